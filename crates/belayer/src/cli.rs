@@ -1,0 +1,328 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::controllers::Controller;
+use crate::logging::{Levels, LogFormat};
+use crate::server::BindAddress;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or stopped by SIGTERM or SIGINT with nothing left half done
+  1  an error
+  2  wrong usage or configuration; nothing has been touched";
+
+/// Holds Kubernetes objects until they may vanish, and never a moment longer.
+#[derive(Debug, Parser)]
+#[command(
+    name = "belayer",
+    version,
+    about,
+    max_term_width = 80,
+    after_help = EXIT_CODES,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// Logging.
+    #[command(flatten)]
+    pub logging: LogArguments,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Logging, the same for every command.
+#[derive(Debug, Args)]
+pub struct LogArguments {
+    /// How log lines look
+    #[arg(
+        long,
+        value_enum,
+        default_value = "text",
+        env = "BELAYER_LOG_FORMAT",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Logging"
+    )]
+    pub log_format: LogFormat,
+
+    /// How much is logged: off, error, warn, info, debug or trace, and the same
+    /// for single targets, as in `info,belayer_core::informer=debug`
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        env = "BELAYER_LOG_LEVEL",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Logging"
+    )]
+    pub log_level: Option<Levels>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the controllers
+    #[command(after_help = EXIT_CODES)]
+    Run(Box<RunArguments>),
+    /// Show it live: an API server in this process, and a workload on it
+    #[cfg(feature = "demo")]
+    #[command(after_help = EXIT_CODES)]
+    Demo(DemoArguments),
+    /// Print the version and what is part of this build
+    Version,
+}
+
+/// Arguments of `belayer run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
+    /// ~/.kube/config, whichever is there first
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+
+    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_NAMESPACE",
+        hide_env_values = true,
+        help_heading = "Cluster"
+    )]
+    pub namespace: Option<String>,
+
+    /// Requests per second to the API server, releases apart
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Limits"
+    )]
+    pub kube_api_qps: u32,
+
+    /// Requests that may go at once after a pause, releases apart
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Limits"
+    )]
+    pub kube_api_burst: u32,
+
+    /// Releases under way at once. Nothing else bounds releases but the API
+    /// server's own 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        help_heading = "Limits"
+    )]
+    pub concurrent_releases: u32,
+
+    /// Objects worked on at once, per controller. Counts more than the
+    /// configuration file [default: 32]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        env = "BELAYER_WORKERS",
+        hide_env_values = true,
+        help_heading = "Limits"
+    )]
+    pub workers: Option<u32>,
+
+    /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
+    /// switches it off
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "*",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        env = "BELAYER_CONTROLLERS",
+        hide_env_values = true
+    )]
+    pub controllers: Vec<String>,
+
+    /// Configuration file (YAML)
+    #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+
+    /// Decide and report, but send nothing that changes the cluster
+    #[arg(long, env = "BELAYER_DRY_RUN", hide_env_values = true)]
+    pub dry_run: bool,
+
+    /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
+    /// port 0 is any free port, `0` alone is off
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = ":8080",
+        env = "BELAYER_METRICS_BIND_ADDRESS",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub metrics_bind_address: BindAddress,
+
+    /// Where to serve /debug/holds, which names pods; `0` is off
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8081",
+        env = "BELAYER_DEBUG_BIND_ADDRESS",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub debug_bind_address: BindAddress,
+}
+
+/// Arguments of `belayer demo`.
+#[cfg(feature = "demo")]
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    /// How many times faster than usual
+    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
+    pub speed: f64,
+
+    /// Which workload: the same number gives the same one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Go on serving after the end, until Ctrl-C
+    #[arg(long)]
+    pub keep_running: bool,
+
+    /// Port of the API server on 127.0.0.1; 0 is any free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+}
+
+#[cfg(feature = "demo")]
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.1..=1_000.0).contains(&speed) => Ok(speed),
+        _ => Err("a number from 0.1 to 1000 is needed".to_owned()),
+    }
+}
+
+/// What `belayer version` prints.
+pub(crate) fn version() -> String {
+    let controllers: Vec<_> = Controller::built().map(Controller::name).collect();
+    let controllers = if controllers.is_empty() { "none".to_owned() } else { controllers.join(", ") };
+    let demo = if cfg!(feature = "demo") { "yes" } else { "no" };
+    format!("belayer {}\ncontrollers: {controllers}\ndemo: {demo}", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
+        let cli = Cli::try_parse_from(["belayer", "run"].iter().chain(arguments))?;
+        match cli.command {
+            Command::Run(arguments) => Ok(*arguments),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let arguments = run(&[]).unwrap();
+        assert_eq!((arguments.kube_api_qps, arguments.kube_api_burst), (100, 200));
+        assert_eq!(arguments.concurrent_releases, 32);
+        assert_eq!(arguments.controllers, ["*"]);
+        assert_eq!(arguments.metrics_bind_address, BindAddress::Every(8080));
+        assert_eq!(arguments.debug_bind_address.to_string(), "127.0.0.1:8081");
+        assert!(!arguments.dry_run);
+    }
+
+    #[rstest]
+    #[case(&["--controllers=*,-pod-finalizer"], &["*", "-pod-finalizer"])]
+    #[case(&["--controllers", "*,-pod-finalizer"], &["*", "-pod-finalizer"])]
+    #[case(&["--controllers", "-pod-finalizer"], &["-pod-finalizer"])]
+    #[case(&["--controllers=*", "--controllers=-pod-finalizer"], &["*", "-pod-finalizer"])]
+    fn lists_of_controllers_are_split(#[case] arguments: &[&str], #[case] list: &[&str]) {
+        assert_eq!(run(arguments).unwrap().controllers, list);
+    }
+
+    #[rstest]
+    #[case::zero_qps(&["--kube-api-qps=0"])]
+    #[case::no_releases(&["--concurrent-releases=0"])]
+    #[case::no_workers(&["--workers=0"])]
+    #[case::too_many_workers(&["--workers=100000"])]
+    #[case::no_port(&["--metrics-bind-address=localhost"])]
+    #[case::a_bad_port(&["--metrics-bind-address=:99999"])]
+    #[case::a_bad_level(&["--log-level=loud"])]
+    #[case::a_bad_format(&["--log-format=xml"])]
+    #[case::an_unknown_flag(&["--dryrun"])]
+    #[case::a_stray_argument(&["pods"])]
+    fn what_makes_no_sense_is_wrong_usage(#[case] arguments: &[&str]) {
+        assert_eq!(run(arguments).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn logging_can_be_said_before_and_after_the_command() {
+        for arguments in [["--log-format=json", "version"], ["version", "--log-format=json"]] {
+            let cli = Cli::try_parse_from(["belayer"].iter().chain(&arguments)).unwrap();
+            assert_eq!(cli.logging.log_format, LogFormat::Json);
+        }
+    }
+
+    #[cfg(feature = "demo")]
+    #[rstest]
+    #[case("0")]
+    #[case("-1")]
+    #[case("NaN")]
+    #[case("inf")]
+    #[case("fast")]
+    fn a_speed_is_a_sane_number(#[case] speed: &str) {
+        let speed = format!("--speed={speed}");
+        assert!(Cli::try_parse_from(["belayer", "demo", &speed]).is_err());
+    }
+
+    /// The commands and flags that the help of each command shows.
+    #[rstest]
+    #[case::root("belayer", &["run", "version", "--log-level", "Exit codes:", "  2  wrong usage"])]
+    #[case::run("run", &[
+        "--kubeconfig <FILE>", "--context <NAME>", "--namespace <NAME>", "--controllers <LIST>",
+        "--config <FILE>", "--dry-run", "--metrics-bind-address <ADDRESS>", "[default: :8080]",
+        "--debug-bind-address <ADDRESS>", "[default: 127.0.0.1:8081]", "--kube-api-qps <N>",
+        "[default: 100]", "--kube-api-burst <N>", "[default: 200]", "--concurrent-releases <N>",
+        "--workers <N>", "[default: 32]", "--log-format <LOG_FORMAT>", "--log-level <LEVELS>",
+        "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
+    ])]
+    #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
+    #[case::version("version", &["Print the version"])]
+    fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
+        let mut cli = Cli::command().term_width(80);
+        cli.build();
+        let help = match command {
+            "belayer" => cli.render_help(),
+            name => cli.find_subcommand_mut(name).unwrap().render_help(),
+        };
+        let help = help.to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for text in shows {
+            assert!(help.contains(text), "{text} is missing:\n{help}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The configuration file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::yaml;
+
+/// `apiVersion` of the file.
+pub const API_VERSION: &str = "config.belayer.dev/v1alpha1";
+
+/// `kind` of the file.
+pub const KIND: &str = "BelayerConfiguration";
+
+/// The file as it is written. Each controller reads and checks its own key.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileConfig {
+    api_version: String,
+    kind: String,
+    /// The key of pod-finalizer.
+    #[cfg(feature = "pod-finalizer")]
+    #[serde(default)]
+    pub pod_finalizer: Option<belayer_pod_finalizer::profile::config::PodFinalizerConfig>,
+}
+
+/// A file and what it says; or that there is none.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    path: PathBuf,
+    text: String,
+    /// What it says; the defaults if there is no file.
+    pub config: FileConfig,
+}
+
+/// What is wrong with the file: one line that names file, line and key, and says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    file: PathBuf,
+    line: Option<u64>,
+    key: Option<String>,
+    message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, ": {key}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no YAML, or has a key or value that has no place in it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            file: path.to_owned(),
+            line: None,
+            key: None,
+            message: format!("cannot be read: {error}"),
+        })?;
+        Self::parse(path, text)
+    }
+
+    fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
+        let config: FileConfig = yaml::parse(&text).map_err(|problem| ConfigError {
+            file: path.to_owned(),
+            line: problem.line,
+            key: problem.key,
+            message: problem.message,
+        })?;
+        let source = Self { path: path.to_owned(), text, config };
+        if source.config.api_version != API_VERSION {
+            return Err(source.error(
+                "apiVersion",
+                format!("{:?} is not known: this version reads {API_VERSION}", source.config.api_version),
+            ));
+        }
+        if source.config.kind != KIND {
+            let message = format!("{:?} is no configuration: the kind is {KIND}", source.config.kind);
+            return Err(source.error("kind", message));
+        }
+        Ok(source)
+    }
+
+    /// An error about a key of this file, found after it was read.
+    pub fn error(&self, key: impl Into<String>, message: impl Into<String>) -> ConfigError {
+        let key = key.into();
+        ConfigError {
+            file: self.path.clone(),
+            line: yaml::line_of(&self.text, &key),
+            key: Some(key),
+            message: message.into(),
+        }
+    }
+
+    /// Checks the key of pod-finalizer. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pod-finalizer")]
+    pub fn pod_finalizer(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pod_finalizer::profile::config::Settings, ConfigError> {
+        let mut config = self.config.pod_finalizer.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        config.try_into().map_err(
+            |error: belayer_pod_finalizer::profile::config::ConfigError| {
+                self.error(error.path, error.message)
+            },
+        )
+    }
+}
+
+#[cfg(all(test, feature = "pod-finalizer"))]
+mod tests;

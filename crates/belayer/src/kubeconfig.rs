@@ -1,0 +1,230 @@
+//! Which cluster, and as whom.
+
+use std::path::{Path, PathBuf};
+
+use kube::Config;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::exit::one_line;
+use crate::yaml;
+
+/// What the process was started with, as far as it tells where the cluster is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The files of `$KUBECONFIG`, in order; the first that says something counts.
+    pub kubeconfig: Vec<PathBuf>,
+    /// `~/.kube/config`, if there is a home.
+    pub home: Option<PathBuf>,
+    /// Whether this is a pod with a service account.
+    pub in_cluster: InCluster,
+    /// `$POD_NAMESPACE`.
+    pub pod_namespace: Option<String>,
+}
+
+/// Whether the process runs in a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InCluster {
+    /// It does: `KUBERNETES_SERVICE_HOST` is set.
+    Yes,
+    /// It does not.
+    #[default]
+    No,
+}
+
+impl Sources {
+    /// As the environment says.
+    pub fn from_env() -> Self {
+        let kubeconfig = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        Self {
+            kubeconfig: std::env::split_paths(&kubeconfig)
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect(),
+            home: std::env::home_dir().map(|home| home.join(".kube/config")),
+            in_cluster: match std::env::var_os("KUBERNETES_SERVICE_HOST") {
+                Some(_) => InCluster::Yes,
+                None => InCluster::No,
+            },
+            pod_namespace: std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()),
+        }
+    }
+}
+
+/// Why there is no cluster to talk to.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// Nothing says where the cluster is.
+    #[error("no cluster is named: give --kubeconfig, set KUBECONFIG, or run in a pod")]
+    Nowhere,
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {reason}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+    /// A file is no kubeconfig.
+    #[error("{place}: {message}")]
+    Malformed {
+        /// The file, with the line if it is known.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The context asked for does not exist.
+    #[error("{files}: there is no context {context:?}; there are {known}")]
+    UnknownContext {
+        /// The files read.
+        files: String,
+        /// The context.
+        context: String,
+        /// Those there are.
+        known: String,
+    },
+    /// None was asked for and none is current.
+    #[error("{files}: no context is current: give --context, or set one with kubectl config")]
+    NoContext {
+        /// The files read.
+        files: String,
+    },
+    /// A pod without a service account's files.
+    #[error("this pod has no usable service account: {0}; give --kubeconfig otherwise")]
+    InCluster(String),
+    /// What the file says cannot be used: a certificate, an address.
+    #[error("{files}: {message}")]
+    Unusable {
+        /// The files read, or the service account.
+        files: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// Finds the cluster: the file that a flag names, `$KUBECONFIG`, the cluster that the process
+/// runs in, `~/.kube/config`; the first that is there. A context is looked for in files only.
+///
+/// # Errors
+/// If there is none, or it cannot be used.
+pub async fn load(
+    file: Option<&Path>,
+    context: Option<&str>,
+    sources: &Sources,
+) -> Result<Config, KubeconfigError> {
+    let (config, files) = match files(file, context, sources) {
+        Some(files) => from_files(&files, context).await?,
+        None if sources.in_cluster == InCluster::Yes => {
+            let config = Config::incluster()
+                .map_err(|error| KubeconfigError::InCluster(told(&error)))?;
+            (config, "the service account".to_owned())
+        }
+        None => return Err(KubeconfigError::Nowhere),
+    };
+    let config = without_retries(config);
+    usable(&config).map_err(|message| KubeconfigError::Unusable { files, message })?;
+    Ok(config)
+}
+
+/// kube repeats any request on 429, 503 and 504 unless it is told not to; here the queue backs
+/// off.
+fn without_retries(mut config: Config) -> Config {
+    config.default_retry = false;
+    config
+}
+
+/// The files to read; `None` if the process is to use its pod's service account.
+fn files(file: Option<&Path>, context: Option<&str>, sources: &Sources) -> Option<Vec<PathBuf>> {
+    if let Some(file) = file {
+        return Some(vec![file.to_owned()]);
+    }
+    if !sources.kubeconfig.is_empty() {
+        return Some(sources.kubeconfig.clone());
+    }
+    if sources.in_cluster == InCluster::Yes && context.is_none() {
+        return None;
+    }
+    sources.home.clone().filter(|home| context.is_some() || home.exists()).map(|home| vec![home])
+}
+
+async fn from_files(
+    files: &[PathBuf],
+    context: Option<&str>,
+) -> Result<(Config, String), KubeconfigError> {
+    let named: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let named = named.join(", ");
+    let unusable = |error: &dyn std::error::Error| KubeconfigError::Unusable {
+        files: named.clone(),
+        message: told(error),
+    };
+    let mut merged = Kubeconfig::default();
+    for file in files {
+        merged = merged.merge(read(file)?).map_err(|error| unusable(&error))?;
+    }
+    let current = merged.current_context.as_deref().filter(|name| !name.is_empty());
+    let Some(context) = context.or(current) else {
+        return Err(KubeconfigError::NoContext { files: named });
+    };
+    if !merged.contexts.iter().any(|known| known.name == context) {
+        let known: Vec<_> = merged.contexts.iter().map(|known| known.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let context = context.to_owned();
+        return Err(KubeconfigError::UnknownContext { files: named, context, known });
+    }
+    let options =
+        KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(merged, &options)
+        .await
+        .map_err(|error| unusable(&error))?;
+    Ok((config, named))
+}
+
+fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    Kubeconfig::read_from(file).map_err(|error| match error {
+        kube::config::KubeconfigError::ReadConfig(reason, file) => {
+            KubeconfigError::Unreadable { file, reason }
+        }
+        kube::config::KubeconfigError::Parse(error) => {
+            let problem = yaml::describe(&error);
+            let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+            KubeconfigError::Malformed {
+                place: format!("{}{line}", file.display()),
+                message: format!("no kubeconfig: {}", problem.message),
+            }
+        }
+        other => KubeconfigError::Malformed {
+            place: file.display().to_string(),
+            message: told(&other),
+        },
+    })
+}
+
+/// Whether a client can be built. A credential plugin is a command; it is not run just to see.
+fn usable(config: &Config) -> Result<(), String> {
+    if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
+        return Err(format!(
+            "the server {:?} is no URL, such as https://10.0.0.1:6443",
+            config.cluster_url.to_string()
+        ));
+    }
+    if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
+        return Ok(());
+    }
+    ClientBuilder::try_from(config.clone()).map(drop).map_err(|error| told(&error))
+}
+
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        // Many libraries repeat the cause in their own message.
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    one_line(&text)
+}
+
+#[cfg(test)]
+mod tests;

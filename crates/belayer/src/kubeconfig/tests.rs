@@ -1,0 +1,119 @@
+use rstest::rstest;
+use tempfile::TempDir;
+
+use super::*;
+
+const GOOD: &str = "
+apiVersion: v1
+kind: Config
+current-context: one
+clusters:
+- {name: c, cluster: {server: http://127.0.0.1:6443}}
+- {name: d, cluster: {server: 'http://127.0.0.1:7443'}}
+users:
+- {name: u, user: {token: t}}
+contexts:
+- {name: one, context: {cluster: c, user: u}}
+- {name: two, context: {cluster: d, user: u}}
+- {name: broken, context: {cluster: nowhere, user: u}}
+";
+
+fn write(dir: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = dir.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn the_current_context_is_taken_or_the_one_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let file = write(&dir, "config", GOOD);
+    let sources = Sources::default();
+    let config = load(Some(&file), None, &sources).await.unwrap();
+    assert_eq!(config.cluster_url, "http://127.0.0.1:6443");
+    assert!(!config.default_retry, "the queue backs off, not the client");
+    let config = load(Some(&file), Some("two"), &sources).await.unwrap();
+    assert_eq!(config.cluster_url, "http://127.0.0.1:7443");
+}
+
+#[rstest]
+#[case::a_flag(Some("flag"), None, &["env"], InCluster::Yes, Some(vec!["flag"]))]
+#[case::the_variable(None, None, &["env", "more"], InCluster::Yes, Some(vec!["env", "more"]))]
+#[case::the_pod(None, None, &[], InCluster::Yes, None)]
+#[case::a_context_is_none_of_the_pods(None, Some("x"), &[], InCluster::Yes, Some(vec!["/nowhere/config"]))]
+#[case::a_home_without_the_file(None, None, &[], InCluster::No, None)]
+fn the_first_that_is_there_counts(
+    #[case] flag: Option<&str>,
+    #[case] context: Option<&str>,
+    #[case] variable: &[&str],
+    #[case] in_cluster: InCluster,
+    #[case] expected: Option<Vec<&str>>,
+) {
+    let sources = Sources {
+        kubeconfig: variable.iter().map(PathBuf::from).collect(),
+        home: Some(PathBuf::from("/nowhere/config")),
+        in_cluster,
+        pod_namespace: None,
+    };
+    let expected = expected.map(|files| files.into_iter().map(PathBuf::from).collect());
+    assert_eq!(files(flag.map(Path::new), context, &sources), expected);
+}
+
+#[tokio::test]
+async fn several_files_are_one_and_the_first_counts() {
+    let dir = TempDir::new().unwrap();
+    let first = write(&dir, "first", "apiVersion: v1\nkind: Config\ncurrent-context: two\n");
+    let second = write(&dir, "second", GOOD);
+    let sources = Sources { kubeconfig: vec![first, second], ..Sources::default() };
+    let config = load(None, None, &sources).await.unwrap();
+    assert_eq!(config.cluster_url, "http://127.0.0.1:7443");
+}
+
+#[rstest]
+#[case::unknown_context(GOOD, Some("three"), "there is no context \"three\"; there are one, two, broken")]
+#[case::a_context_without_its_cluster(GOOD, Some("broken"), "nowhere")]
+#[case::no_current_context("apiVersion: v1\nkind: Config\n", None, "no context is current: give --context")]
+#[case::an_empty_file("", None, "no context is current")]
+#[case::bad_yaml("clusters: [\n", None, "no kubeconfig: ")]
+#[case::another_type("clusters: 1\n", None, "config:1: no kubeconfig: ")]
+#[case::a_text("hello\n", None, "no kubeconfig: ")]
+#[case::no_server(
+    "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {}}]\nusers: [{name: a, user: {}}]\n",
+    None, "cluster url is missing")]
+#[case::a_server_that_is_no_url(
+    "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'not-a-url'}}]\nusers: [{name: a, user: {}}]\n",
+    None, "is no URL, such as https://10.0.0.1:6443")]
+#[case::a_certificate_that_is_none(
+    "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority-data: '####'}}]\nusers: [{name: a, user: {}}]\n",
+    None, "certificate")]
+#[case::a_certificate_file_that_is_not_there(
+    "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority: /nowhere/ca.crt}}]\nusers: [{name: a, user: {}}]\n",
+    None, "/nowhere/ca.crt")]
+#[tokio::test]
+async fn what_cannot_be_used_is_told_in_one_line(
+    #[case] text: &str,
+    #[case] context: Option<&str>,
+    #[case] says: &str,
+) {
+    let dir = TempDir::new().unwrap();
+    let file = write(&dir, "config", text);
+    let error = load(Some(&file), context, &Sources::default()).await.unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+    assert!(error.starts_with(&file.display().to_string()), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_there_is_named() {
+    let error = load(Some(Path::new("/nowhere/kubeconfig")), None, &Sources::default())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("/nowhere/kubeconfig: cannot be read: "), "{error}");
+}
+
+#[tokio::test]
+async fn no_cluster_at_all_is_an_error() {
+    let error = load(None, None, &Sources::default()).await.unwrap_err();
+    assert!(matches!(error, KubeconfigError::Nowhere), "{error}");
+}

@@ -1,0 +1,66 @@
+//! The edge of Belayer: arguments, configuration, endpoints, and the wiring of its components.
+#![doc = include_str!("../README.md")]
+
+pub mod cli;
+pub mod config;
+pub mod controllers;
+#[cfg(feature = "demo")]
+pub mod demo;
+pub mod exit;
+pub mod kubeconfig;
+pub mod logging;
+pub mod options;
+pub mod run;
+pub mod server;
+
+mod yaml;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use exit::{Failure, Outcome};
+use kubeconfig::Sources;
+use options::RunOptions;
+
+/// Runs the command that the arguments of the process name.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return exit::print_usage(&message),
+    };
+    Outcome::of(start(cli)).report()
+}
+
+fn start(cli: Cli) -> Result<(), Failure> {
+    if let Command::Version = cli.command {
+        anstream::println!("{}", cli::version());
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("belayer")
+        .build()
+        .map_err(anyhow::Error::from)?;
+    let result = runtime.block_on(command(cli));
+    // What still runs after a clean stop (a look-up of a name, say) must not keep the process.
+    runtime.shutdown_background();
+    result
+}
+
+async fn command(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::Version => Ok(()),
+        Command::Run(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Info);
+            let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
+            run::run(options).await
+        }
+        #[cfg(feature = "demo")]
+        Command::Demo(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            demo::demo(options::DemoOptions::from(arguments)).await
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Logs: one line per thing that happened, on standard error.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::cli::LogArguments;
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LevelName {
+    /// Nothing.
+    Off,
+    /// What needs somebody.
+    Error,
+    /// What may need somebody.
+    Warn,
+    /// What was done.
+    Info,
+    /// Why it was done.
+    Debug,
+    /// Every step.
+    Trace,
+}
+
+impl LevelName {
+    fn filter(self) -> LevelFilter {
+        match self {
+            Self::Off => LevelFilter::OFF,
+            Self::Error => LevelFilter::ERROR,
+            Self::Warn => LevelFilter::WARN,
+            Self::Info => LevelFilter::INFO,
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Trace => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// `--log-level`: a level for everything, and others for single targets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Levels {
+    all: Option<LevelName>,
+    targets: Vec<(String, LevelName)>,
+}
+
+/// An item of `--log-level` that is neither of its two forms.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is neither LEVEL nor TARGET=LEVEL, with off, error, warn, info, debug or trace as LEVEL"
+)]
+pub struct ParseLevelsError(String);
+
+impl FromStr for Levels {
+    type Err = ParseLevelsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut levels = Self::default();
+        for item in text.split(',').map(str::trim) {
+            let bad = || ParseLevelsError(item.to_owned());
+            match item.split_once('=') {
+                Some((target, level)) if is_target(target) => {
+                    let level = LevelName::from_str(level, true).map_err(|_| bad())?;
+                    levels.targets.push((target.to_owned(), level));
+                }
+                Some(_) => return Err(bad()),
+                None => levels.all = Some(LevelName::from_str(item, true).map_err(|_| bad())?),
+            }
+        }
+        Ok(levels)
+    }
+}
+
+/// A path of Rust modules, such as `belayer_core::informer`.
+fn is_target(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b))
+}
+
+impl Levels {
+    fn filter(&self, default: LevelName) -> Targets {
+        Targets::new().with_default(self.all.unwrap_or(default).filter()).with_targets(
+            self.targets.iter().map(|(target, level)| (target.as_str(), level.filter())),
+        )
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |level: &LevelName| format!("{level:?}").to_lowercase();
+        let all = self.all.iter().map(name);
+        let targets = self.targets.iter().map(|(t, level)| format!("{t}={}", name(level)));
+        f.write_str(&all.chain(targets).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Starts logging. `default` is the level of everything that the user said nothing about.
+///
+/// In a process that logs already, nothing happens.
+pub fn init(arguments: &LogArguments, default: LevelName) {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match arguments.log_format {
+        LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+    };
+    let filter = arguments.log_level.clone().unwrap_or_default().filter(default);
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+}
+
+fn wants_colour() -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use tracing::Level;
+
+    #[rstest]
+    #[case("debug")]
+    #[case("WARN")]
+    #[case("info,belayer_core::informer=debug")]
+    #[case("belayer_core=off, error")]
+    fn levels_are_read(#[case] text: &str) {
+        let levels: Levels = text.parse().unwrap();
+        assert_eq!(levels.to_string().parse(), Ok(levels));
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("inf")]
+    #[case("verbose")]
+    #[case("info,")]
+    #[case("belayer_core")]
+    #[case("belayer_core=")]
+    #[case("belayer_core=loud")]
+    #[case("=info")]
+    #[case("a b=info")]
+    fn what_is_no_level_is_refused(#[case] text: &str) {
+        let error = text.parse::<Levels>().unwrap_err().to_string();
+        assert!(error.contains("TARGET=LEVEL"), "{error}");
+    }
+
+    #[test]
+    fn a_target_has_its_own_level() {
+        let levels: Levels = "warn,belayer_core::informer=debug".parse().unwrap();
+        let filter = levels.filter(LevelName::Info);
+        assert!(filter.would_enable("belayer_core::informer::list", &Level::DEBUG));
+        assert!(!filter.would_enable("belayer_core::runner", &Level::INFO));
+        assert!(filter.would_enable("hyper", &Level::WARN));
+    }
+
+    #[test]
+    fn the_command_says_how_much_unless_the_user_does() {
+        let enabled = |levels: Levels, default: LevelName| {
+            levels.filter(default).would_enable("belayer", &Level::INFO)
+        };
+        assert!(enabled(Levels::default(), LevelName::Info));
+        assert!(!enabled(Levels::default(), LevelName::Off));
+        assert!(enabled("info".parse().unwrap(), LevelName::Off));
+    }
+}

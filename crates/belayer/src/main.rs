@@ -1,0 +1,7 @@
+//! The `belayer` binary: everything is in the library beside it.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    belayer::main()
+}

@@ -1,0 +1,128 @@
+use std::net::SocketAddr;
+
+use belayer_metrics::exposition;
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+#[derive(Default)]
+struct Scripted {
+    not_ready: Mutex<Vec<String>>,
+    wedged: Mutex<Vec<String>>,
+}
+
+impl Health for Scripted {
+    fn not_ready(&self) -> Vec<String> {
+        self.not_ready.lock().clone()
+    }
+
+    fn wedged(&self) -> Vec<String> {
+        self.wedged.lock().clone()
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+async fn start(routes: Router) -> Running {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let endpoint = Endpoint::bind(&any, "--test").await.unwrap().unwrap();
+    let (address, stop) = (endpoint.address(), CancellationToken::new());
+    let task = tokio::spawn(serve(endpoint, routes, stop.clone()));
+    Running { address, stop, task }
+}
+
+/// Head and body of the answer.
+async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+fn public(health: Arc<Scripted>) -> Router {
+    let (_, exporter) = Exporter::detached().unwrap();
+    public_routes(health, Arc::new(exporter))
+}
+
+#[tokio::test]
+async fn probes_tell_what_is_wrong_by_name() {
+    let health = Arc::new(Scripted::default());
+    let server = start(public(health.clone())).await;
+    for path in ["/livez", "/readyz"] {
+        let (head, body) = ask(server.address, "GET", path).await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert_eq!(body, "ok\n");
+    }
+    *health.not_ready.lock() = vec!["informer pods".into(), "informer workflows".into()];
+    let (head, body) = ask(server.address, "GET", "/readyz").await;
+    assert!(head.starts_with("http/1.1 503"), "{head}");
+    assert_eq!(body, "not ready: informer pods\nnot ready: informer workflows\n");
+    let (head, _) = ask(server.address, "GET", "/livez").await;
+    assert!(head.starts_with("http/1.1 200"), "not ready is no reason to be restarted");
+    *health.wedged.lock() = vec!["a worker of pods, for 900s".into()];
+    let (head, body) = ask(server.address, "GET", "/livez").await;
+    assert!(head.starts_with("http/1.1 500"), "{head}");
+    assert_eq!(body, "wedged: a worker of pods, for 900s\n");
+}
+
+#[tokio::test]
+async fn metrics_are_scraped() {
+    let server = start(public(Arc::default())).await;
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    metrics::with_local_recorder(&recorder, || {
+        metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => "x").increment(2);
+    });
+    let counted = start(public_routes(Arc::new(Scripted::default()), Arc::new(exporter))).await;
+    let (head, body) = ask(counted.address, "GET", "/metrics").await;
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    let families = exposition::parse(&body).unwrap();
+    let added = &families["belayer_holds_added_total"];
+    assert_eq!(added.value(&[("controller", "x")]), Some(2.0));
+    let (_, body) = ask(server.address, "GET", "/metrics").await;
+    assert!(exposition::parse(&body).unwrap().is_empty(), "each exporter has its own");
+}
+
+#[tokio::test]
+async fn holds_are_json() {
+    let holds = || json!({"holds": [{"pod": "shop/web-0"}]});
+    let server = start(debug_routes(Arc::new(holds))).await;
+    let (head, body) = ask(server.address, "GET", "/debug/holds").await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["holds"][0]["pod"], "shop/web-0");
+}
+
+#[rstest]
+#[case::names_of_pods_are_not_public("GET", "/debug/holds", "404")]
+#[case::nothing_at_the_root("GET", "/", "404")]
+#[case::read_only("POST", "/metrics", "405")]
+#[tokio::test]
+async fn there_is_nothing_else(#[case] method: &str, #[case] path: &str, #[case] status: &str) {
+    let server = start(public(Arc::default())).await;
+    let (head, _) = ask(server.address, method, path).await;
+    assert!(head.starts_with(&format!("http/1.1 {status}")), "{head}");
+}
+
+#[tokio::test]
+async fn an_open_connection_does_not_delay_the_end() {
+    let server = start(public(Arc::default())).await;
+    // Sends half a request and then nothing.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n").await.unwrap();
+    // Answered on another connection, so the first one has been accepted.
+    ask(server.address, "GET", "/livez").await;
+    server.stop.cancel();
+    tokio::time::timeout(STOP_WITHIN * 3, server.task).await.unwrap().unwrap();
+}

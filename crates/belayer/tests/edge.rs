@@ -1,0 +1,67 @@
+//! The built binary, as an admin meets it.
+
+use std::process::{Command, Output};
+
+use rstest::rstest;
+
+fn belayer(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_belayer"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", "/nowhere")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[rstest]
+#[case::a_missing_kubeconfig(&["run", "--kubeconfig=/nowhere/config"], "/nowhere/config: cannot be read: ")]
+#[case::no_cluster_at_all(&["run"], "no cluster is named: give --kubeconfig")]
+#[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "there is no controller \"pod-finaliser\"; known are ")]
+#[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot be read: ")]
+#[case::a_bad_namespace(&["run", "--namespace=A"], "--namespace: \"A\" is no name")]
+fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #[case] says: &str) {
+    let output = belayer(arguments);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.starts_with("error: ") && errors.contains(says), "{errors}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn bad_yaml_names_file_line_and_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("b.yaml");
+    let body = "apiVersion: config.belayer.dev/v1alpha1\nkind: BelayerConfiguration\npodFinalizr: {}\n";
+    std::fs::write(&path, body).unwrap();
+    let output = belayer(&["run", "--config", path.to_str().unwrap()]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("b.yaml:3: unknown key `podFinalizr`"), "{errors}");
+}
+
+#[rstest]
+#[case::an_unknown_command(&["walk"])]
+#[case::an_unknown_flag(&["run", "--fast"])]
+#[case::nothing(&[])]
+fn wrong_usage_is_exit_code_2(#[case] arguments: &[&str]) {
+    let output = belayer(arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: belayer"));
+}
+
+#[rstest]
+#[case(&["--help"], "Exit codes:")]
+#[case(&["run", "--help"], "--controllers <LIST>")]
+#[case(&["version"], "belayer 0.")]
+#[case(&["--version"], "belayer 0.")]
+fn what_was_asked_for_goes_to_standard_output(#[case] arguments: &[&str], #[case] says: &str) {
+    let output = belayer(arguments);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains(says));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+}

@@ -1,0 +1,119 @@
+//! The client every component shares: no retry layer, our user agent, metrics and traces.
+//!
+//! kube's default client repeats any request on 429, 503 and 504 up to fifteen times. That would
+//! hide the server's wish from the queue, which does the backing off here, and hold a worker for
+//! minutes; so that layer is off.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Request, Response, header};
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+use tracing::Instrument;
+
+/// User agent of every request, and with it the default field manager on servers that note one.
+pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
+
+/// Builds the client from a configuration.
+///
+/// # Errors
+///
+/// When the configuration cannot be used: a certificate that does not parse, for example.
+pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
+    config.default_retry = false;
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Observe).build())
+}
+
+/// Wraps a service that speaks HTTP, such as an embedded API server, into the same client.
+pub fn in_process<S, B>(service: S) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + Send,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    ClientBuilder::new(service, "default").with_layer(&Observe).build()
+}
+
+/// A tower layer that counts and traces every request under client-go's names.
+#[derive(Debug, Clone, Copy)]
+pub struct Observe;
+
+impl<S> Layer<S> for Observe {
+    type Service = Observed<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Observed { inner }
+    }
+}
+
+/// The service that [`Observe`] makes.
+#[derive(Debug, Clone)]
+pub struct Observed<S> {
+    inner: S,
+}
+
+type Answering<R, E> = Pin<Box<dyn Future<Output = Result<R, E>> + Send>>;
+
+impl<S, R, B> Service<Request<B>> for Observed<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    R: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Answering<S::Response, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        let method = method_label(request.method());
+        let span = tracing::debug_span!("request", method, path = request.uri().path());
+        let answer = self.inner.call(request);
+        let begun = Instant::now();
+        let counted = async move {
+            let answer = answer.await;
+            let code = match &answer {
+                Ok(response) => code_label(response.status().as_u16()),
+                Err(_) => "<error>".into(),
+            };
+            metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method).increment(1);
+            metrics::histogram!(belayer_metrics::REST_REQUEST_DURATION, "verb" => method)
+                .record(begun.elapsed().as_secs_f64());
+            answer
+        };
+        Box::pin(counted.instrument(span))
+    }
+}
+
+/// Methods come from us, so they are few; still nothing unbounded becomes a label.
+fn method_label(method: &http::Method) -> &'static str {
+    match *method {
+        http::Method::GET => "GET",
+        http::Method::POST => "POST",
+        http::Method::PUT => "PUT",
+        http::Method::PATCH => "PATCH",
+        http::Method::DELETE => "DELETE",
+        _ => "OTHER",
+    }
+}
+
+fn code_label(code: u16) -> metrics::SharedString {
+    match code {
+        200 => "200".into(),
+        201 => "201".into(),
+        404 => "404".into(),
+        409 => "409".into(),
+        other => other.to_string().into(),
+    }
+}

@@ -1,0 +1,192 @@
+//! Kubernetes Events: what a person should be told, on the object it is about.
+//!
+//! Telling must never hinder releasing: notices stand in a bounded line, go last in the budget,
+//! and are dropped, counted, when the line is full. The same reason on the same object is told
+//! once in a while only, so that a settled cluster sees no write (invariant QUIET).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::decision::{Notice, Severity};
+use crate::executor::{Class, Executor};
+use crate::http::Request;
+use crate::names;
+use crate::object::{ObjectKey, Resource, Uid};
+
+/// How many notices may stand in line.
+const LINE: usize = 1024;
+
+/// The same reason on the same object is not told again within this time.
+const REPEAT_AFTER: Duration = Duration::from_secs(30 * 60);
+
+/// The memory of what was told is swept when it grows beyond this.
+const REMEMBERED: usize = 16_384;
+
+/// The object that a notice is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Regarding {
+    /// Its kind.
+    pub resource: Resource,
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// Its identity.
+    pub uid: Uid,
+}
+
+/// Takes notices; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct EventRecorder {
+    line: mpsc::Sender<(Regarding, Notice)>,
+    told: Arc<Mutex<HashMap<(Uid, &'static str), Instant>>>,
+}
+
+/// Sends what stands in line.
+#[derive(Debug)]
+pub struct EventSender {
+    line: mpsc::Receiver<(Regarding, Notice)>,
+    executor: Arc<Executor>,
+}
+
+/// A recorder and the task that sends for it.
+pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
+    let (sender, receiver) = mpsc::channel(LINE);
+    (EventRecorder { line: sender, told: Arc::default() }, EventSender { line: receiver, executor })
+}
+
+impl EventRecorder {
+    /// Tells `notice`, unless it was told lately or the line is full.
+    pub fn tell(&self, regarding: &Regarding, notice: &Notice) {
+        if !self.is_news(&regarding.uid, notice.reason) {
+            return;
+        }
+        match notice.severity {
+            Severity::Normal => tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message),
+            Severity::Warning => tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message),
+        }
+        if self.line.try_send((regarding.clone(), notice.clone())).is_err() {
+            metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+        }
+    }
+
+    fn is_news(&self, uid: &Uid, reason: &'static str) -> bool {
+        let now = Instant::now();
+        let mut told = self.told.lock();
+        if told.len() > REMEMBERED {
+            told.retain(|_, when| now.duration_since(*when) < REPEAT_AFTER);
+        }
+        match told.get(&(uid.clone(), reason)) {
+            Some(when) if now.duration_since(*when) < REPEAT_AFTER => false,
+            _ => {
+                told.insert((uid.clone(), reason), now);
+                true
+            }
+        }
+    }
+}
+
+impl EventSender {
+    /// Sends until `cancel` is cancelled or every recorder is gone.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                next = self.line.recv() => next,
+            };
+            let Some((regarding, notice)) = next else { return };
+            let request = event(&regarding, &notice, Timestamp::now());
+            // An Event is for information: what cannot be told now is not worth a retry.
+            if let Err(error) = self.executor.write(&request, Class::Notice).await {
+                tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "an Event was not written");
+                metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+            }
+        }
+    }
+}
+
+fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
+    // Events of cluster-scoped objects live in `default`, as kubectl expects.
+    let namespace = regarding.key.namespace().unwrap_or("default");
+    let severity = match notice.severity {
+        Severity::Normal => "Normal",
+        Severity::Warning => "Warning",
+    };
+    // The server appends five characters; a name may have 253.
+    let prefix: String = regarding.key.name().chars().take(240).collect();
+    let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": { "generateName": format!("{prefix}."), "namespace": namespace },
+        "involvedObject": {
+            "apiVersion": regarding.resource.api_version(),
+            "kind": &*regarding.resource.kind,
+            "namespace": regarding.key.namespace(),
+            "name": regarding.key.name(),
+            "uid": regarding.uid.as_str(),
+        },
+        "type": severity,
+        "reason": notice.reason,
+        "message": truncated(&notice.message),
+        "source": { "component": names::FIELD_MANAGER },
+        "reportingComponent": names::FIELD_MANAGER,
+        "firstTimestamp": seconds,
+        "lastTimestamp": seconds,
+        "count": 1,
+    });
+    let events = Resource::new("", "v1", "Event", "events");
+    Request::post(events.path(Some(namespace)), body.to_string())
+}
+
+/// The server refuses messages of more than 1,024 bytes.
+fn truncated(message: &str) -> &str {
+    &message[..message.floor_char_boundary(1024)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn regarding() -> Regarding {
+        Regarding {
+            resource: Resource::new("", "v1", "Pod", "pods"),
+            key: ObjectKey::new("shop", "web-0"),
+            uid: Uid::new("u-1"),
+        }
+    }
+
+    fn notice() -> Notice {
+        Notice { severity: Severity::Warning, reason: "ReleaseDenied", message: "x".repeat(2000).into() }
+    }
+
+    #[test]
+    fn an_event_names_its_object_and_fits_the_servers_limits() {
+        let request = event(&regarding(), &notice(), Timestamp::UNIX_EPOCH);
+        assert_eq!(request.path(), "/api/v1/namespaces/shop/events");
+        let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+        assert_eq!(body["involvedObject"]["uid"], "u-1");
+        assert_eq!(body["firstTimestamp"], "1970-01-01T00:00:00Z");
+        assert_eq!(body["message"].as_str().unwrap().len(), 1024);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_is_told_once_in_a_while_only() {
+        let (line, mut receiver) = mpsc::channel(8);
+        let recorder = EventRecorder { line, told: Arc::default() };
+        recorder.tell(&regarding(), &notice());
+        recorder.tell(&regarding(), &notice());
+        assert!(receiver.try_recv().is_ok());
+        assert!(receiver.try_recv().is_err());
+        tokio::time::advance(REPEAT_AFTER).await;
+        recorder.tell(&regarding(), &notice());
+        assert!(receiver.try_recv().is_ok());
+    }
+}

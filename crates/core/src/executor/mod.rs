@@ -1,0 +1,135 @@
+//! The executor: the one place from which requests about single objects leave, with limits by
+//! priority and with dry run. What an answer means is decided by who asked.
+
+mod limits;
+
+use std::fmt;
+
+use kube::Client;
+use serde::Deserialize;
+
+use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
+use crate::names;
+use crate::object::{ObjectKey, Resource, ResourceVersion};
+use crate::release::FinalizerPatch;
+
+pub use limits::{Bounds, Class, Leave, Limits};
+
+/// Whether writes are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// They are.
+    Sent,
+    /// They are decided, reported, and left out: `--dry-run`. Not even Events are sent.
+    DryRun,
+}
+
+/// Sends requests within [`Limits`].
+pub struct Executor {
+    client: Client,
+    limits: Limits,
+    writes: Writes,
+}
+
+/// How a write ended that did not fail.
+#[derive(Debug)]
+pub enum Sent {
+    /// The server applied it.
+    Applied(Answer),
+    /// It was left out because of `--dry-run`.
+    DryRun,
+}
+
+/// How a patch of finalizers ended that did not fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Patched {
+    /// The server applied it; the version of its answer, if it could be read.
+    At(Option<ResourceVersion>),
+    /// It was left out because of `--dry-run`.
+    DryRun,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("limits", &self.limits).field("writes", &self.writes).finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    /// An executor over `client`.
+    pub fn new(client: Client, bounds: Bounds, writes: Writes) -> Self {
+        Self { client, limits: Limits::new(bounds), writes }
+    }
+
+    /// Whether writes are sent.
+    pub fn writes(&self) -> Writes {
+        self.writes
+    }
+
+    /// The client, for those who keep a stream of their own.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads something; waits for its turn first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::send`].
+    pub async fn read(&self, request: &Request, class: Class) -> Result<Answer, RequestError> {
+        let _leave = self.limits.leave(class).await;
+        request.send(&self.client).await
+    }
+
+    /// Writes something; waits for its turn first. With `--dry-run` nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::send`]. After a time-out or a broken connection the write may have been
+    /// applied.
+    pub async fn write(&self, request: &Request, class: Class) -> Result<Sent, RequestError> {
+        if self.writes == Writes::DryRun {
+            return Ok(Sent::DryRun);
+        }
+        let _leave = self.limits.leave(class).await;
+        request.send(&self.client).await.map(Sent::Applied)
+    }
+
+    /// Sends a patch of finalizers. The answer is asked for as metadata only: a pod can be 200 KB.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::write`].
+    pub async fn patch(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        patch: &FinalizerPatch,
+        class: Class,
+    ) -> Result<Patched, RequestError> {
+        let body = bytes::Bytes::copy_from_slice(patch.body());
+        let request = Request::patch(resource.object_path(key), PatchKind::Merge, body)
+            .query("fieldManager", names::FIELD_MANAGER)
+            .accept(METADATA_ONLY);
+        match self.write(&request, class).await? {
+            Sent::Applied(answer) => Ok(Patched::At(version_of(&answer))),
+            Sent::DryRun => Ok(Patched::DryRun),
+        }
+    }
+}
+
+/// The version in an answer. An answer that cannot be read is still a success: the write was
+/// applied, only the wait for its own event falls away.
+fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    let object: Object = answer.json().ok()?;
+    ResourceVersion::parse(&object.metadata.resource_version)
+}

@@ -1,0 +1,293 @@
+//! Facts: what caches cannot prove is asked.
+//!
+//! A decision names a question; the runner asks it here. One question is one request, however
+//! many objects wait for the answer (single-flight). Each answer carries the [`Moment`] at which
+//! its look began, so that a decision can demand a look begun after it saw what it judges.
+//!
+//! A look that fails is repeated with backoff for as long as somebody waits: an error is no
+//! answer, and those who wait are not woken by one.
+
+mod namespace;
+mod owner;
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use namespace::{NamespaceOracle, NamespaceQuestion, NamespaceState};
+pub use owner::{GoneProof, OwnerOracle, OwnerQuestion, OwnerState};
+
+use crate::moment::Moment;
+use crate::object::ObjectKey;
+
+/// Something that can be asked of the API server.
+pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
+    /// What comes back.
+    type Answer: Clone + Debug + Send + Sync + 'static;
+
+    /// Kind of question: a metric label, such as `owner`.
+    const NAME: &'static str;
+
+    /// What to call `answer` in a metric: one of few words.
+    fn outcome(answer: &Self::Answer) -> &'static str;
+}
+
+/// Who can answer questions: by live requests in production, by a script in tests.
+pub trait Oracle<Q: Question>: Send + Sync + 'static {
+    /// Looks now. Must not answer from a cache.
+    fn look<'a>(&'a self, question: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
+}
+
+/// A look that gave no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct LookError {
+    /// What went wrong.
+    pub message: String,
+    /// The server asked to wait at least this long.
+    pub retry_after: Option<Duration>,
+}
+
+/// An answer and when its look began. Only a look makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact<A> {
+    answer: A,
+    begun: Moment,
+}
+
+impl<A> Fact<A> {
+    /// The answer.
+    pub fn answer(&self) -> &A {
+        &self.answer
+    }
+
+    /// When the look that gave it was begun.
+    pub fn begun(&self) -> Moment {
+        self.begun
+    }
+
+    /// A fact for tests of decisions.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn scripted(answer: A, begun: Moment) -> Self {
+        Self { answer, begun }
+    }
+}
+
+/// How long looks wait for one another.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Least time between the end of one look at a question and the next look at it.
+    pub min_interval: Duration,
+    /// First delay after a failed look; doubles, with full jitter.
+    pub first_retry: Duration,
+    /// Longest delay after a failed look.
+    pub max_retry: Duration,
+    /// An answer that nobody asked for again within this time is dropped.
+    pub keep: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            min_interval: Duration::from_millis(100),
+            first_retry: Duration::from_millis(50),
+            max_retry: Duration::from_secs(30),
+            keep: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Called with every key that waited, once its question has an answer.
+pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
+
+/// The answers to one kind of question. Cheap to clone.
+#[derive(Clone)]
+pub struct Facts<Q: Question> {
+    shared: Arc<Shared<Q>>,
+}
+
+struct Shared<Q: Question> {
+    oracle: Arc<dyn Oracle<Q>>,
+    wake: Wake,
+    pace: Pace,
+    cancel: CancellationToken,
+    state: Mutex<State<Q>>,
+}
+
+struct State<Q: Question> {
+    entries: HashMap<Q, Entry<Q::Answer>>,
+    /// Asks until the next sweep of forgotten answers.
+    until_sweep: usize,
+}
+
+struct Entry<A> {
+    fact: Option<Fact<A>>,
+    /// End of the last look.
+    looked: Option<Instant>,
+    touched: Instant,
+    /// Why the last look failed, for `explain`.
+    error: Option<LookError>,
+    waiting: HashSet<ObjectKey>,
+    /// A task is looking, or sleeping until it may.
+    flight: Option<Flight>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flight {
+    /// Will begin at the given time.
+    Planned(Instant),
+    /// Has begun.
+    Looking,
+}
+
+const SWEEP_EVERY: usize = 4096;
+
+impl<Q: Question> Facts<Q> {
+    /// Answers by `oracle`; `wake` is told who waited. Looks end when `cancel` is cancelled.
+    pub fn new(oracle: Arc<dyn Oracle<Q>>, wake: Wake, pace: Pace, cancel: CancellationToken) -> Self {
+        let state = State { entries: HashMap::new(), until_sweep: SWEEP_EVERY };
+        Self { shared: Arc::new(Shared { oracle, wake, pace, cancel, state: Mutex::new(state) }) }
+    }
+
+    /// The latest answer, if there is one.
+    pub fn get(&self, question: &Q) -> Option<Fact<Q::Answer>> {
+        let mut state = self.shared.state.lock();
+        let entry = state.entries.get_mut(question)?;
+        entry.touched = Instant::now();
+        entry.fact.clone()
+    }
+
+    /// Why the last look at `question` failed; `None` if it did not.
+    pub fn last_error(&self, question: &Q) -> Option<LookError> {
+        self.shared.state.lock().entries.get(question)?.error.clone()
+    }
+
+    /// Asks `question` for `key`, which is woken when there is an answer.
+    ///
+    /// A look that is under way serves this key too: whether it began late enough is for the
+    /// decision to judge, which may ask again. `after` is the least delay from now.
+    pub fn ask(&self, question: Q, key: ObjectKey, after: Duration) {
+        let now = Instant::now();
+        let mut guard = self.shared.state.lock();
+        let state = &mut *guard;
+        state.sweep(now, self.shared.pace.keep);
+        let entry = state.entries.entry(question.clone()).or_insert_with(|| Entry {
+            fact: None,
+            looked: None,
+            touched: now,
+            error: None,
+            waiting: HashSet::new(),
+            flight: None,
+        });
+        entry.touched = now;
+        entry.waiting.insert(key);
+        let earliest = entry.looked.map_or(now, |looked| looked + self.shared.pace.min_interval);
+        let due = (now + after).max(earliest);
+        match entry.flight {
+            Some(Flight::Looking) => return,
+            Some(Flight::Planned(planned)) if planned <= due => return,
+            // A sooner look is wanted than the one planned: it takes the place of the planned
+            // one, which finds itself replaced when it wakes.
+            Some(Flight::Planned(_)) | None => entry.flight = Some(Flight::Planned(due)),
+        }
+        drop(guard);
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let cancel = shared.cancel.clone();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                () = shared.fly(question, due) => {}
+            }
+        });
+    }
+}
+
+impl<Q: Question> Shared<Q> {
+    /// Waits until `due`, then looks until there is an answer, then wakes all who wait.
+    async fn fly(self: &Arc<Self>, question: Q, due: Instant) {
+        tokio::time::sleep_until(due).await;
+        {
+            let mut state = self.state.lock();
+            let Some(entry) = state.entries.get_mut(&question) else { return };
+            if entry.flight != Some(Flight::Planned(due)) {
+                return;
+            }
+            entry.flight = Some(Flight::Looking);
+        }
+        let mut failures = 0;
+        loop {
+            let begun = Moment::now();
+            match self.oracle.look(&question).await {
+                Ok(answer) => return self.answered(&question, Fact { answer, begun }),
+                Err(error) => {
+                    tracing::debug!(question = %question, %error, "a look failed, will look again");
+                    count::<Q>("error");
+                    let delay = self.pace.retry_in(failures).max(error.retry_after.unwrap_or_default());
+                    failures += 1;
+                    if let Some(entry) = self.state.lock().entries.get_mut(&question) {
+                        entry.error = Some(error);
+                    }
+                    tokio::time::sleep(delay).await;
+                }
+            }
+        }
+    }
+
+    fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
+        count::<Q>(Q::outcome(&fact.answer));
+        let mut waiting: Vec<ObjectKey> = {
+            let mut state = self.state.lock();
+            let Some(entry) = state.entries.get_mut(question) else { return };
+            let now = Instant::now();
+            entry.fact = Some(fact);
+            entry.looked = Some(now);
+            entry.touched = now;
+            entry.error = None;
+            entry.flight = None;
+            entry.waiting.drain().collect()
+        };
+        waiting.sort();
+        for key in waiting {
+            (self.wake)(key);
+        }
+    }
+}
+
+impl<Q: Question> State<Q> {
+    /// Drops answers that nobody asked for lately. Rarely, so that its cost is spread thin.
+    fn sweep(&mut self, now: Instant, keep: Duration) {
+        self.until_sweep -= 1;
+        if self.until_sweep > 0 {
+            return;
+        }
+        self.until_sweep = SWEEP_EVERY;
+        self.entries
+            .retain(|_, entry| entry.flight.is_some() || now.duration_since(entry.touched) < keep);
+    }
+}
+
+impl Pace {
+    fn retry_in(&self, failures: u32) -> Duration {
+        let ceiling = self
+            .first_retry
+            .saturating_mul(2_u32.saturating_pow(failures.min(20)))
+            .min(self.max_retry);
+        // Full jitter, but never a busy loop.
+        self.first_retry.min(ceiling).max(ceiling.mul_f64(rand::random::<f64>()))
+    }
+}
+
+fn count<Q: Question>(answer: &'static str) {
+    metrics::counter!(belayer_metrics::FACTS, "question" => Q::NAME, "answer" => answer).increment(1);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use std::time::Duration;
+
+use super::ApiError;
+
+/// Why a request did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The server answered with an error status.
+    #[error(transparent)]
+    Api(Box<ApiError>),
+    /// No complete answer in time. A write may have been applied all the same.
+    #[error("no complete answer within {0:?}")]
+    Timeout(Duration),
+    /// The connection could not be made or broke. A write may have been applied all the same.
+    #[error("the connection failed")]
+    Connection(#[source] Box<kube::Error>),
+    /// The body of the answer broke off. A write has been applied.
+    #[error("the answer broke off")]
+    Interrupted(#[source] tower::BoxError),
+    /// The body of the answer is larger than the request allows.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge {
+        /// What was allowed, in bytes.
+        limit: usize,
+    },
+    /// The answer was complete and makes no sense. A write has been applied.
+    #[error("the answer cannot be read: {0}")]
+    Decode(String),
+    /// The request could not be built: a path or header that HTTP does not allow. Nothing was sent.
+    #[error("the request cannot be built: {0}")]
+    Build(String),
+}
+
+/// What a caller does about an error; the same for everybody who asks the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// 404 without a `Status` that names an object: the kind (or path) is not served.
+    NotServed,
+    /// 404 whose `Status` names an object. Evidence only for whom it names: see
+    /// [`ApiError::is_not_found_naming`].
+    NotFound,
+    /// 409: the version or UID was another's.
+    Conflict,
+    /// 409 on a create: the name is taken.
+    AlreadyExists,
+    /// 410: the resourceVersion or continue token is too old.
+    Gone,
+    /// 429.
+    TooManyRequests,
+    /// 502, 503: nobody there to answer; during an API server's start also for kinds it has.
+    Unavailable,
+    /// 401.
+    Unauthorized,
+    /// 403: RBAC, a policy or a webhook says no.
+    Forbidden,
+    /// 400, 422: the server does not accept what was sent.
+    Invalid,
+    /// 406, 415: the server does not speak the format.
+    Unsupported,
+    /// 408, 504, or our own deadline.
+    Timeout,
+    /// No connection, or it broke.
+    Connection,
+    /// Any other 5xx.
+    Server,
+    /// The answer is too large or makes no sense.
+    Decode,
+    /// Anything else, a request that cannot be built included.
+    Other,
+}
+
+impl ErrorClass {
+    /// Whether the same request can succeed later without anybody changing anything.
+    pub fn is_transient(self) -> bool {
+        matches!(
+            self,
+            Self::TooManyRequests
+                | Self::Unavailable
+                | Self::Timeout
+                | Self::Connection
+                | Self::Server
+        )
+    }
+
+    /// As a metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotServed => "not_served",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::AlreadyExists => "already_exists",
+            Self::Gone => "gone",
+            Self::TooManyRequests => "too_many_requests",
+            Self::Unavailable => "unavailable",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
+            Self::Timeout => "timeout",
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Decode => "decode",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl RequestError {
+    /// What a caller does about it.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Api(error) => error.class(),
+            Self::Timeout(_) => ErrorClass::Timeout,
+            Self::Connection(_) | Self::Interrupted(_) => ErrorClass::Connection,
+            Self::TooLarge { .. } | Self::Decode(_) => ErrorClass::Decode,
+            Self::Build(_) => ErrorClass::Other,
+        }
+    }
+
+    /// The server's own words, if it said any.
+    pub fn api(&self) -> Option<&ApiError> {
+        match self {
+            Self::Api(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.api().and_then(|error| error.retry_after)
+    }
+}
+
+impl From<ApiError> for RequestError {
+    fn from(error: ApiError) -> Self {
+        Self::Api(Box::new(error))
+    }
+}

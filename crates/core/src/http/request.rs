@@ -1,0 +1,326 @@
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{ApiError, RequestError};
+
+/// Deadline of a call, body included, unless the request says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Largest answer that is read, in bytes, unless the request says otherwise. The API server
+/// stores nothing above 1.5 MB (etcd's limit), JSON of it may be some times that.
+pub const DEFAULT_BODY_LIMIT: usize = 32 << 20;
+
+/// A larger error body is not worth reading.
+const ERROR_BODY_LIMIT: usize = 256 << 10;
+
+/// Accept header for JSON.
+pub const JSON: &str = "application/json";
+
+/// Accept header for an object's metadata alone; a server that does not know how answers with the
+/// whole object.
+pub const METADATA_ONLY: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// How the body of a PATCH is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 7386: what is named is replaced, `null` removes.
+    Merge,
+    /// RFC 6902: a list of operations.
+    Json,
+    /// Kubernetes' own: lists are merged by key; built-in kinds only.
+    Strategic,
+    /// Server-side apply; the body is JSON.
+    Apply,
+}
+
+impl PatchKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Json => "application/json-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+            Self::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+/// One request, complete with its deadline and the size of answer it is ready to read.
+///
+/// It can be sent any number of times. Paths come from
+/// [`Resource`](crate::object::Resource).
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    accept: Cow<'static, str>,
+    content_type: Option<&'static str>,
+    body: Bytes,
+    timeout: Duration,
+    body_limit: usize,
+}
+
+impl Request {
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            accept: Cow::Borrowed(JSON),
+            content_type: None,
+            body: Bytes::new(),
+            timeout: DEFAULT_TIMEOUT,
+            body_limit: DEFAULT_BODY_LIMIT,
+        }
+    }
+
+    fn with_body(mut self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        self.content_type = Some(content_type);
+        self.body = body.into();
+        self
+    }
+
+    /// Reads one object or one collection.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    /// Reads a collection in pages of `limit` items; pass what the last page said as
+    /// `continue_token`.
+    pub fn list(path: impl Into<String>, limit: u32, continue_token: Option<&str>) -> Self {
+        let request = Self::get(path).query("limit", limit.to_string());
+        match continue_token {
+            Some(token) => request.query("continue", token),
+            None => request,
+        }
+    }
+
+    /// Changes an object.
+    pub fn patch(path: impl Into<String>, kind: PatchKind, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::PATCH, path).with_body(kind.content_type(), body)
+    }
+
+    /// Creates an object; `path` is the collection's. The body is JSON.
+    pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::POST, path).with_body(JSON, body)
+    }
+
+    /// Replaces an object. The body is JSON.
+    pub fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::PUT, path).with_body(JSON, body)
+    }
+
+    /// Deletes an object; the body is `DeleteOptions` as JSON, preconditions included.
+    pub fn delete(path: impl Into<String>, options: impl Into<Bytes>) -> Self {
+        Self::new(Method::DELETE, path).with_body(JSON, options)
+    }
+
+    /// Adds a parameter to the query; any value is escaped.
+    #[must_use]
+    pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// Sets the Accept header.
+    #[must_use]
+    pub fn accept(mut self, accept: impl Into<Cow<'static, str>>) -> Self {
+        self.accept = accept.into();
+        self
+    }
+
+    /// Sets the deadline of the whole call, or for a stream that of the answer's head.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the largest answer that is read, in bytes.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_limit = bytes;
+        self
+    }
+
+    /// What will be done.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Where, without the query.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What will be sent.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Sends the request and reads the whole answer, all before the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Any answer that is not a success, and everything that can go wrong on the way.
+    pub async fn send(&self, client: &Client) -> Result<Answer, RequestError> {
+        let deadline = Instant::now() + self.timeout;
+        let late = |_| RequestError::Timeout(self.timeout);
+        let response = timeout_at(deadline, self.head(client)).await.map_err(late)??;
+        let (head, body) = response.into_parts();
+        let read = read_body(body, self.body_limit);
+        let body = timeout_at(deadline, read).await.map_err(late)??;
+        Ok(Answer { status: head.status, content_type: content_type(&head.headers), body })
+    }
+
+    /// Sends the request and leaves the body to be read as it comes. The deadline is that of the
+    /// answer's head; how long a stream may be silent is the reader's to say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::send`].
+    pub async fn open(&self, client: &Client) -> Result<AnswerStream, RequestError> {
+        let head = timeout(self.timeout, self.head(client)).await;
+        let response = head.map_err(|_| RequestError::Timeout(self.timeout))??;
+        let content_type = content_type(response.headers());
+        Ok(AnswerStream { content_type, body: response.into_body() })
+    }
+
+    /// The answer if it is a success; the body of a refusal is read and judged.
+    async fn head(&self, client: &Client) -> Result<http::Response<Body>, RequestError> {
+        let request = self.build()?;
+        let sent = client.send(request).await;
+        let response = sent.map_err(|error| RequestError::Connection(Box::new(error)))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let retry_after = retry_after(response.headers());
+        // What the status line says stands, even if the body breaks off.
+        let body = read_body(response.into_body(), ERROR_BODY_LIMIT).await.unwrap_or_default();
+        Err(ApiError::from_answer(status.as_u16(), retry_after, &body).into())
+    }
+
+    fn build(&self) -> Result<http::Request<Body>, RequestError> {
+        // A name comes from data; it must not be able to address another path.
+        let strange = |c: char| matches!(c, '?' | '#' | '%' | '\\') || c.is_whitespace();
+        if self.path.contains(strange) || self.path.split('/').any(|part| part == "..") {
+            return Err(RequestError::Build(format!("strange path {:?}", self.path)));
+        }
+        let mut uri = self.path.clone();
+        if !self.query.is_empty() {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(&self.query);
+            uri.push('?');
+            uri.push_str(&query.finish());
+        }
+        let mut request = http::Request::builder()
+            .method(self.method.clone())
+            .uri(uri)
+            .header(header::ACCEPT, &*self.accept);
+        if let Some(content_type) = self.content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        request
+            .body(Body::from(self.body.clone()))
+            .map_err(|error| RequestError::Build(error.to_string()))
+    }
+}
+
+/// A complete, successful answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// 2xx.
+    pub status: StatusCode,
+    /// Content-Type as the server wrote it; empty if it wrote none. See [`media_type`].
+    pub content_type: String,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Reads the body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Decode`] if it is something else.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, RequestError> {
+        serde_json::from_slice(&self.body).map_err(|error| RequestError::Decode(error.to_string()))
+    }
+}
+
+/// A successful answer whose body is still coming.
+#[derive(Debug)]
+pub struct AnswerStream {
+    /// Content-Type as the server wrote it; empty if it wrote none. See [`media_type`].
+    pub content_type: String,
+    body: Body,
+}
+
+impl AnswerStream {
+    /// The next piece of the body, of any size; `None` at its end. Dropping the future loses
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Interrupted`] if the body breaks off.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, RequestError> {
+        loop {
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let frame = frame.map_err(|error| RequestError::Interrupted(error.into()))?;
+            // Trailers carry nothing for us.
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// The media type of a Content-Type, without its parameters.
+pub fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_owned()
+}
+
+/// Seconds only: the API server writes no dates.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    value.trim().parse().ok().map(Duration::from_secs)
+}
+
+async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
+    let mut first: Option<Bytes> = None;
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| RequestError::Interrupted(error.into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let have = first.as_ref().map_or(0, Bytes::len) + all.len();
+        if have + data.len() > limit {
+            return Err(RequestError::TooLarge { limit });
+        }
+        match first.take() {
+            // Most answers are one piece: no copy for them.
+            None if all.is_empty() => first = Some(data),
+            None => all.extend_from_slice(&data),
+            Some(start) => {
+                all.reserve(start.len() + data.len());
+                all.extend_from_slice(&start);
+                all.extend_from_slice(&data);
+            }
+        }
+    }
+    Ok(first.unwrap_or_else(|| all.freeze()))
+}

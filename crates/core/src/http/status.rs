@@ -1,0 +1,197 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::ErrorClass;
+use crate::object::{ObjectKey, Resource};
+
+/// An answer of the API server that says no: the HTTP status, and the `Status` object if the
+/// server sent one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// HTTP status code, or the code of the `Status` inside a watch stream.
+    pub code: u16,
+    /// `reason` of the `Status`, such as `NotFound`; empty when the server sent none.
+    pub reason: String,
+    /// `message` of the `Status`, or the beginning of a body that is none.
+    pub message: String,
+    /// `details` of the `Status`.
+    pub details: Option<Details>,
+    /// How long the server asks to wait: the `Retry-After` header, else
+    /// `details.retryAfterSeconds`.
+    pub retry_after: Option<Duration>,
+    /// Whether the server sent a `Status` at all. A path that is not served answers plain text.
+    pub has_status: bool,
+}
+
+/// `details` of a `Status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Details {
+    /// Name of the object that the refusal is about.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// API group of that object; empty for the core group.
+    #[serde(deserialize_with = "or_default")]
+    pub group: String,
+    /// Its plural (what the API server writes), or its kind.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Its UID.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// One entry per fault found.
+    #[serde(deserialize_with = "or_default")]
+    pub causes: Vec<Cause>,
+    /// How long to wait, in seconds; 0 means nothing was said.
+    #[serde(deserialize_with = "or_default")]
+    pub retry_after_seconds: u32,
+}
+
+/// One fault among the `causes` of a `Status`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Cause {
+    /// What kind of fault, such as `FieldValueInvalid`.
+    #[serde(deserialize_with = "or_default")]
+    pub reason: String,
+    /// In words.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
+    /// The field, such as `metadata.uid`.
+    #[serde(deserialize_with = "or_default")]
+    pub field: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawStatus {
+    #[serde(deserialize_with = "or_default")]
+    kind: String,
+    #[serde(deserialize_with = "or_default")]
+    reason: String,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
+    #[serde(deserialize_with = "or_default")]
+    code: u16,
+    #[serde(deserialize_with = "or_default")]
+    details: Option<Details>,
+}
+
+/// `null` counts as absent, as it does for the API server.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// More of a plain body than this says nothing that helps.
+const MESSAGE_CHARACTERS: usize = 256;
+
+impl ApiError {
+    /// An error about which only the code is known.
+    pub fn from_code(code: u16) -> Self {
+        Self {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            details: None,
+            retry_after: None,
+            has_status: false,
+        }
+    }
+
+    /// Reads the body of an HTTP error: a JSON `Status`, or anything else as text.
+    pub fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let mut error = Self::from_status(body).unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(body);
+            let message = text.trim().chars().take(MESSAGE_CHARACTERS).collect();
+            Self { message, ..Self::from_code(code) }
+        });
+        // The HTTP status decides: a Status with another code would be a server's slip.
+        error.code = code;
+        error.retry_after = retry_after.or(error.retry_after);
+        error
+    }
+
+    /// Reads a JSON `Status`; `None` if it is none. Inside a watch stream it comes without HTTP
+    /// status.
+    pub fn from_status(body: &[u8]) -> Option<Self> {
+        let raw: RawStatus = serde_json::from_slice(body).ok()?;
+        if raw.kind != "Status" {
+            return None;
+        }
+        let seconds = raw.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Some(Self {
+            code: raw.code,
+            reason: raw.reason,
+            message: raw.message,
+            details: raw.details,
+            retry_after: (seconds > 0).then(|| Duration::from_secs(u64::from(seconds))),
+            has_status: true,
+        })
+    }
+
+    /// What a caller does about it.
+    pub fn class(&self) -> ErrorClass {
+        match self.code {
+            400 | 422 => ErrorClass::Invalid,
+            401 => ErrorClass::Unauthorized,
+            403 => ErrorClass::Forbidden,
+            404 if self.names_an_object() => ErrorClass::NotFound,
+            404 => ErrorClass::NotServed,
+            406 | 415 => ErrorClass::Unsupported,
+            409 if self.reason == "AlreadyExists" => ErrorClass::AlreadyExists,
+            409 => ErrorClass::Conflict,
+            410 => ErrorClass::Gone,
+            429 => ErrorClass::TooManyRequests,
+            408 | 504 => ErrorClass::Timeout,
+            502 | 503 => ErrorClass::Unavailable,
+            500..=599 => ErrorClass::Server,
+            _ if self.reason == "Expired" || self.reason == "Gone" => ErrorClass::Gone,
+            _ => ErrorClass::Other,
+        }
+    }
+
+    /// Whether this is a 404 whose `Status` says NotFound and names exactly this object: the only
+    /// 404 that is evidence of absence. A kind that is not served answers plain text, a missing
+    /// namespace names the namespace, and a proxy names nothing.
+    pub fn is_not_found_naming(&self, resource: &Resource, key: &ObjectKey) -> bool {
+        let Some(details) = &self.details else { return false };
+        let same_kind = details.kind.is_empty()
+            || details.kind == *resource.plural
+            || details.kind.eq_ignore_ascii_case(&resource.kind);
+        self.code == 404
+            && self.reason == "NotFound"
+            && details.name == key.name()
+            && details.group == *resource.group
+            && same_kind
+    }
+
+    /// Whether one of the causes has this `reason`.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.details.as_ref().is_some_and(|d| d.causes.iter().any(|c| c.reason == reason))
+    }
+
+    fn names_an_object(&self) -> bool {
+        self.reason == "NotFound" && self.details.as_ref().is_some_and(|d| !d.name.is_empty())
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server answered {}", self.code)?;
+        if !self.reason.is_empty() {
+            write!(f, " {}", self.reason)?;
+        }
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ApiError {}

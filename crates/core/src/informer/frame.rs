@@ -1,0 +1,181 @@
+use bytes::{Buf, Bytes, BytesMut};
+
+use super::Framing;
+
+/// Of a frame that is too long this much is kept: enough to say whose it was.
+const PREFIX: usize = 4096;
+
+/// A piece of a watch stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// One event, without its framing.
+    Whole(Bytes),
+    /// The beginning of an event that is larger than what is read. The rest was thrown away.
+    TooLong(Bytes),
+}
+
+/// Cuts a byte stream into frames. Holds at most one frame and one chunk.
+#[derive(Debug)]
+pub(super) struct Frames {
+    framing: Framing,
+    limit: usize,
+    buffer: BytesMut,
+    /// Up to here there is no line end.
+    scanned: usize,
+    skipping: Option<Skip>,
+}
+
+/// A frame that is being thrown away.
+#[derive(Debug)]
+struct Skip {
+    prefix: Bytes,
+    /// Bytes still to come; only known where frames carry their length.
+    left: usize,
+}
+
+impl Frames {
+    pub(super) fn new(framing: Framing, limit: usize) -> Self {
+        Self { framing, limit, buffer: BytesMut::new(), scanned: 0, skipping: None }
+    }
+
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        self.buffer.extend_from_slice(chunk);
+    }
+
+    /// The next frame, if one is complete. Call until there is none before pushing more.
+    pub(super) fn next(&mut self) -> Option<Frame> {
+        match self.framing {
+            Framing::Lines => self.next_line(),
+            Framing::LengthPrefixed => self.next_prefixed(),
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Frame> {
+        loop {
+            let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let Some(end) = end.map(|found| self.scanned + found) else {
+                self.scanned = self.buffer.len();
+                if self.scanned > self.limit || self.skipping.is_some() {
+                    self.start_skipping(0);
+                    self.buffer.clear();
+                    self.scanned = 0;
+                }
+                return None;
+            };
+            let line = self.buffer.split_to(end + 1).freeze().slice(..end);
+            self.scanned = 0;
+            if let Some(skip) = self.skipping.take() {
+                return Some(Frame::TooLong(skip.prefix));
+            }
+            if line.len() > self.limit {
+                return Some(Frame::TooLong(line.slice(..PREFIX.min(line.len()))));
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Frame::Whole(line));
+            }
+        }
+    }
+
+    fn next_prefixed(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(skip) = &mut self.skipping {
+                let now = skip.left.min(self.buffer.len());
+                self.buffer.advance(now);
+                skip.left -= now;
+                if skip.left > 0 {
+                    return None;
+                }
+                return self.skipping.take().map(|skip| Frame::TooLong(skip.prefix));
+            }
+            let length = u32::from_be_bytes(self.buffer.get(..4)?.try_into().ok()?);
+            let length = usize::try_from(length).ok()?;
+            if length > self.limit {
+                if self.buffer.len() < 4 + PREFIX.min(length) {
+                    return None;
+                }
+                self.buffer.advance(4);
+                self.start_skipping(length);
+                continue;
+            }
+            if self.buffer.len() < 4 + length {
+                return None;
+            }
+            self.buffer.advance(4);
+            return Some(Frame::Whole(self.buffer.split_to(length).freeze()));
+        }
+    }
+
+    fn start_skipping(&mut self, left: usize) {
+        if self.skipping.is_none() {
+            let prefix = self.buffer[..PREFIX.min(self.buffer.len())].to_vec().into();
+            self.skipping = Some(Skip { prefix, left });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut(framing: Framing, limit: usize, chunks: &[&[u8]]) -> Vec<Frame> {
+        let mut frames = Frames::new(framing, limit);
+        let mut found = Vec::new();
+        for chunk in chunks {
+            frames.push(chunk);
+            found.extend(std::iter::from_fn(|| frames.next()));
+        }
+        found
+    }
+
+    fn whole(text: &'static str) -> Frame {
+        Frame::Whole(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn lines_may_be_cut_anywhere() {
+        let frames = cut(Framing::Lines, 100, &[b"a", b"b\n\ncd", b"\n", b"e\nf"]);
+        assert_eq!(frames, [whole("ab"), whole("cd"), whole("e")]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_costs_itself_only() {
+        let long = Frame::TooLong(Bytes::from_static(b"0123456"));
+        let frames = cut(Framing::Lines, 5, &[b"a\n0123456", b"789", b"0\nb\n"]);
+        assert_eq!(frames, [whole("a"), long, whole("b")]);
+        let long = Frame::TooLong(Bytes::from_static(b"0123456"));
+        assert_eq!(cut(Framing::Lines, 5, &[b"0123456\nb\n"]), [long, whole("b")]);
+    }
+
+    #[test]
+    fn a_prefixed_frame_that_is_too_long_costs_itself_only() {
+        let mut bytes = 9000_u32.to_be_bytes().to_vec();
+        bytes.extend(vec![7; 9000]);
+        bytes.extend(1_u32.to_be_bytes());
+        bytes.push(b'x');
+        let chunks: Vec<&[u8]> = bytes.chunks(1000).collect();
+        let expected = [Frame::TooLong(vec![7; PREFIX].into()), whole("x")];
+        assert_eq!(cut(Framing::LengthPrefixed, 5000, &chunks), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_as_they_went_in_however_they_are_cut(
+            frames in proptest::collection::vec("[a-z]{1,40}", 0..20),
+            size in 1_usize..50,
+        ) {
+            let expected: Vec<_> =
+                frames.iter().map(|f| Frame::Whole(Bytes::from(f.clone()))).collect();
+            let lines: Vec<u8> = frames.iter().flat_map(|f| [f.as_bytes(), b"\n"].concat()).collect();
+            let chunks: Vec<&[u8]> = lines.chunks(size).collect();
+            prop_assert_eq!(&cut(Framing::Lines, 100, &chunks), &expected);
+            let prefixed: Vec<u8> = frames
+                .iter()
+                .flat_map(|f| [&u32::try_from(f.len()).unwrap().to_be_bytes(), f.as_bytes()].concat())
+                .collect();
+            let chunks: Vec<&[u8]> = prefixed.chunks(size).collect();
+            prop_assert_eq!(&cut(Framing::LengthPrefixed, 100, &chunks), &expected);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{BadObject, Change, Decoder, Framing, Page, Reading, WatchEvent};
+use crate::http::{ApiError, JSON, METADATA_ONLY};
+use crate::object::ResourceVersion;
+use crate::slim::json::{JsonMeta, SlimJson, Text, sniff};
+use crate::slim::{DecodeContext, DecodeError};
+
+const METADATA_ONLY_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// The annotation on the bookmark that ends the objects of a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Reads JSON. Kinds of which only metadata is read are asked for as `PartialObjectMetadata`.
+#[derive(Debug)]
+pub struct JsonDecoder<K> {
+    context: DecodeContext,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: SlimJson> JsonDecoder<K> {
+    /// A decoder that keeps what `context` says.
+    pub fn new(context: DecodeContext) -> Self {
+        Self { context, kind: PhantomData }
+    }
+}
+
+#[derive(Deserialize)]
+struct JsonPage<'a> {
+    #[serde(borrow)]
+    metadata: JsonListMeta<'a>,
+    /// Always written by the API server, `null` if there are none. Without it this is no list,
+    /// and must not be taken for an empty one.
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonListMeta<'a> {
+    #[serde(borrow)]
+    resource_version: Text<'a>,
+    #[serde(borrow, default, rename = "continue")]
+    continue_token: Option<Text<'a>>,
+    #[serde(default)]
+    remaining_item_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct JsonEvent<'a, O> {
+    #[serde(borrow, rename = "type")]
+    event: Text<'a>,
+    object: O,
+}
+
+impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
+    fn accept(&self, reading: Reading) -> &'static str {
+        match (K::METADATA_ONLY, reading) {
+            (false, _) => JSON,
+            (true, Reading::List) => METADATA_ONLY_LIST,
+            (true, Reading::Object | Reading::Watch) => METADATA_ONLY,
+        }
+    }
+
+    fn content_types(&self) -> &'static [&'static str] {
+        &[JSON]
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn decode_object(&self, bytes: &[u8]) -> Result<K, DecodeError> {
+        let json: K::Json<'_> = serde_json::from_slice(bytes)?;
+        K::from_json(&json, &self.context)
+    }
+
+    fn decode_page(&self, bytes: &Bytes) -> Result<Page<K>, DecodeError> {
+        let page: JsonPage<'_> = serde_json::from_slice(bytes)?;
+        let version = &page.metadata.resource_version;
+        let resource_version = ResourceVersion::parse(version)
+            .ok_or_else(|| DecodeError::value("metadata.resourceVersion", version))?;
+        let item = |raw: &RawValue| {
+            let bytes = raw.get().as_bytes();
+            self.decode_object(bytes).map_err(|why| bad(bytes, Some(Change::Present), why))
+        };
+        let items = page.items.unwrap_or_default().into_iter().map(item).collect();
+        let token = page.metadata.continue_token.filter(|token| !token.is_empty());
+        Ok(Page {
+            items,
+            resource_version,
+            continue_token: token.map(|token| token.to_string()),
+            remaining: page.metadata.remaining_item_count,
+        })
+    }
+
+    fn decode_watch_event(&self, frame: &[u8]) -> WatchEvent<K> {
+        self.event(frame).unwrap_or_else(|why| {
+            let identity = sniff(frame);
+            let change = identity.event.as_deref().and_then(|event| match event {
+                "ADDED" | "MODIFIED" => Some(Change::Present),
+                "DELETED" => Some(Change::Gone),
+                _ => None,
+            });
+            WatchEvent::Bad(bad(frame, change, why))
+        })
+    }
+}
+
+impl<K: SlimJson> JsonDecoder<K> {
+    fn event(&self, frame: &[u8]) -> Result<WatchEvent<K>, DecodeError> {
+        let event: JsonEvent<'_, K::Json<'_>> = match serde_json::from_slice(frame) {
+            Ok(event) => event,
+            // A Status can have fields that a slim kind reads as something else.
+            Err(why) => return error_event(frame)?.ok_or_else(|| why.into()),
+        };
+        let json = event.object;
+        match &*event.event {
+            "ADDED" => K::from_json(&json, &self.context).map(WatchEvent::Added),
+            "MODIFIED" => K::from_json(&json, &self.context).map(WatchEvent::Modified),
+            "DELETED" => K::from_json(&json, &self.context).map(WatchEvent::Deleted),
+            "BOOKMARK" => bookmark(K::json_meta(&json)),
+            "ERROR" => error_event(frame)?.ok_or(DecodeError::Missing("object")),
+            other => Err(DecodeError::value("type", other)),
+        }
+    }
+}
+
+fn bookmark<K>(meta: &JsonMeta<'_>) -> Result<WatchEvent<K>, DecodeError> {
+    let ends = meta.annotation(INITIAL_EVENTS_END);
+    Ok(WatchEvent::Bookmark {
+        resource_version: meta.resource_version()?,
+        initial_events_end: ends.as_deref() == Some("true"),
+    })
+}
+
+/// The event as an error; `None` if it is another one.
+fn error_event<K>(frame: &[u8]) -> Result<Option<WatchEvent<K>>, DecodeError> {
+    let event: JsonEvent<'_, &RawValue> = serde_json::from_slice(frame)?;
+    if &*event.event != "ERROR" {
+        return Ok(None);
+    }
+    let bytes = event.object.get().as_bytes();
+    let error = ApiError::from_status(bytes).unwrap_or_else(|| ApiError::from_answer(0, None, bytes));
+    Ok(Some(WatchEvent::Error(Box::new(error))))
+}
+
+fn bad(bytes: &[u8], change: Option<Change>, why: DecodeError) -> BadObject {
+    let identity = sniff(bytes);
+    BadObject {
+        key: identity.key(),
+        uid: identity.uid(),
+        resource_version: identity.resource_version(),
+        change,
+        why,
+    }
+}

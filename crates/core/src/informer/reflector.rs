@@ -1,0 +1,121 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Event, Informer, InformerState};
+use crate::http::{ErrorClass, RequestError};
+use crate::slim::Slim;
+
+/// Events after which other tasks of the thread get a turn.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Why a list is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It is the first.
+    Initial,
+    /// The server no longer has the history since our version: 410.
+    Expired,
+    /// The kind was not served for a while.
+    Unserved,
+    /// The server keeps telling of a time before our version.
+    Lagging,
+    /// The server keeps refusing to go on from our version.
+    Refused,
+}
+
+impl Cause {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Expired => "expired",
+            Self::Unserved => "unserved",
+            Self::Lagging => "lagging",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl<K: Slim> Informer<K> {
+    /// Lists and watches until `stop` is cancelled. The store keeps what it has then, and says
+    /// [`InformerState::Stopped`].
+    pub async fn run(mut self, stop: CancellationToken) {
+        let store = self.store.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            never = self.reflect() => match never {},
+        }
+        store.stop();
+    }
+
+    async fn reflect(&mut self) -> Infallible {
+        let mut cause = Cause::Initial;
+        loop {
+            let stream = self.list_until_complete(cause).await;
+            cause = self.watch_until_lost(stream).await;
+            tracing::info!(kind = self.telemetry.kind(), cause = cause.as_str(), "listing again");
+        }
+    }
+
+    /// Tells the handlers, in order.
+    pub(super) async fn emit(&self, events: Vec<Event<K>>) {
+        for (count, event) in events.iter().enumerate() {
+            if count % EVENTS_PER_TURN == EVENTS_PER_TURN - 1 {
+                tokio::task::yield_now().await;
+            }
+            self.tell(event);
+        }
+    }
+
+    pub(super) fn tell(&self, event: &Event<K>) {
+        for handler in &self.handlers {
+            handler.on(event);
+        }
+    }
+
+    /// Says what went wrong, and waits.
+    pub(super) async fn back_off(&mut self, error: &RequestError) {
+        if error.class() == ErrorClass::NotServed || error.class() == ErrorClass::NotFound {
+            return self.wait_until_served().await;
+        }
+        let delay = self.backoff.next(error.retry_after());
+        let reason = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let since = match self.store.state() {
+            InformerState::Failing { since, .. } => since,
+            _ => tokio::time::Instant::now(),
+        };
+        tracing::warn!(kind = self.telemetry.kind(), reason, ?delay, "list or watch failed");
+        self.store.set_state(InformerState::Failing { since, reason: reason.into() });
+        self.sleep(delay).await;
+    }
+
+    /// The server does not know the kind. What is stored no longer says what is absent.
+    pub(super) async fn wait_until_served(&mut self) {
+        if self.store.state() != InformerState::NotServed {
+            tracing::info!(kind = self.telemetry.kind(), "the kind is not served, waiting for it");
+            self.store.unserve();
+            self.store.set_state(InformerState::NotServed);
+            self.tell(&Event::Unserved);
+        }
+        let delay = self.backoff.next_unserved();
+        self.sleep(delay).await;
+    }
+
+    pub(super) async fn sleep(&self, delay: Duration) {
+        tokio::time::sleep(delay).await;
+        self.telemetry.waited();
+    }
+
+    /// The server answers.
+    pub(super) fn recovered(&mut self) {
+        self.telemetry.heard();
+        if self.store.is_synced() {
+            self.store.set_state(InformerState::Synced);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+use belayer_metrics as names;
+use metrics::{Counter, Gauge, SharedString};
+use tokio::time::Instant;
+
+use super::BadObject;
+use crate::object::Resource;
+
+/// What an informer tells about itself: metrics, and a log line for each bad object.
+pub(super) struct Telemetry {
+    kind: SharedString,
+    objects: Gauge,
+    lag: Gauge,
+    bad_objects: Counter,
+    contact: Instant,
+}
+
+impl Telemetry {
+    pub(super) fn new(resource: &Resource) -> Self {
+        let kind = SharedString::from(resource.kind.to_string());
+        Self {
+            objects: metrics::gauge!(names::INFORMER_OBJECTS, "kind" => kind.clone()),
+            lag: metrics::gauge!(names::INFORMER_LAG, "kind" => kind.clone()),
+            bad_objects: metrics::counter!(names::INFORMER_BAD_OBJECTS, "kind" => kind.clone()),
+            contact: Instant::now(),
+            kind,
+        }
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The server said something that fits: the store is as fresh as it can be.
+    pub(super) fn heard(&mut self) {
+        self.contact = Instant::now();
+        self.lag.set(0.0);
+    }
+
+    /// Time has passed in silence.
+    pub(super) fn waited(&self) {
+        self.lag.set(self.contact.elapsed().as_secs_f64());
+    }
+
+    pub(super) fn holds(&self, objects: usize) {
+        // Exact up to 2^53 objects.
+        #[allow(clippy::cast_precision_loss)]
+        self.objects.set(objects as f64);
+    }
+
+    pub(super) fn listed(&self, cause: &'static str) {
+        let kind = self.kind.clone();
+        metrics::counter!(names::INFORMER_RELISTS, "kind" => kind, "cause" => cause).increment(1);
+    }
+
+    pub(super) fn skipped(&self, bad: &BadObject) {
+        self.bad_objects.increment(1);
+        let key = bad.key.as_ref().map(tracing::field::debug);
+        tracing::warn!(kind = %self.kind, key, why = %bad.why, "skipped an object that cannot be read");
+    }
+}

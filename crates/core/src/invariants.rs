@@ -1,0 +1,102 @@
+//! What is always true, by name: predicates without dependencies, shared by `debug_assert!` at
+//! run time, by tests, by simulations and by the demo's summary.
+
+use std::fmt;
+
+/// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
+/// scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Invariant {
+    /// No write of ours adds, removes or reorders a finalizer, label or annotation that is not
+    /// ours.
+    Foreign,
+    /// A hold is released only with typed evidence; age and clocks are never evidence by default.
+    Evidence,
+    /// A decision about one UID never lands on another object of the same name.
+    Identity,
+    /// No hold is added to an object that is being deleted.
+    NoLateHold,
+    /// Once faults stop, every object whose evidence exists is released within a bound.
+    Liveness,
+    /// In a settled cluster Belayer writes nothing but its Lease.
+    Quiet,
+}
+
+impl Invariant {
+    /// The name used in documents, tests and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Foreign => "FOREIGN",
+            Self::Evidence => "EVIDENCE",
+            Self::Identity => "IDENTITY",
+            Self::NoLateHold => "NO-LATE-HOLD",
+            Self::Liveness => "LIVENESS",
+            Self::Quiet => "QUIET",
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// FOREIGN: between `before` and `after` nothing that is not in `ours` came, went or moved.
+pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(before: &[A], after: &[B], ours: &[&str]) -> bool {
+    let foreign = |finalizer: &&str| !ours.contains(finalizer);
+    before
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(foreign)
+        .eq(after.iter().map(AsRef::as_ref).filter(foreign))
+}
+
+/// NO-LATE-HOLD: an object that was `deleting` before the write gained none of `ours`.
+pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
+    before: &[A],
+    after: &[B],
+    ours: &[&str],
+    deleting: Deleting,
+) -> bool {
+    let has = |list: &[&str], hold: &str| list.contains(&hold);
+    let before: Vec<&str> = before.iter().map(AsRef::as_ref).collect();
+    let after: Vec<&str> = after.iter().map(AsRef::as_ref).collect();
+    deleting == Deleting::No || ours.iter().all(|hold| has(&before, hold) || !has(&after, hold))
+}
+
+/// Whether an object was being deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleting {
+    /// `metadata.deletionTimestamp` was set.
+    Yes,
+    /// It was not.
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const OURS: &[&str] = &["o/1", "o/2"];
+
+    #[rstest]
+    #[case::ours_may_go(&["a", "o/1", "b"], &["a", "b"], true)]
+    #[case::ours_may_come(&["a"], &["a", "o/2"], true)]
+    #[case::foreign_went(&["a", "o/1"], &[], false)]
+    #[case::foreign_came(&["a"], &["a", "b"], false)]
+    #[case::foreign_moved(&["a", "b"], &["b", "a"], false)]
+    fn foreign(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
+        assert_eq!(foreign_kept(before, after, OURS), holds);
+    }
+
+    #[rstest]
+    #[case::added_while_deleting(&[], &["o/1"], Deleting::Yes, false)]
+    #[case::added_before(&[], &["o/1"], Deleting::No, true)]
+    #[case::kept_while_deleting(&["o/1"], &["o/1"], Deleting::Yes, true)]
+    fn late(#[case] before: &[&str], #[case] after: &[&str], #[case] deleting: Deleting, #[case] holds: bool) {
+        assert_eq!(no_late_hold(before, after, OURS, deleting), holds);
+    }
+}

@@ -1,0 +1,29 @@
+//! Names that several components share. A finalizer, label or annotation is *ours* only if it
+//! stands here (invariant FOREIGN).
+
+/// The hold of pod-finalizer on pods, one for all profiles.
+pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
+
+/// All holds of ours that can be on a pod.
+pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD];
+
+/// Annotation by which an admin asks to let an object go: the value `"true"` counts.
+pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";
+
+/// Label on a namespace whose objects are left alone: the value `"true"` counts.
+pub const IGNORE_LABEL: &str = "belayer.dev/ignore";
+
+/// The namespace that is never touched.
+pub const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// Annotation of the kubelet on the API's mirror of a static pod.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// The namespace Belayer runs in, unless it is told another.
+pub const DEFAULT_NAMESPACE: &str = "belayer-system";
+
+/// The ConfigMap that the admission policies take as their parameter.
+pub const GATE_CONFIG_MAP: &str = "belayer-gate";
+
+/// Name that Belayer writes under: `fieldManager`, user agent, event source.
+pub const FIELD_MANAGER: &str = "belayer";

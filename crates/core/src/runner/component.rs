@@ -1,0 +1,164 @@
+//! What a component brings to a runner, and how its types are put aside behind one face.
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
+use crate::informer::Stored;
+use crate::object::ObjectKey;
+use crate::slim::Slim;
+use crate::workqueue::Band;
+
+/// The rules of one component for one kind.
+///
+/// `observe` gathers an owned snapshot without I/O, `decide` is a pure function of it: no clock,
+/// no client, no async.
+pub trait Component<K: Slim>: Send + Sync + 'static {
+    /// All that a decision reads.
+    type Snapshot: Debug + Send;
+    /// Why a release is safe.
+    type Evidence: Evidence;
+    /// What may have to be found out.
+    type Question: Debug + Display + Send;
+
+    /// Name of the component, such as `pod-finalizer`: a metric label.
+    fn name(&self) -> &'static str;
+
+    /// The finalizer it holds objects by.
+    fn hold(&self) -> &'static str;
+
+    /// Whether a change is worth a look, and how urgently. Most changes are not.
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+
+    /// What stores and facts say about `object` now.
+    fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
+
+    /// What follows from it.
+    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Decision<Self::Evidence, Self::Question>;
+
+    /// Finds something out for `key`, not before `after` from now, and wakes it.
+    fn ask(&self, question: Self::Question, key: &ObjectKey, after: Duration);
+}
+
+/// A change of one object.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    /// What it was; `None` if it was not there.
+    pub old: Option<&'a Stored<K>>,
+    /// What it is; `None` if it is gone.
+    pub new: Option<&'a Stored<K>>,
+    /// Where the change comes from.
+    pub source: Source,
+    latest: &'a Stored<K>,
+}
+
+/// Where a change comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The first list after the start: nothing is known to have changed.
+    InitialList,
+    /// The watch, or a later list.
+    Watch,
+}
+
+impl<'a, K: Slim> Change<'a, K> {
+    pub(super) fn added(object: &'a Stored<K>, initial: bool) -> Self {
+        let source = if initial { Source::InitialList } else { Source::Watch };
+        Self { old: None, new: Some(object), source, latest: object }
+    }
+
+    pub(super) fn updated(old: &'a Stored<K>, new: &'a Stored<K>) -> Self {
+        Self { old: Some(old), new: Some(new), source: Source::Watch, latest: new }
+    }
+
+    pub(super) fn deleted(last: &'a Stored<K>) -> Self {
+        Self { old: Some(last), new: None, source: Source::Watch, latest: last }
+    }
+
+    /// The object's key.
+    pub fn key(&self) -> &'a ObjectKey {
+        self.latest.object.key()
+    }
+}
+
+/// A component without its types.
+pub(super) trait AnyComponent<K: Slim>: Send + Sync {
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered;
+}
+
+/// What a component says, with its questions already asked.
+#[derive(Debug)]
+pub(super) struct Considered {
+    pub by: By,
+    pub write: Option<AnyWrite>,
+    pub notices: Vec<Notice>,
+    pub look_again: Option<Duration>,
+    /// Whether an answer is awaited that may release the object.
+    pub asked: Asked,
+}
+
+/// Whose decision it is, and by which row of its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By {
+    /// Name of the component.
+    pub component: &'static str,
+    /// The row that matched.
+    pub row: Row,
+}
+
+/// Whether a component awaits an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Yes,
+    No,
+}
+
+#[derive(Debug)]
+pub(super) enum AnyWrite {
+    AddHold(&'static str),
+    Release(Release),
+}
+
+pub(super) struct Registered<C> {
+    component: Arc<C>,
+}
+
+impl<C> Registered<C> {
+    pub(super) fn new(component: Arc<C>) -> Self {
+        Self { component }
+    }
+}
+
+impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band> {
+        self.component.interest(change)
+    }
+
+    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
+        let snapshot = self.component.observe(object);
+        let decision = C::decide(&snapshot, now);
+        tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");
+        let mut asked = Asked::No;
+        for missing in decision.missing {
+            if let Missing::Answer { question, after } = missing {
+                asked = Asked::Yes;
+                self.component.ask(question, object.object.key(), after);
+            }
+        }
+        let hold = self.component.hold();
+        Considered {
+            by: By { component: self.component.name(), row: decision.row },
+            write: decision.write.map(|write| match write {
+                Write::AddHold => AnyWrite::AddHold(hold),
+                Write::Release(evidence) => AnyWrite::Release(Release::new(hold, evidence)),
+            }),
+            notices: decision.notices,
+            look_again: decision.look_again,
+            asked,
+        }
+    }
+}

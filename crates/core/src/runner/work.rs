@@ -1,0 +1,240 @@
+//! Work on one key: observe, decide, execute, and what each answer of the server means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::time::Instant;
+
+use crate::decision::{Notice, Severity};
+use crate::executor::{Class, Patched};
+use crate::http::{ErrorClass, Request, RequestError};
+use crate::informer::{Lookup, Reading, Stored};
+use crate::moment::Moment;
+use crate::object::ObjectKey;
+use crate::slim::Slim;
+use crate::workqueue::{Backoff, Band, Outcome};
+
+use super::component::{Asked, By, Considered};
+use super::merge::{Merged, merge};
+use super::outcome::{Executed, What, report};
+use super::Shared;
+
+/// Retries on 409 before the key goes back to the queue.
+const IN_PLACE_RETRIES: u32 = 5;
+
+/// A look that far ahead is a resync.
+const RESYNC: Duration = Duration::from_secs(60);
+
+/// When each key was first known to be releasable, or to hang on one answer.
+#[derive(Debug, Default)]
+pub(super) struct Due(HashMap<ObjectKey, Instant>);
+
+impl Due {
+    pub(super) fn note(&mut self, key: &ObjectKey) {
+        if !self.0.contains_key(key) {
+            self.0.insert(key.clone(), Instant::now());
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &ObjectKey) -> Duration {
+        self.0.remove(key).map(|since| since.elapsed()).unwrap_or_default()
+    }
+}
+
+/// What to do after an attempt.
+enum Next<K> {
+    End(Outcome),
+    /// Decide again on this newer state of the object.
+    Decide(Stored<K>),
+}
+
+impl<K: Slim> Shared<K> {
+    pub(super) async fn work_on(&self, key: ObjectKey) -> Outcome {
+        let mut object = match self.store.lookup(&key) {
+            // Unknown is never treated as absent: the key comes back.
+            Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
+            Lookup::Absent => return Outcome::Done,
+            Lookup::Found(object) => object,
+        };
+        if self.own.park(&key, self.store.resource_version()) {
+            // The cache may have caught up since the watermark was read.
+            self.free(self.own.seen(self.store.resource_version()));
+            return Outcome::Done;
+        }
+        for attempt in 0..=IN_PLACE_RETRIES {
+            match self.attempt(&object, attempt).await {
+                Next::End(outcome) => return outcome,
+                Next::Decide(newer) => object = newer,
+            }
+        }
+        Outcome::Retry(Backoff::CONFLICT)
+    }
+
+    async fn attempt(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
+        let now = (self.clock)();
+        let considered: Vec<Considered> =
+            self.components.iter().map(|component| component.consider(object, now)).collect();
+        let regarding = self.regarding(&object.object);
+        for notice in considered.iter().flat_map(|one| &one.notices) {
+            self.events.tell(&regarding, notice);
+        }
+        let again = considered.iter().filter_map(|one| one.look_again).min();
+        let asked = considered.iter().any(|one| one.asked == Asked::Yes);
+        let key = object.object.key();
+        let end = self.later(key, again);
+        let Some(merged) = merge(object.object.meta(), self.ours, considered) else {
+            let mut due = self.due.lock();
+            if asked {
+                due.note(key);
+            } else {
+                due.forget(key);
+            }
+            return Next::End(end);
+        };
+        let (patch, class) = match &merged {
+            Merged::Release { patch, .. } => {
+                self.due.lock().note(key);
+                (patch, Class::Release)
+            }
+            Merged::Hold { patch, .. } => (patch, Class::Write),
+        };
+        match self.executor.patch(&self.resource, key, patch, class).await {
+            Ok(patched) => {
+                if let Patched::At(Some(version)) = patched {
+                    self.own.wrote(key, version);
+                }
+                self.report(object, &merged, &patched);
+                Next::End(end)
+            }
+            Err(error) => self.failed(object, &merged, error, attempt).await,
+        }
+    }
+
+    /// A look in the far future is a resync: spread, and in the band of those.
+    fn later(&self, key: &ObjectKey, again: Option<Duration>) -> Outcome {
+        match again {
+            Some(after) if after >= RESYNC => {
+                let spread = after.mul_f64(rand::random::<f64>() / 4.0);
+                self.queue.add_after(key.clone(), Band::Resync, after + spread);
+                Outcome::Done
+            }
+            Some(after) => Outcome::Again { after },
+            None => Outcome::Done,
+        }
+    }
+
+    fn report(&self, object: &Stored<K>, merged: &Merged, patched: &Patched) {
+        let took = self.due.lock().forget(object.object.key());
+        let dry = *patched == Patched::DryRun;
+        let each = |by, evidence: Option<&'static str>| {
+            let what = match evidence {
+                evidence if dry => What::Pretended { evidence },
+                Some(evidence) => What::Released { evidence, took },
+                None => What::Held,
+            };
+            self.tell(object, by, what);
+        };
+        match merged {
+            Merged::Release { releases, .. } => {
+                for (by, release) in releases {
+                    each(*by, Some(release.evidence().name()));
+                }
+            }
+            Merged::Hold { by, .. } => by.iter().for_each(|by| each(*by, None)),
+        }
+    }
+
+    fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
+        let (key, uid) = (object.object.key(), object.object.uid());
+        report(&*self.observer, &Executed { by, key, uid, what });
+    }
+
+    /// The table of answers: every failure has a retry class.
+    async fn failed(&self, object: &Stored<K>, merged: &Merged, error: RequestError, attempt: u32) -> Next<K> {
+        let key = object.object.key();
+        match error.class() {
+            ErrorClass::NotFound => {
+                self.due.lock().forget(key);
+                Next::End(Outcome::Done)
+            }
+            ErrorClass::Conflict => self.reread(object, attempt).await,
+            ErrorClass::Invalid if names_uid(&error) => self.reread(object, attempt).await,
+            ErrorClass::Forbidden | ErrorClass::Invalid => {
+                self.denied(object, merged, &error);
+                Next::End(Outcome::Retry(Backoff::DENIED))
+            }
+            _ => {
+                tracing::debug!(object = %key, error = %error, "a write failed and will be repeated");
+                let floor = error.retry_after().unwrap_or_default();
+                Next::End(Outcome::Retry(Backoff::ERROR.at_least(floor)))
+            }
+        }
+    }
+
+    /// A conflict: somebody changed the object. Takes the cache if it is newer already, else asks.
+    async fn reread(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
+        if attempt == IN_PLACE_RETRIES {
+            return Next::End(Outcome::Retry(Backoff::CONFLICT));
+        }
+        let ceiling = Duration::from_millis(2 << attempt);
+        tokio::time::sleep(ceiling.mul_f64(rand::random())).await;
+        let slim = &object.object;
+        match self.store.lookup(slim.key()) {
+            Lookup::Absent => return Next::End(Outcome::Done),
+            Lookup::Found(newer) if newer.object.resource_version() > slim.resource_version() => {
+                return Next::Decide(newer);
+            }
+            Lookup::Found(_) | Lookup::Unknown => {}
+        }
+        let request = Request::get(self.resource.object_path(slim.key())).accept(self.decoders.accept(Reading::Object));
+        let answer = match self.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => answer,
+            Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
+            Err(error) => {
+                let floor = error.retry_after().unwrap_or_default();
+                return Next::End(Outcome::Retry(Backoff::CONFLICT.at_least(floor)));
+            }
+        };
+        match self.decoders.read(&answer) {
+            // Another object of that name: this one is gone, and its successor has events of its own.
+            Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
+            Ok(newer) => Next::Decide(Stored {
+                first_seen: object.first_seen,
+                deletion_seen: object.deletion_seen.or_else(|| newer.meta().is_deleting().then(Moment::now)),
+                object: Arc::new(newer),
+            }),
+            Err(error) => {
+                tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
+                Next::End(Outcome::Retry(Backoff::CONFLICT))
+            }
+        }
+    }
+
+    fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
+        let code = error.api().map_or(0, |api| api.code);
+        let message = error.to_string();
+        let whose: Vec<By> = match merged {
+            Merged::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
+            Merged::Hold { by, .. } => by.clone(),
+        };
+        for by in whose {
+            self.tell(object, by, What::Denied { code, message: &message });
+        }
+        let (reason, what) = match merged {
+            Merged::Release { .. } => ("ReleaseDenied", "release this object"),
+            Merged::Hold { .. } => ("HoldDenied", "hold this object"),
+        };
+        let text = format!("Belayer may not {what} and will try again: {message}");
+        let notice = Notice { severity: Severity::Warning, reason, message: text.into() };
+        self.events.tell(&self.regarding(&object.object), &notice);
+    }
+}
+
+/// The server says that `metadata.uid` is immutable: the version was right and the UID another's.
+fn names_uid(error: &RequestError) -> bool {
+    error.api().is_some_and(|api| {
+        let cause = api.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid");
+        cause || api.message.contains("metadata.uid")
+    })
+}

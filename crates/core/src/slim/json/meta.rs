@@ -1,0 +1,231 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::fields::{Text, each, nullable, timestamp};
+use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
+
+/// An object of which only the metadata is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct JsonObject<'a> {
+    /// `metadata`.
+    #[serde(borrow, deserialize_with = "nullable")]
+    pub metadata: JsonMeta<'a>,
+}
+
+/// `metadata` as it stands in the bytes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JsonMeta<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    name: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    namespace: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    uid: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    resource_version: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    deletion_timestamp: Text<'a>,
+    deletion_grace_period_seconds: Option<i64>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    finalizers: Vec<Text<'a>>,
+    #[serde(borrow, deserialize_with = "controller")]
+    owner_references: Option<JsonOwner<'a>>,
+    // Read later, when it is known which of them are kept: mostly none.
+    #[serde(borrow)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+    #[serde(deserialize_with = "status_write")]
+    managed_fields: StatusWrite,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonOwner<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    api_version: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    kind: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    name: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    uid: Text<'a>,
+    #[serde(deserialize_with = "nullable")]
+    controller: bool,
+}
+
+/// Only the one with `controller: true` is kept.
+fn controller<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<JsonOwner<'a>>, D::Error> {
+    let mut found = None;
+    each(deserializer, |owner: JsonOwner<'a>| {
+        if owner.controller && found.is_none() {
+            found = Some(owner);
+        }
+    })?;
+    Ok(found)
+}
+
+/// When the status was last written, by the kubelet and by anybody.
+#[derive(Debug, Default)]
+struct StatusWrite {
+    kubelet: Option<Timestamp>,
+    anybody: Option<Timestamp>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct JsonManagedFields<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    manager: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    subresource: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    time: Text<'a>,
+}
+
+fn status_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusWrite, D::Error> {
+    let mut written = StatusWrite::default();
+    each(deserializer, |entry: JsonManagedFields<'de>| {
+        if &*entry.subresource != "status" {
+            return;
+        }
+        // Bookkeeping: a time that cannot be read is as good as none.
+        let time = entry.time.parse().ok();
+        written.anybody = written.anybody.max(time);
+        if &*entry.manager == "kubelet" {
+            written.kubelet = written.kubelet.max(time);
+        }
+    })?;
+    Ok(written)
+}
+
+impl<'a> JsonMeta<'a> {
+    /// The slim metadata.
+    ///
+    /// # Errors
+    ///
+    /// When name, UID or resourceVersion are missing, or a version or time means nothing.
+    pub fn to_meta(&self, context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
+        if self.name.is_empty() {
+            return Err(DecodeError::Missing("metadata.name"));
+        }
+        if self.uid.is_empty() {
+            return Err(DecodeError::Missing("metadata.uid"));
+        }
+        let interner = &context.interner;
+        let keep = &context.keep;
+        let finalizers = self.finalizers.iter().map(|name| interner.intern(name)).collect();
+        Ok(ObjectMeta {
+            key: ObjectKey::new(interner.intern(&self.namespace), &*self.name),
+            uid: Uid::new(&*self.uid),
+            resource_version: self.resource_version()?,
+            deletion_timestamp: timestamp("metadata.deletionTimestamp", &self.deletion_timestamp)?,
+            deletion_grace_period: self.deletion_grace_period_seconds,
+            finalizers,
+            controller: self.owner_references.as_ref().map(|owner| owner.to_reference(interner)),
+            labels: kept(self.labels, keep.label_names(), interner)?,
+            annotations: kept(self.annotations, keep.annotation_names(), interner)?,
+        })
+    }
+
+    /// `metadata.resourceVersion`.
+    ///
+    /// # Errors
+    ///
+    /// When it is missing or no number.
+    pub fn resource_version(&self) -> Result<ResourceVersion, DecodeError> {
+        if self.resource_version.is_empty() {
+            return Err(DecodeError::Missing("metadata.resourceVersion"));
+        }
+        ResourceVersion::parse(&self.resource_version)
+            .ok_or_else(|| DecodeError::value("metadata.resourceVersion", &self.resource_version))
+    }
+
+    /// `metadata.name`; empty in a bookmark.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of one annotation, whether it is kept or not.
+    pub fn annotation(&self, name: &str) -> Option<Arc<str>> {
+        let names = [Arc::from(name)];
+        let found = kept(self.annotations, &names, &Interner::default()).ok()?;
+        found.get(name).map(Arc::from)
+    }
+
+    /// When the kubelet last wrote the status, or whoever wrote it if the kubelet never did.
+    pub fn status_written(&self) -> Option<Timestamp> {
+        self.managed_fields.kubelet.or(self.managed_fields.anybody)
+    }
+}
+
+impl JsonOwner<'_> {
+    // All pods of one owner say the same.
+    fn to_reference(&self, interner: &Interner) -> OwnerReference {
+        OwnerReference {
+            api_version: interner.intern(&self.api_version),
+            kind: interner.intern(&self.kind),
+            name: interner.intern(&self.name),
+            uid: Uid::new(interner.intern(&self.uid)),
+        }
+    }
+}
+
+fn kept(
+    raw: Option<&RawValue>,
+    names: &[Arc<str>],
+    interner: &Interner,
+) -> Result<Labels, DecodeError> {
+    let Some(raw) = raw.filter(|_| !names.is_empty()) else { return Ok(Labels::default()) };
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    let pairs = Kept { names, interner }.deserialize(&mut deserializer)?;
+    Ok(if pairs.is_empty() { Labels::default() } else { pairs.into_iter().collect() })
+}
+
+/// Reads a map of strings and keeps the names that are asked for.
+struct Kept<'k> {
+    names: &'k [Arc<str>],
+    interner: &'k Interner,
+}
+
+impl<'de> DeserializeSeed<'de> for Kept<'_> {
+    type Value = Vec<(Arc<str>, Arc<str>)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Kept<'_> {
+    type Value = Vec<(Arc<str>, Arc<str>)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            match self.names.binary_search_by(|have| (**have).cmp(&*name)) {
+                Ok(found) => {
+                    let value: Option<Text<'de>> = map.next_value()?;
+                    let value = self.interner.intern(&value.unwrap_or_default());
+                    pairs.push((Arc::clone(&self.names[found]), value));
+                }
+                Err(_) => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(pairs)
+    }
+}

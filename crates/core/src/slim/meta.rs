@@ -1,0 +1,136 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Slim;
+use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+
+/// Labels or annotations that somebody asked for by name, sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+
+impl Labels {
+    /// The value of `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .binary_search_by(|(have, _)| (**have).cmp(name))
+            .ok()
+            .map(|found| &*self.0[found].1)
+    }
+
+    /// All pairs, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<N: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(N, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
+        pairs.sort();
+        Self(pairs.into_boxed_slice())
+    }
+}
+
+/// The part of `metadata` that decisions read, the same for every kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Identity.
+    pub uid: Uid,
+    /// Version at which the object was last changed.
+    pub resource_version: ResourceVersion,
+    /// `metadata.deletionTimestamp`: set once deletion was asked for, never unset.
+    pub deletion_timestamp: Option<Timestamp>,
+    /// `metadata.deletionGracePeriodSeconds`, in seconds.
+    pub deletion_grace_period: Option<i64>,
+    /// `metadata.finalizers`, all of them, in the server's order.
+    pub finalizers: Box<[Arc<str>]>,
+    /// The owner reference with `controller: true`, if there is one.
+    pub controller: Option<OwnerReference>,
+    /// The labels that the informer was told to keep.
+    pub labels: Labels,
+    /// The annotations that the informer was told to keep.
+    pub annotations: Labels,
+}
+
+impl ObjectMeta {
+    /// Metadata of an object about which nothing else is known: a start for tests and builders.
+    pub fn new(key: ObjectKey, uid: Uid, resource_version: ResourceVersion) -> Self {
+        Self {
+            key,
+            uid,
+            resource_version,
+            deletion_timestamp: None,
+            deletion_grace_period: None,
+            finalizers: Box::default(),
+            controller: None,
+            labels: Labels::default(),
+            annotations: Labels::default(),
+        }
+    }
+
+    /// Whether deletion was asked for.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// Whether `finalizer` is on the object.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|have| **have == *finalizer)
+    }
+
+    /// Whether anything but the resourceVersion differs.
+    pub fn differs(&self, older: &Self) -> bool {
+        self.uid != older.uid
+            || self.deletion_timestamp != older.deletion_timestamp
+            || self.deletion_grace_period != older.deletion_grace_period
+            || self.finalizers != older.finalizers
+            || self.controller != older.controller
+            || self.labels != older.labels
+            || self.annotations != older.annotations
+            || self.key != older.key
+    }
+}
+
+/// An object of which only metadata is read, such as a workflow that owns pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerMeta(pub ObjectMeta);
+
+impl Slim for OwnerMeta {
+    fn meta(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn differs(&self, older: &Self) -> bool {
+        self.0.differs(&older.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_found_by_name() {
+        let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
+        assert_eq!(labels.get("a"), Some("1"));
+        assert_eq!(labels.get("c"), None);
+        assert_eq!(labels.iter().next(), Some(("a", "1")));
+    }
+
+    #[test]
+    fn a_new_version_alone_is_no_difference() {
+        let old = ObjectMeta::new(ObjectKey::new("a", "b"), Uid::new("u"), ResourceVersion::new(1));
+        let new = ObjectMeta { resource_version: ResourceVersion::new(2), ..old.clone() };
+        assert!(!new.differs(&old));
+        let held = ObjectMeta { finalizers: Box::from([Arc::from("x/y")]), ..new };
+        assert!(held.differs(&old));
+    }
+}

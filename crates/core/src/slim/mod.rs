@@ -1,0 +1,43 @@
+//! Slim objects: of each kind only the fields that decisions read.
+
+mod context;
+mod error;
+pub mod json;
+mod meta;
+mod namespace;
+mod pod;
+
+pub use context::{DecodeContext, Interner, Keep};
+pub use error::DecodeError;
+pub use meta::{Labels, ObjectMeta, OwnerMeta};
+pub use namespace::Namespace;
+pub use pod::{Phase, Pod};
+
+use crate::object::{ObjectKey, ResourceVersion, Uid};
+
+/// An object as an informer keeps it.
+///
+/// One struct per kind, the union of what all components read (charter: cheap by construction).
+pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
+    /// The metadata that every kind has.
+    fn meta(&self) -> &ObjectMeta;
+
+    /// Whether `self` and `older` differ in anything but the resourceVersion. Events for which
+    /// this is false are dropped before any queueing.
+    fn differs(&self, older: &Self) -> bool;
+
+    /// Namespace and name.
+    fn key(&self) -> &ObjectKey {
+        &self.meta().key
+    }
+
+    /// Identity.
+    fn uid(&self) -> &Uid {
+        &self.meta().uid
+    }
+
+    /// Version at which the object was last changed.
+    fn resource_version(&self) -> ResourceVersion {
+        self.meta().resource_version
+    }
+}

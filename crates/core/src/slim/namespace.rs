@@ -1,0 +1,18 @@
+use super::{ObjectMeta, Slim};
+
+/// A namespace: being deleted or not, and its labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    /// Metadata.
+    pub meta: ObjectMeta,
+}
+
+impl Slim for Namespace {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn differs(&self, older: &Self) -> bool {
+        self.meta.differs(&older.meta)
+    }
+}

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{ObjectMeta, Slim};
+
+/// `status.phase` of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// Not all containers have started.
+    #[default]
+    Pending,
+    /// At least one container runs or starts.
+    Running,
+    /// All containers ended with code 0.
+    Succeeded,
+    /// All containers ended, one of them badly; or the pod was rejected, evicted or lost.
+    Failed,
+    /// The node cannot be reached, or a value unknown to this version.
+    Unknown,
+}
+
+impl Phase {
+    /// From the API's text; anything unknown is [`Phase::Unknown`], nothing is `Pending`.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "" | "Pending" => Self::Pending,
+            "Running" => Self::Running,
+            "Succeeded" => Self::Succeeded,
+            "Failed" => Self::Failed,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A pod: the fields that any component's decisions read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Metadata.
+    pub meta: ObjectMeta,
+    /// `spec.nodeName`: the node it is bound to.
+    pub node_name: Option<Arc<str>>,
+    /// Names of the claims it uses, ephemeral ones by their generated name.
+    pub claims: Box<[Arc<str>]>,
+    /// Names of its volumes.
+    pub volumes: Box<[Arc<str>]>,
+    /// `status.phase`.
+    pub phase: Phase,
+    /// `status.reason`.
+    pub reason: Option<Arc<str>>,
+    /// `status.message`, kept only while the phase is `Failed`.
+    pub message: Option<Arc<str>>,
+    /// Whether the pod has an IP.
+    pub has_ip: bool,
+    /// `status.startTime`: when the kubelet took the pod.
+    pub start_time: Option<Timestamp>,
+    /// Whether any container, init or ephemeral ones included, is known to have started at all.
+    pub started: bool,
+    /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so it is left
+    /// out of [`Slim::differs`].
+    pub status_written: Option<Timestamp>,
+}
+
+impl Pod {
+    /// A pending pod about which nothing but its metadata is known.
+    pub fn new(meta: ObjectMeta) -> Self {
+        Self {
+            meta,
+            node_name: None,
+            claims: Box::default(),
+            volumes: Box::default(),
+            phase: Phase::Pending,
+            reason: None,
+            message: None,
+            has_ip: false,
+            start_time: None,
+            started: false,
+            status_written: None,
+        }
+    }
+
+    /// Whether the pod has ended: its phase is terminal.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+impl Slim for Pod {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn differs(&self, older: &Self) -> bool {
+        self.meta.differs(&older.meta)
+            || self.node_name != older.node_name
+            || self.claims != older.claims
+            || self.volumes != older.volumes
+            || self.phase != older.phase
+            || self.reason != older.reason
+            || self.message != older.message
+            || self.has_ip != older.has_ip
+            || self.start_time != older.start_time
+            || self.started != older.started
+    }
+}

@@ -1,0 +1,51 @@
+//! Time inside the queue: nanoseconds since the queue was made, half the size of an `Instant`.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Delays are cut here, so that no sum can overflow.
+const LONGEST_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// A moment, in nanoseconds since the queue was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tick(pub(super) u64);
+
+impl Tick {
+    /// Nanoseconds from `earlier` to this moment; 0 if it is not earlier (clocks are read before
+    /// the lock is taken, so two moments may be a little out of order).
+    pub(super) const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    pub(super) fn after(self, delay: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(delay.min(LONGEST_DELAY))))
+    }
+}
+
+/// Whole nanoseconds; a duration beyond 584 years counts as 584 years.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Turns tokio's clock (which tests can pause) into ticks and back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    epoch: Instant,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self {
+            epoch: Instant::now(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        Tick(nanos(Instant::now().saturating_duration_since(self.epoch)))
+    }
+
+    pub(super) fn instant(&self, tick: Tick) -> Instant {
+        self.epoch + Duration::from_nanos(tick.0)
+    }
+}

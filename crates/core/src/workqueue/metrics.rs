@@ -1,0 +1,170 @@
+//! The queue's numbers, under the names client-go gives them.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram};
+use parking_lot::Mutex;
+
+use super::band::Band;
+
+/// Gauge, labels `name` and `priority`: keys ready to be worked on.
+pub(crate) const DEPTH: &str = "workqueue_depth";
+/// Counter, label `name`: keys that became ready.
+pub(crate) const ADDS: &str = "workqueue_adds_total";
+/// Histogram, label `name`: seconds from ready to handed out.
+pub(crate) const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
+/// Histogram, label `name`: seconds from handed out to done.
+pub(crate) const WORK_DURATION: &str = "workqueue_work_duration_seconds";
+/// Gauge, label `name`: seconds of work in progress, summed over the keys being processed.
+pub(crate) const UNFINISHED_WORK: &str = "workqueue_unfinished_work_seconds";
+/// Gauge, label `name`: seconds the longest running processor has been running.
+pub(crate) const LONGEST_RUNNING: &str = "workqueue_longest_running_processor_seconds";
+/// Counter, label `name`: failures handed to the backoff.
+pub(crate) const RETRIES: &str = "workqueue_retries_total";
+/// Counter, label `controller`: panics caught in handlers.
+pub(crate) const WORKER_PANICS: &str = "belayer_worker_panics_total";
+
+/// Whether a queue reports metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Metering {
+    /// Through the [`metrics`] facade. The recorder has to be installed before the queue is made:
+    /// handles are looked up once.
+    #[default]
+    On,
+    /// Not at all.
+    Off,
+}
+
+/// What a queue holds at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    /// Keys ready to be worked on by band, in the order of [`Band::ALL`]. As in client-go, a key
+    /// that was added again while it is processed counts.
+    pub depth: [usize; 3],
+    /// Keys that are not due yet.
+    pub delayed: usize,
+    /// Keys being processed.
+    pub processing: usize,
+    /// Distinct keys the queue remembers: ready, delayed, processing, and those that are only
+    /// remembered for their failures.
+    pub known: usize,
+    /// How often a key became ready so far; adds that merged with a ready key do not count.
+    pub adds: u64,
+    /// Failures handed to the backoff so far.
+    pub retries: u64,
+    /// How long the keys being processed have been, summed up.
+    pub unfinished: Duration,
+    /// How long the longest of them has been.
+    pub longest: Duration,
+}
+
+impl Snapshot {
+    /// Keys of all bands that are ready to be worked on.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.depth.iter().sum()
+    }
+}
+
+/// Handles, looked up once. Counters are kept by the queue under its lock, where they cost nothing,
+/// and published with the gauges; only durations are reported as they happen.
+pub(super) struct Meters {
+    metering: Metering,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+    published: Mutex<Published>,
+}
+
+struct Published {
+    adds_seen: u64,
+    retries_seen: u64,
+    adds: Counter,
+    retries: Counter,
+    depth: [Gauge; 3],
+    unfinished: Gauge,
+    longest: Gauge,
+}
+
+impl Meters {
+    pub(super) fn new(name: &SharedString, metering: Metering) -> Self {
+        match metering {
+            Metering::On => Self::on(name),
+            Metering::Off => Self::off(),
+        }
+    }
+
+    fn on(name: &SharedString) -> Self {
+        Self {
+            metering: Metering::On,
+            queue_duration: histogram!(QUEUE_DURATION, "name" => name.clone()),
+            work_duration: histogram!(WORK_DURATION, "name" => name.clone()),
+            published: Mutex::new(Published {
+                adds_seen: 0,
+                retries_seen: 0,
+                adds: counter!(ADDS, "name" => name.clone()),
+                retries: counter!(RETRIES, "name" => name.clone()),
+                depth: Band::ALL
+                    .map(|band| gauge!(DEPTH, "name" => name.clone(), "priority" => band.as_str())),
+                unfinished: gauge!(UNFINISHED_WORK, "name" => name.clone()),
+                longest: gauge!(LONGEST_RUNNING, "name" => name.clone()),
+            }),
+        }
+    }
+
+    fn off() -> Self {
+        Self {
+            metering: Metering::Off,
+            queue_duration: Histogram::noop(),
+            work_duration: Histogram::noop(),
+            published: Mutex::new(Published {
+                adds_seen: 0,
+                retries_seen: 0,
+                adds: Counter::noop(),
+                retries: Counter::noop(),
+                depth: [const { Gauge::noop() }; 3],
+                unfinished: Gauge::noop(),
+                longest: Gauge::noop(),
+            }),
+        }
+    }
+
+    pub(super) fn waited(&self, nanos: u64) {
+        if self.metering == Metering::On {
+            self.queue_duration.record(nanos as f64 / 1e9);
+        }
+    }
+
+    pub(super) fn worked(&self, nanos: u64) {
+        if self.metering == Metering::On {
+            self.work_duration.record(nanos as f64 / 1e9);
+        }
+    }
+
+    pub(super) fn publish(&self, snapshot: impl FnOnce() -> Snapshot) {
+        if self.metering == Metering::Off {
+            return;
+        }
+        let mut published = self.published.lock();
+        // Taken under the lock: of two refreshes the later one publishes the later numbers.
+        let now = snapshot();
+        published.adds.increment(now.adds - published.adds_seen);
+        published.adds_seen = now.adds;
+        published
+            .retries
+            .increment(now.retries - published.retries_seen);
+        published.retries_seen = now.retries;
+        for (gauge, depth) in published.depth.iter().zip(now.depth) {
+            gauge.set(depth as f64);
+        }
+        published.unfinished.set(now.unfinished.as_secs_f64());
+        published.longest.set(now.longest.as_secs_f64());
+    }
+}
+
+/// The panics caught in the handlers of one queue.
+pub(super) fn panics(name: &SharedString, metering: Metering) -> Counter {
+    match metering {
+        Metering::On => counter!(WORKER_PANICS, "controller" => name.clone()),
+        Metering::Off => Counter::noop(),
+    }
+}

@@ -1,0 +1,354 @@
+//! A work queue: which key to work on next, never twice at once, soonest what matters most.
+//!
+//! It knows nothing of Kubernetes: a key is anything that can be cloned, compared and hashed. The
+//! semantics are those of client-go's queue, the order that of controller-runtime's priority queue,
+//! and what is added is what both lack.
+//!
+//! ```
+//! use std::time::Duration;
+//! use belayer_core::workqueue::{Backoff, Band, WorkQueue};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let queue = WorkQueue::new("pods");
+//! queue.add("default/resynced", Band::Resync);
+//! queue.add("default/deleted", Band::Release);
+//! queue.add("default/resynced", Band::Resync); // merges
+//! queue.add_after("default/later", Band::Normal, Duration::from_secs(10));
+//!
+//! // The higher band is served first. The work fails: the key comes back with backoff.
+//! let item = queue.next().await.unwrap();
+//! assert_eq!(*item.key(), "default/deleted");
+//! item.retry(Backoff::CONFLICT);
+//!
+//! let item = queue.next().await.unwrap();
+//! assert_eq!(*item.key(), "default/resynced");
+//! item.succeeded();
+//!
+//! let item = queue.next().await.unwrap();
+//! assert_eq!((*item.key(), item.failures()), ("default/deleted", 1));
+//! item.succeeded();
+//!
+//! let item = queue.next().await.unwrap();
+//! assert_eq!(*item.key(), "default/later");
+//! item.succeeded();
+//!
+//! queue.shutdown_with_drain().await;
+//! assert!(queue.next().await.is_none());
+//! # }
+//! ```
+//!
+//! # Rules
+//!
+//! - **One at a time.** A key is never handed out twice at once. A key added while it is processed
+//!   runs once more afterwards, however often it was added.
+//! - **Merging.** A key waits at most once. Adding it again keeps the higher band and the earlier
+//!   time: a delayed key that is added without delay is ready now, a ready key is not delayed by a
+//!   delayed add. A key that moves up goes to the end of its new band.
+//! - **Order.** Higher [`Band`]s first, FIFO inside a band, exactly, whatever the number of
+//!   consumers. A delayed key joins its band when its delay is over. [`Ageing`] gives overdue keys
+//!   of lower bands a share of the turns.
+//! - **Delays.** [`add_after`](WorkQueue::add_after); the earliest wins. Adding is never rate
+//!   limited: only failures wait.
+//! - **Backoff.** [`Item::retry`] and [`WorkQueue::retry`] count failures per key and draw the
+//!   delay from a [`Backoff`] curve that each call may choose. Only success forgets failures:
+//!   [`Item::succeeded`], [`Item::again`], or [`WorkQueue::forget`] for a key whose object is gone.
+//!   A key that failed and was neither retried to success nor forgotten stays remembered.
+//! - **Wake-ups.** One waiter per key, the longest waiting first; one waiter keeps the time for all.
+//! - **Shutdown.** [`shutdown`](WorkQueue::shutdown) hands nothing out any more;
+//!   [`shutdown_with_drain`](WorkQueue::shutdown_with_drain) first hands out what was ready. Both let
+//!   work in progress finish, and neither accepts anything new.
+//! - **Metrics** under client-go's names; see [`WorkQueue::refresh_metrics`].
+//!
+//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock; keys are
+//! hashed before it is taken and wakers are called and keys dropped after it is released.
+//! [`Workers`] is the loop that most users want around it.
+
+mod backoff;
+mod band;
+mod clock;
+mod delays;
+mod item;
+mod list;
+mod metrics;
+mod next;
+mod state;
+mod table;
+mod wait;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::metrics::SharedString;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use backoff::Backoff;
+pub use band::{Ageing, Band};
+pub use item::Item;
+pub use metrics::{Metering, Snapshot};
+pub use workers::{Outcome, Workers};
+
+use clock::Clock;
+use metrics::Meters;
+use state::{Phase, State, When};
+use table::Hasher;
+
+/// How many keys [`WorkQueue::add_all`] adds under one lock.
+const BATCH: usize = 128;
+
+/// What can be a key. Cloning should be cheap (`Arc<str>` rather than `String`): it happens once
+/// per key handed out.
+pub trait Key: Clone + Eq + Hash + Send + 'static {}
+
+impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}
+
+/// What a queue can be told.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// When a key of a lower band gets a turn.
+    pub ageing: Ageing,
+    /// Whether metrics are reported.
+    pub metering: Metering,
+}
+
+/// The queue. Clones share it. See the [module](self) for its rules.
+///
+/// It is used inside a tokio runtime with its time driver on; only [`next`](Self::next) needs it.
+pub struct WorkQueue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    name: SharedString,
+    metering: Metering,
+    hasher: Hasher,
+    clock: Clock,
+    meters: Meters,
+    state: Mutex<State<K>>,
+    /// Told when the queue is shut down and nothing is processed any more.
+    idle: Notify,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("name", &self.shared.name)
+            .field("now", &self.snapshot())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> WorkQueue<K> {
+    /// A queue with default [`Options`]. `name` is the `name` label of its metrics.
+    pub fn new(name: impl Into<SharedString>) -> Self {
+        Self::with_options(name, Options::default())
+    }
+
+    /// A queue with these options.
+    pub fn with_options(name: impl Into<SharedString>, options: Options) -> Self {
+        let name = name.into();
+        let meters = Meters::new(&name, options.metering);
+        let shared = Shared {
+            name,
+            metering: options.metering,
+            hasher: Hasher::default(),
+            clock: Clock::start(),
+            meters,
+            state: Mutex::new(State::new(options.ageing)),
+            idle: Notify::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// What the queue holds now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.shared.clock.now();
+        self.shared.state.lock().snapshot(now)
+    }
+
+    /// Publishes gauges and counters: depth, adds, retries, unfinished work, longest running. Call
+    /// it on a ticker (client-go: every 500 ms) or before every scrape; [`Workers`] do. The gauges
+    /// go on rising while work hangs, for they come from the clock and not from finished work.
+    /// Durations are reported as they happen.
+    pub fn refresh_metrics(&self) {
+        self.shared.meters.publish(|| self.snapshot());
+    }
+
+    /// Stops: from now on adds are ignored and [`next`](Self::next) hands nothing out. Keys that
+    /// wait are let go (they are levels, not edges: whoever comes next will add them again). Items
+    /// handed out before are not touched; [`drained`](Self::drained) waits for them.
+    pub fn shutdown(&self) {
+        self.close(Phase::ShutDown);
+    }
+
+    /// Stops like [`shutdown`](Self::shutdown), but keys that are ready, and those being processed
+    /// that are to run again at once, are still handed out. Delayed keys are let go. Completes when
+    /// nothing is left and nothing is being processed, so consumers must go on until
+    /// [`next`](Self::next) says `None`. A [`shutdown`](Self::shutdown) meanwhile cuts it short.
+    pub async fn shutdown_with_drain(&self) {
+        self.close(Phase::Draining);
+        self.drained().await;
+    }
+
+    /// Waits until the queue is shut down and nothing is being processed any more.
+    pub async fn drained(&self) {
+        loop {
+            let mut idle = pin!(self.shared.idle.notified());
+            idle.as_mut().enable();
+            {
+                let state = self.shared.state.lock();
+                if state.phase == Phase::ShutDown && state.idle() {
+                    return;
+                }
+            }
+            idle.await;
+        }
+    }
+
+    /// Whether adds are ignored, because of a shutdown with or without drain.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.shared.state.lock().phase != Phase::Open
+    }
+
+    fn close(&self, phase: Phase) {
+        let mut state = self.shared.state.lock();
+        let dropped = state.close(phase);
+        let idle = state.phase == Phase::ShutDown && state.idle();
+        let wakes = state.settle();
+        drop(state);
+        wakes.fire();
+        if idle {
+            self.shared.idle.notify_waiters();
+        }
+        drop(dropped);
+    }
+}
+
+impl<K: Key> WorkQueue<K> {
+    /// Adds a key to be worked on as soon as its turn comes. Merges if it waits already.
+    pub fn add(&self, key: K, band: Band) {
+        self.insert(key, band, None);
+    }
+
+    /// Adds a key to be worked on after `delay`. Merges if it waits already: the earliest wins.
+    pub fn add_after(&self, key: K, band: Band, delay: Duration) {
+        self.insert(key, band, Some(delay).filter(|delay| !delay.is_zero()));
+    }
+
+    /// Adds many keys, in their order, with few locks: for the initial list.
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, band: Band) {
+        let shared = &*self.shared;
+        let mut keys = keys.into_iter().map(|key| (shared.hasher.hash(&key), key));
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut known = Vec::new();
+        loop {
+            // The caller's iterator runs outside the lock.
+            batch.extend(keys.by_ref().take(BATCH));
+            if batch.is_empty() {
+                return;
+            }
+            let now = shared.clock.now();
+            let mut state = shared.state.lock();
+            for (hash, key) in batch.drain(..) {
+                known.extend(state.add(hash, key, band, When::Now, now));
+            }
+            let wakes = state.settle();
+            drop(state);
+            wakes.fire();
+            known.clear();
+        }
+    }
+
+    fn insert(&self, key: K, band: Band, delay: Option<Duration>) {
+        let shared = &*self.shared;
+        let hash = shared.hasher.hash(&key);
+        let now = shared.clock.now();
+        let when = delay.map_or(When::Now, |delay| When::At(now.after(delay)));
+        let mut state = shared.state.lock();
+        let known = state.add(hash, key, band, when, now);
+        let wakes = state.settle();
+        drop(state);
+        wakes.fire();
+        drop(known);
+    }
+
+    /// Counts a failure of `key` and adds it after a delay drawn from `backoff`, which is returned.
+    /// For a key that is being worked on, [`Item::retry`] does the same. Does nothing once the queue
+    /// is shutting down.
+    pub fn retry(&self, key: K, band: Band, backoff: Backoff) -> Duration {
+        let shared = &*self.shared;
+        let hash = shared.hasher.hash(&key);
+        let draw = rand::random();
+        let now = shared.clock.now();
+        let mut state = shared.state.lock();
+        let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);
+        let wakes = state.settle();
+        drop(state);
+        wakes.fire();
+        drop(known);
+        delay
+    }
+
+    /// Forgets the failures of a key: its object is gone, or it succeeded elsewhere. A key that
+    /// waits goes on waiting.
+    pub fn forget(&self, key: &K) {
+        let hash = self.shared.hasher.hash(key);
+        let forgotten = self.shared.state.lock().forget(hash, key);
+        drop(forgotten);
+    }
+
+    /// Failures of a key in a row, since it last succeeded or was forgotten.
+    #[must_use]
+    pub fn failures(&self, key: &K) -> u32 {
+        let hash = self.shared.hasher.hash(key);
+        self.shared.state.lock().failures(hash, key)
+    }
+
+    /// The next key to work on; waits for one. `None` once the queue is shut down.
+    ///
+    /// Cancel safe: a future that is dropped takes nothing with it, and if it had been woken for a
+    /// key the next waiter is woken instead.
+    pub async fn next(&self) -> Option<Item<'_, K>> {
+        // A loop over a full queue would otherwise never yield to its runtime.
+        tokio::task::coop::consume_budget().await;
+        next::Next::new(&self.shared).await
+    }
+
+    /// The next key, if one is ready now.
+    #[must_use]
+    pub fn try_next(&self) -> Option<Item<'_, K>> {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let taken = state.take(now);
+        let wakes = state.settle();
+        drop(state);
+        wakes.fire();
+        taken.map(|taken| Item::new(&self.shared, taken))
+    }
+}

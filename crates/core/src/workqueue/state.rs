@@ -1,0 +1,533 @@
+//! What the queue knows, and every operation on it: plain code under one lock, with the time passed
+//! in.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::band::{Ageing, Band, Turns};
+use super::clock::{Tick, nanos};
+use super::delays::Delays;
+use super::list::List;
+use super::metrics::Snapshot;
+use super::table::{Found, KeyHash, Place, Rerun, Table};
+use super::wait::{Ticket, Waiters, Wakes};
+
+/// Whether work is accepted and handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// Nothing is accepted; what was ready is still handed out.
+    Draining,
+    /// Nothing is accepted or handed out.
+    ShutDown,
+}
+
+/// When a key shall be worked on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum When {
+    Now,
+    At(Tick),
+}
+
+/// How the work on a key ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verdict {
+    /// No word about success: failures stay as they are.
+    Done,
+    /// Failures are forgotten.
+    Succeeded,
+    /// Failures are forgotten, and the key comes back at this time.
+    Again(When),
+    /// One more failure. `draw` (0 to 1) picks the delay.
+    Failed { backoff: Backoff, draw: f64 },
+}
+
+/// A key that was handed out.
+#[derive(Debug)]
+pub(super) struct Taken<K> {
+    pub(super) key: K,
+    pub(super) index: u32,
+    pub(super) band: Band,
+    pub(super) since: Tick,
+    pub(super) started: Tick,
+    pub(super) failures: u32,
+}
+
+/// What a waiter finds.
+#[derive(Debug)]
+pub(super) enum Look<K> {
+    Taken(Taken<K>),
+    /// Nothing is ready. The waiter that keeps the time has to look again at `alarm`.
+    Nothing {
+        alarm: Option<Tick>,
+    },
+    Closed,
+}
+
+/// What the end of work leaves behind.
+#[derive(Debug)]
+pub(super) struct Finished<K> {
+    /// Of an entry that is no longer needed, to be dropped outside the lock.
+    pub(super) key: Option<K>,
+    /// How long the work took, in nanoseconds.
+    pub(super) took: u64,
+    /// The backoff drawn by [`Verdict::Failed`].
+    pub(super) delay: Duration,
+    /// The queue is shut down and this was the last key being processed.
+    pub(super) idle: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State<K> {
+    pub(super) table: Table<K>,
+    /// Keys to hand out, by band.
+    ready: [List; 3],
+    /// Keys being processed that are to run again at once, by band.
+    reruns: [usize; 3],
+    /// Keys being processed, the longest running first.
+    processing: List,
+    /// Sum of the start times of `processing`: makes the unfinished work O(1) to tell.
+    started: u128,
+    delays: Delays,
+    turns: Turns,
+    waiters: Waiters,
+    pub(super) phase: Phase,
+    adds: u64,
+    retries: u64,
+}
+
+impl<K> State<K> {
+    pub(super) fn new(ageing: Ageing) -> Self {
+        Self {
+            table: Table::new(),
+            ready: [List::EMPTY; 3],
+            reruns: [0; 3],
+            processing: List::EMPTY,
+            started: 0,
+            delays: Delays::default(),
+            turns: Turns::new(ageing),
+            waiters: Waiters::default(),
+            phase: Phase::Open,
+            adds: 0,
+            retries: 0,
+        }
+    }
+
+    /// Adds a key, or merges with what is known of it: the higher band, the earlier time. Returns
+    /// a key to drop outside the lock.
+    pub(super) fn add(
+        &mut self,
+        hash: KeyHash,
+        key: K,
+        band: Band,
+        when: When,
+        now: Tick,
+    ) -> Option<K>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Some(key);
+        }
+        self.release_due(now);
+        match self.table.find_or_insert(hash, key, band) {
+            Found::New(index) => {
+                self.enqueue(index, band, when, now);
+                None
+            }
+            Found::Known(index, key) => {
+                self.merge(index, band, when, now);
+                Some(key)
+            }
+        }
+    }
+
+    /// Counts a failure of a key and adds it with backoff. Returns the delay and a key to drop
+    /// outside the lock.
+    pub(super) fn retry(
+        &mut self,
+        hash: KeyHash,
+        key: K,
+        band: Band,
+        (backoff, draw): (Backoff, f64),
+        now: Tick,
+    ) -> (Duration, Option<K>)
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return (Duration::ZERO, Some(key));
+        }
+        self.release_due(now);
+        let (index, spare) = match self.table.find_or_insert(hash, key, band) {
+            Found::New(index) => (index, None),
+            Found::Known(index, key) => (index, Some(key)),
+        };
+        let delay = self.fail(index, backoff, draw);
+        self.merge(index, band, When::At(now.after(delay)), now);
+        (delay, spare)
+    }
+
+    /// Counts a failure and draws the delay.
+    fn fail(&mut self, index: u32, backoff: Backoff, draw: f64) -> Duration {
+        let entry = self.table.entry_mut(index);
+        let previous = (entry.failures > 0).then(|| Duration::from_nanos(entry.ceiling));
+        let ceiling = backoff.ceiling_after(previous);
+        entry.failures = entry.failures.saturating_add(1);
+        entry.ceiling = nanos(ceiling);
+        self.retries += 1;
+        backoff.delay(ceiling, draw)
+    }
+
+    pub(super) fn forget(&mut self, hash: KeyHash, key: &K) -> Option<K>
+    where
+        K: Eq,
+    {
+        let index = self.table.find(hash, key)?;
+        self.table.entry_mut(index).failures = 0;
+        self.drop_if_idle(index)
+    }
+
+    pub(super) fn failures(&self, hash: KeyHash, key: &K) -> u32
+    where
+        K: Eq,
+    {
+        self.table
+            .find(hash, key)
+            .map_or(0, |index| self.table.entry(index).failures)
+    }
+
+    fn merge(&mut self, index: u32, band: Band, when: When, now: Tick) {
+        let entry = self.table.entry_mut(index);
+        match entry.place {
+            Place::Idle => self.enqueue(index, band, when, now),
+            Place::Ready { .. } => {
+                if band < entry.band {
+                    let old = std::mem::replace(&mut entry.band, band);
+                    self.ready[old.index()].remove(&mut self.table.entries, index);
+                    self.ready[band.index()].push_back(&mut self.table.entries, index);
+                }
+            }
+            Place::Delayed { position } => {
+                let band = entry.band.highest(band);
+                entry.band = band;
+                let earlier = match when {
+                    When::Now => true,
+                    When::At(due) => due < self.delays.due(position),
+                };
+                if earlier {
+                    self.delays.remove(&mut self.table.entries, position);
+                    self.enqueue(index, band, when, now);
+                }
+            }
+            Place::Processing { started, rerun } => {
+                let merged = rerun.merge(band, when, now);
+                entry.place = Place::Processing {
+                    started,
+                    rerun: merged,
+                };
+                self.count_rerun(rerun, merged);
+            }
+        }
+    }
+
+    fn count_rerun(&mut self, old: Rerun, new: Rerun) {
+        match old {
+            Rerun::Ready { band, .. } => self.reruns[band.index()] -= 1,
+            Rerun::No | Rerun::Delayed { .. } if matches!(new, Rerun::Ready { .. }) => {
+                self.adds += 1;
+            }
+            Rerun::No | Rerun::Delayed { .. } => {}
+        }
+        if let Rerun::Ready { band, .. } = new {
+            self.reruns[band.index()] += 1;
+        }
+    }
+
+    /// Puts an entry that is in no list where it belongs.
+    fn enqueue(&mut self, index: u32, band: Band, when: When, now: Tick) {
+        match when {
+            When::At(due) if due > now => {
+                self.table.entry_mut(index).band = band;
+                self.delays.push(&mut self.table.entries, index, due);
+            }
+            When::At(due) => self.enqueue_ready(index, band, due),
+            When::Now => self.enqueue_ready(index, band, now),
+        }
+    }
+
+    fn enqueue_ready(&mut self, index: u32, band: Band, since: Tick) {
+        self.adds += 1;
+        self.push_ready(index, band, since);
+    }
+
+    fn push_ready(&mut self, index: u32, band: Band, since: Tick) {
+        let entry = self.table.entry_mut(index);
+        entry.band = band;
+        entry.place = Place::Ready { since };
+        self.ready[band.index()].push_back(&mut self.table.entries, index);
+    }
+
+    /// Moves the keys that are due to the ready lists, in the order of their times.
+    fn release_due(&mut self, now: Tick) {
+        while let Some((index, due)) = self.delays.pop_due(&mut self.table.entries, now) {
+            let band = self.table.entry(index).band;
+            self.enqueue_ready(index, band, due);
+        }
+    }
+
+    /// A waiter looks for work, and sleeps if there is none.
+    pub(super) fn look(&mut self, ticket: &mut Option<Ticket>, waker: &Waker, now: Tick) -> Look<K>
+    where
+        K: Clone,
+    {
+        if let Some(ticket) = *ticket {
+            self.waiters.look(ticket);
+        }
+        let look = match self.take(now) {
+            Some(taken) => Look::Taken(taken),
+            None if self.closed() => Look::Closed,
+            None => {
+                let due = self.delays.next_due();
+                let (new, alarm) = self.waiters.sleep(*ticket, waker, due);
+                *ticket = Some(new);
+                return Look::Nothing { alarm };
+            }
+        };
+        if let Some(ticket) = ticket.take() {
+            self.waiters.leave(ticket);
+        }
+        look
+    }
+
+    /// A waiter gives up.
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
+        self.waiters.look(ticket);
+        self.waiters.leave(ticket);
+    }
+
+    /// Hands out the next key.
+    pub(super) fn take(&mut self, now: Tick) -> Option<Taken<K>>
+    where
+        K: Clone,
+    {
+        if self.phase == Phase::ShutDown {
+            return None;
+        }
+        self.release_due(now);
+        let heads = [0, 1, 2].map(|band: usize| {
+            let entry = self.table.entry(self.ready[band].front()?);
+            match entry.place {
+                Place::Ready { since } => Some(since),
+                _ => None,
+            }
+        });
+        let band = self.turns.choose(heads, now)?;
+        let since = heads[band.index()]?;
+        let index = self.ready[band.index()].front()?;
+        // Cloned before anything is changed: a clone may panic.
+        let key = self.table.entry(index).key.clone()?;
+        self.ready[band.index()].remove(&mut self.table.entries, index);
+        self.processing.push_back(&mut self.table.entries, index);
+        self.started += u128::from(now.0);
+        let entry = self.table.entry_mut(index);
+        entry.place = Place::Processing {
+            started: now,
+            rerun: Rerun::No,
+        };
+        Some(Taken {
+            key,
+            index,
+            band,
+            since,
+            started: now,
+            failures: entry.failures,
+        })
+    }
+
+    /// Nothing more will ever be handed out.
+    pub(super) fn closed(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Draining => self.ready_len() == 0 && self.processing.len() == 0,
+            Phase::ShutDown => true,
+        }
+    }
+
+    /// The work on a key ended.
+    pub(super) fn finish(&mut self, index: u32, verdict: Verdict, now: Tick) -> Finished<K> {
+        self.release_due(now);
+        let mut delay = Duration::ZERO;
+        let asked = match verdict {
+            Verdict::Done => None,
+            Verdict::Succeeded => {
+                self.table.entry_mut(index).failures = 0;
+                None
+            }
+            Verdict::Again(when) => {
+                self.table.entry_mut(index).failures = 0;
+                Some(when)
+            }
+            Verdict::Failed { backoff, draw } => {
+                delay = self.fail(index, backoff, draw);
+                Some(When::At(now.after(delay)))
+            }
+        };
+        if let Some(when) = asked
+            && self.phase == Phase::Open
+        {
+            let band = self.table.entry(index).band;
+            self.merge(index, band, when, now);
+        }
+        self.processing.remove(&mut self.table.entries, index);
+        let entry = self.table.entry_mut(index);
+        let mut took = 0;
+        if let Place::Processing { started, rerun } =
+            std::mem::replace(&mut entry.place, Place::Idle)
+        {
+            took = now.since(started);
+            self.started -= u128::from(started.0);
+            match rerun {
+                Rerun::No => {}
+                Rerun::Ready { band, since } => {
+                    self.reruns[band.index()] -= 1;
+                    self.push_ready(index, band, since);
+                }
+                Rerun::Delayed { band, due } => self.enqueue(index, band, When::At(due), now),
+            }
+        }
+        let key = self.drop_if_idle(index);
+        if self.phase == Phase::Draining && self.closed() {
+            self.phase = Phase::ShutDown;
+        }
+        Finished {
+            key,
+            took,
+            delay,
+            idle: self.phase == Phase::ShutDown && self.idle(),
+        }
+    }
+
+    fn drop_if_idle(&mut self, index: u32) -> Option<K> {
+        let entry = self.table.entry(index);
+        if matches!(entry.place, Place::Idle) && entry.failures == 0 {
+            return self.table.remove(index);
+        }
+        None
+    }
+
+    /// Changes the phase towards the end and lets go of what will not be worked on any more, to be
+    /// dropped outside the lock.
+    pub(super) fn close(&mut self, phase: Phase) -> Vec<K> {
+        match (self.phase, phase) {
+            (Phase::ShutDown, _) | (_, Phase::Open) | (Phase::Draining, Phase::Draining) => {
+                return Vec::new();
+            }
+            _ => {}
+        }
+        self.phase = phase;
+        let mut dropped = Vec::new();
+        for index in self.table.indices() {
+            let entry = self.table.entry_mut(index);
+            match entry.place {
+                Place::Processing {
+                    rerun: Rerun::Ready { .. },
+                    ..
+                } if phase == Phase::Draining => {}
+                Place::Processing { started, rerun } => {
+                    entry.place = Place::Processing {
+                        started,
+                        rerun: Rerun::No,
+                    };
+                    self.count_rerun(rerun, Rerun::No);
+                }
+                Place::Ready { .. } if phase == Phase::Draining => {}
+                Place::Ready { .. } => {
+                    let band = entry.band;
+                    self.ready[band.index()].remove(&mut self.table.entries, index);
+                    dropped.extend(self.table.remove(index));
+                }
+                Place::Idle | Place::Delayed { .. } => dropped.extend(self.table.remove(index)),
+            }
+        }
+        self.delays = Delays::default();
+        if self.closed() {
+            self.phase = Phase::ShutDown;
+        }
+        dropped
+    }
+
+    /// Nothing is being processed.
+    pub(super) fn idle(&self) -> bool {
+        self.processing.len() == 0
+    }
+
+    /// Wakes whom the last operation gave something to do. Every operation ends with it.
+    pub(super) fn settle(&mut self) -> Wakes {
+        let mut wakes = Wakes::default();
+        if self.waiters.nobody_asleep() {
+            return wakes;
+        }
+        if self.closed() {
+            self.waiters.wake_all(&mut wakes);
+        } else {
+            self.waiters
+                .settle(self.ready_len(), self.delays.next_due(), &mut wakes);
+        }
+        wakes
+    }
+
+    fn ready_len(&self) -> usize {
+        self.ready.iter().map(List::len).sum()
+    }
+
+    pub(super) fn snapshot(&self, now: Tick) -> Snapshot {
+        let running = self.processing.len() as u128;
+        let unfinished = (u128::from(now.0) * running).saturating_sub(self.started);
+        let longest =
+            self.processing
+                .front()
+                .map_or(0, |index| match self.table.entry(index).place {
+                    Place::Processing { started, .. } => now.since(started),
+                    _ => 0,
+                });
+        Snapshot {
+            depth: [0, 1, 2].map(|band: usize| self.ready[band].len() + self.reruns[band]),
+            delayed: self.delays.len(),
+            processing: self.processing.len(),
+            known: self.table.len(),
+            adds: self.adds,
+            retries: self.retries,
+            unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
+            longest: Duration::from_nanos(longest),
+        }
+    }
+}
+
+impl Rerun {
+    fn merge(self, band: Band, when: When, now: Tick) -> Self {
+        match (self, when) {
+            (Self::No, When::Now) => Self::Ready { band, since: now },
+            (Self::No, When::At(due)) => Self::Delayed { band, due },
+            (Self::Ready { band: old, since }, _) => Self::Ready {
+                band: old.highest(band),
+                since,
+            },
+            (Self::Delayed { band: old, .. }, When::Now) => Self::Ready {
+                band: old.highest(band),
+                since: now,
+            },
+            (
+                Self::Delayed {
+                    band: old,
+                    due: before,
+                },
+                When::At(due),
+            ) => Self::Delayed {
+                band: old.highest(band),
+                due: due.min(before),
+            },
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The keys the queue knows: a slab of entries, found by key through a hash table of their indices.
+//!
+//! Everything else in the queue (ready lists, delays, what is being processed) speaks of entries by
+//! index, so a key is hashed once, before the lock is taken, and compared once.
+
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
+
+use super::band::Band;
+use super::clock::Tick;
+
+/// No entry: the end of a list.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A slab that had to grow past this many entries gives its memory back when it runs empty.
+const KEEP_CAPACITY: usize = 4096;
+
+/// The hash of a key. 32 bits are enough to tell a million keys apart but for a hundred pairs, and
+/// keep a table slot at eight bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyHash(u32);
+
+impl KeyHash {
+    /// Spread over 64 bits: the table takes its bucket from the low bits and its tag from the high.
+    const fn spread(self) -> u64 {
+        (self.0 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+/// Hashes keys, outside the lock.
+#[derive(Debug, Default)]
+pub(super) struct Hasher(DefaultHashBuilder);
+
+impl Hasher {
+    pub(super) fn hash<K: Hash>(&self, key: &K) -> KeyHash {
+        let hash = self.0.hash_one(key);
+        KeyHash((hash ^ (hash >> 32)) as u32)
+    }
+}
+
+/// Where a key is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// Nowhere; only its failures are remembered.
+    Idle,
+    /// In the ready list of its band.
+    Ready { since: Tick },
+    /// Among the delays, at this position of the heap.
+    Delayed { position: u32 },
+    /// Handed out.
+    Processing { started: Tick, rerun: Rerun },
+}
+
+/// What was asked for a key while it was being processed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rerun {
+    /// Nothing.
+    No,
+    /// To run again as soon as it is done.
+    Ready { band: Band, since: Tick },
+    /// To run again at this time.
+    Delayed { band: Band, due: Tick },
+}
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Entry<K> {
+    /// `None` only while the entry is free.
+    pub(super) key: Option<K>,
+    hash: KeyHash,
+    pub(super) band: Band,
+    pub(super) place: Place,
+    /// Failures in a row.
+    pub(super) failures: u32,
+    /// Neighbours in the list the entry is in; a free entry's `next` is the next free one.
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    /// Backoff ceiling of the last failure, in nanoseconds.
+    pub(super) ceiling: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    hash: KeyHash,
+    index: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Table<K> {
+    slots: HashTable<Slot>,
+    pub(super) entries: Vec<Entry<K>>,
+    free: u32,
+}
+
+/// The answer of [`Table::find_or_insert`].
+pub(super) enum Found<K> {
+    /// The key is known; the one given is handed back, to be dropped outside the lock.
+    Known(u32, K),
+    New(u32),
+}
+
+impl<K> Table<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: HashTable::new(),
+            entries: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn entry(&self, index: u32) -> &Entry<K> {
+        &self.entries[index as usize]
+    }
+
+    pub(super) fn entry_mut(&mut self, index: u32) -> &mut Entry<K> {
+        &mut self.entries[index as usize]
+    }
+
+    pub(super) fn find(&self, hash: KeyHash, key: &K) -> Option<u32>
+    where
+        K: Eq,
+    {
+        let same = |slot: &Slot| {
+            slot.hash == hash && self.entries[slot.index as usize].key.as_ref() == Some(key)
+        };
+        self.slots.find(hash.spread(), same).map(|slot| slot.index)
+    }
+
+    /// A new entry is [`Place::Idle`].
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K, band: Band) -> Found<K>
+    where
+        K: Eq,
+    {
+        let entries = &mut self.entries;
+        let same = |slot: &Slot| {
+            slot.hash == hash && entries[slot.index as usize].key.as_ref() == Some(&key)
+        };
+        let vacant = match self
+            .slots
+            .entry(hash.spread(), same, |slot| slot.hash.spread())
+        {
+            hash_table::Entry::Occupied(slot) => return Found::Known(slot.get().index, key),
+            hash_table::Entry::Vacant(vacant) => vacant,
+        };
+        let entry = Entry {
+            key: Some(key),
+            hash,
+            band,
+            place: Place::Idle,
+            failures: 0,
+            prev: NONE,
+            next: NONE,
+            ceiling: 0,
+        };
+        let index = if self.free == NONE {
+            // Four thousand million keys do not fit in memory long before they do not fit in u32.
+            let index = entries.len() as u32;
+            entries.push(entry);
+            index
+        } else {
+            let index = self.free;
+            let slot = &mut entries[index as usize];
+            self.free = slot.next;
+            *slot = entry;
+            index
+        };
+        vacant.insert(Slot { hash, index });
+        Found::New(index)
+    }
+
+    /// Forgets an entry and hands its key back, to be dropped outside the lock.
+    pub(super) fn remove(&mut self, index: u32) -> Option<K> {
+        let entry = &mut self.entries[index as usize];
+        let key = entry.key.take();
+        entry.next = self.free;
+        self.free = index;
+        let hash = entry.hash;
+        if let Ok(slot) = self
+            .slots
+            .find_entry(hash.spread(), |slot| slot.index == index)
+        {
+            slot.remove();
+        }
+        if self.slots.is_empty() && self.entries.capacity() > KEEP_CAPACITY {
+            *self = Self::new();
+        }
+        key
+    }
+
+    /// The indices of all entries in use.
+    pub(super) fn indices(&self) -> Vec<u32> {
+        self.slots.iter().map(|slot| slot.index).collect()
+    }
+}

@@ -1,0 +1,221 @@
+//! What is published, under which names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ::metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    with_local_recorder,
+};
+use parking_lot::Mutex;
+use tokio::time::advance;
+
+use super::*;
+use crate::workqueue::{Backoff, Band};
+use Band::{Normal, Release, Resync};
+
+#[derive(Default)]
+struct Recorded {
+    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    gauges: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    histograms: Mutex<BTreeMap<String, Arc<Samples>>>,
+}
+
+#[derive(Default)]
+struct Samples(Mutex<Vec<f64>>);
+
+impl HistogramFn for Samples {
+    fn record(&self, value: f64) {
+        self.0.lock().push(value);
+    }
+}
+
+fn series(key: &Key) -> String {
+    let labels: Vec<_> = key
+        .labels()
+        .map(|label| format!("{}={}", label.key(), label.value()))
+        .collect();
+    format!("{}{{{}}}", key.name(), labels.join(","))
+}
+
+impl Recorder for Recorded {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::clone(
+            self.counters.lock().entry(series(key)).or_default(),
+        ))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Arc::clone(
+            self.gauges.lock().entry(series(key)).or_default(),
+        ))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::clone(
+            self.histograms.lock().entry(series(key)).or_default(),
+        ))
+    }
+}
+
+impl Recorded {
+    fn counter(&self, series: &str) -> u64 {
+        self.counters.lock()[series].load(Ordering::Relaxed)
+    }
+
+    fn gauge(&self, series: &str) -> f64 {
+        f64::from_bits(self.gauges.lock()[series].load(Ordering::Relaxed))
+    }
+
+    fn samples(&self, series: &str) -> Vec<f64> {
+        self.histograms.lock()[series].0.lock().clone()
+    }
+}
+
+fn metered() -> (Recorded, WorkQueue<&'static str>) {
+    let recorded = Recorded::default();
+    let queue = with_local_recorder(&recorded, || WorkQueue::new("pods"));
+    (recorded, queue)
+}
+
+#[tokio::test(start_paused = true)]
+async fn depth_counts_ready_keys_and_reruns_by_priority_but_no_delayed_ones() {
+    let (recorded, queue) = metered();
+    queue.add("a", Release);
+    queue.add("b", Normal);
+    queue.add("c", Normal);
+    queue.add("c", Normal);
+    queue.add_after("d", Resync, S(1));
+    let item = take(&queue);
+    queue.add("a", Resync);
+    queue.refresh_metrics();
+    let depth = || {
+        ["release", "normal", "resync"]
+            .map(|band| recorded.gauge(&format!("workqueue_depth{{name=pods,priority={band}}}")))
+    };
+    assert_eq!(depth(), [0.0, 2.0, 1.0]);
+    item.done();
+    advance(S(1)).await;
+    assert_eq!(all(&queue), ["b", "c", "a", "d"]);
+    queue.refresh_metrics();
+    assert_eq!(depth(), [0.0, 0.0, 0.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adds_count_keys_that_became_ready_and_retries_count_failures() {
+    let (recorded, queue) = metered();
+    queue.add("a", Normal);
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Normal);
+    queue.add("a", Normal);
+    item.done();
+    take(&queue).retry(Backoff::CONFLICT);
+    queue.refresh_metrics();
+    assert_eq!(
+        recorded.counter("workqueue_adds_total{name=pods}"),
+        2,
+        "the delay is not over"
+    );
+    queue.next().await.expect("not shut down").succeeded();
+    queue.refresh_metrics();
+    queue.refresh_metrics();
+    assert_eq!(recorded.counter("workqueue_adds_total{name=pods}"), 3);
+    assert_eq!(recorded.counter("workqueue_retries_total{name=pods}"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_are_reported_as_they_happen() {
+    let (recorded, queue) = metered();
+    queue.add("a", Normal);
+    advance(MS(250)).await;
+    let item = take(&queue);
+    advance(MS(1500)).await;
+    item.done();
+    assert_eq!(
+        recorded.samples("workqueue_queue_duration_seconds{name=pods}"),
+        [0.25]
+    );
+    assert_eq!(
+        recorded.samples("workqueue_work_duration_seconds{name=pods}"),
+        [1.5]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_work_rises_while_work_hangs_and_falls_when_it_ends() {
+    let (recorded, queue) = metered();
+    queue.add("a", Normal);
+    queue.add("b", Normal);
+    let unfinished = || {
+        queue.refresh_metrics();
+        (
+            recorded.gauge("workqueue_unfinished_work_seconds{name=pods}"),
+            recorded.gauge("workqueue_longest_running_processor_seconds{name=pods}"),
+        )
+    };
+    let a = take(&queue);
+    advance(S(2)).await;
+    let b = take(&queue);
+    advance(S(3)).await;
+    assert_eq!(unfinished(), (8.0, 5.0));
+    advance(S(1)).await;
+    assert_eq!(unfinished(), (10.0, 6.0));
+    a.done();
+    assert_eq!(unfinished(), (4.0, 4.0));
+    b.done();
+    assert_eq!(unfinished(), (0.0, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_series_is_there_from_the_start() {
+    let (recorded, queue) = metered();
+    queue.refresh_metrics();
+    let names = |map: &Mutex<BTreeMap<String, _>>| map.lock().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        names(&recorded.counters),
+        [
+            "workqueue_adds_total{name=pods}",
+            "workqueue_retries_total{name=pods}"
+        ]
+    );
+    assert_eq!(
+        names(&recorded.gauges),
+        [
+            "workqueue_depth{name=pods,priority=normal}",
+            "workqueue_depth{name=pods,priority=release}",
+            "workqueue_depth{name=pods,priority=resync}",
+            "workqueue_longest_running_processor_seconds{name=pods}",
+            "workqueue_unfinished_work_seconds{name=pods}",
+        ]
+    );
+    let histograms = recorded
+        .histograms
+        .lock()
+        .keys()
+        .cloned()
+        .collect::<Vec<_>>();
+    assert_eq!(
+        histograms,
+        [
+            "workqueue_queue_duration_seconds{name=pods}",
+            "workqueue_work_duration_seconds{name=pods}"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_with_metering_off_reports_nothing() {
+    let recorded = Recorded::default();
+    let queue = with_local_recorder(&recorded, queue);
+    queue.add("a", Normal);
+    assert_eq!(all(&queue), ["a"]);
+    queue.refresh_metrics();
+    assert!(recorded.counters.lock().is_empty() && recorded.gauges.lock().is_empty());
+    assert!(recorded.histograms.lock().is_empty());
+}

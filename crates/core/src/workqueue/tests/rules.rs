@@ -1,0 +1,338 @@
+//! One at a time, merging, delays, failures.
+
+use rstest::rstest;
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::workqueue::{Backoff, Band};
+use Band::{Normal, Release, Resync};
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_twice_runs_once() {
+    let queue = queue();
+    queue.add("a", Normal);
+    queue.add("a", Normal);
+    assert_eq!(all(&queue), ["a"]);
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_never_handed_out_twice_at_once() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Release);
+    assert!(nothing_ready(&queue));
+    item.done();
+    assert_eq!(all(&queue), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_often_while_it_is_processed_runs_once_afterwards_in_the_highest_band() {
+    let queue = queue();
+    queue.add("a", Resync);
+    let item = take(&queue);
+    queue.add("a", Resync);
+    queue.add("b", Normal);
+    queue.add("a", Release);
+    queue.add("a", Normal);
+    item.done();
+    assert_eq!(all(&queue), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_not_added_meanwhile_does_not_run_again() {
+    let queue = queue();
+    queue.add("a", Normal);
+    take(&queue).done();
+    assert!(nothing_ready(&queue));
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_item_counts_as_done() {
+    let queue = queue();
+    queue.add("a", Normal);
+    drop(take(&queue));
+    assert_eq!(queue.snapshot().processing, 0);
+    queue.add("a", Normal);
+    assert_eq!(all(&queue), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_held_by_a_panicking_future_counts_as_done() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let held = queue.clone();
+    let task = tokio::spawn(async move {
+        let _item = held.next().await;
+        panic!("on purpose");
+    });
+    assert!(task.await.is_err());
+    assert_eq!(queue.snapshot().processing, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_held_by_a_cancelled_future_counts_as_done_and_its_rerun_is_kept() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let held = queue.clone();
+    let task = tokio::spawn(async move {
+        let _item = held.next().await;
+        std::future::pending::<()>().await;
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(queue.snapshot().processing, 1);
+    queue.add("a", Normal);
+    task.abort();
+    assert!(task.await.is_err());
+    assert_eq!(all(&queue), ["a"]);
+}
+
+/// What is asked for a key that waits, and then asked again.
+#[derive(Clone, Copy)]
+enum Ask {
+    Now(Band),
+    In(Band, u64),
+}
+
+#[rstest]
+#[case::two_immediate_adds_keep_the_higher_band(Ask::Now(Resync), Ask::Now(Release), Release, 0)]
+#[case::a_lower_band_does_not_lower_it(Ask::Now(Release), Ask::Now(Resync), Release, 0)]
+#[case::a_ready_key_is_not_delayed(Ask::Now(Normal), Ask::In(Normal, 50), Normal, 0)]
+#[case::a_delayed_add_raises_a_ready_key(Ask::Now(Resync), Ask::In(Release, 50), Release, 0)]
+#[case::an_immediate_add_ends_a_delay(Ask::In(Normal, 50), Ask::Now(Normal), Normal, 0)]
+#[case::an_immediate_add_of_a_lower_band_ends_a_delay_in_the_higher(
+    Ask::In(Release, 50),
+    Ask::Now(Resync),
+    Release,
+    0
+)]
+#[case::the_earlier_second_delay_wins(Ask::In(Normal, 50), Ask::In(Normal, 20), Normal, 20)]
+#[case::the_earlier_first_delay_wins(Ask::In(Normal, 20), Ask::In(Normal, 50), Normal, 20)]
+#[case::the_later_delay_still_raises_the_band(
+    Ask::In(Resync, 20),
+    Ask::In(Release, 50),
+    Release,
+    20
+)]
+#[case::no_delay_is_an_immediate_add(Ask::In(Normal, 0), Ask::In(Normal, 50), Normal, 0)]
+#[tokio::test(start_paused = true)]
+async fn merging(
+    #[case] first: Ask,
+    #[case] second: Ask,
+    #[case] band: Band,
+    #[case] after: u64,
+    #[values(false, true)] while_processing: bool,
+) {
+    let queue = queue();
+    let ask = |ask| match ask {
+        Ask::Now(band) => queue.add("a", band),
+        Ask::In(band, delay) => queue.add_after("a", band, MS(delay)),
+    };
+    let mut held = None;
+    if while_processing {
+        queue.add("a", Normal);
+        held = Some(take(&queue));
+    }
+    ask(first);
+    ask(second);
+    drop(held);
+    let asked = Instant::now();
+    let item = queue.next().await.expect("not shut down");
+    assert_eq!((item.band(), asked.elapsed()), (band, MS(after)));
+    item.done();
+    advance(S(1)).await;
+    assert!(nothing_ready(&queue), "merged adds run once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_that_ends_while_the_key_is_processed_runs_it_right_afterwards() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add_after("a", Normal, MS(20));
+    advance(MS(30)).await;
+    assert!(nothing_ready(&queue));
+    item.done();
+    let item = take(&queue);
+    assert_eq!(item.waited(), MS(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_adds_are_never_rate_limited() {
+    let queue = silent(Ageing::default());
+    for key in 0..10_000 {
+        queue.add(key, Normal);
+    }
+    let start = Instant::now();
+    for key in 0..10_000 {
+        assert_eq!(*queue.next().await.expect("not shut down").key(), key);
+    }
+    assert_eq!(start.elapsed(), S(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waited_starts_when_the_key_became_ready() {
+    let queue = queue();
+    queue.add("a", Resync);
+    advance(MS(5)).await;
+    queue.add("a", Normal);
+    advance(MS(5)).await;
+    assert_eq!(
+        take(&queue).waited(),
+        MS(10),
+        "moving up does not restart it"
+    );
+
+    queue.add_after("b", Normal, MS(10));
+    advance(MS(13)).await;
+    assert_eq!(take(&queue).waited(), MS(3), "a delay is not waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_key_comes_back_after_the_delay_it_was_given() {
+    let queue = queue();
+    queue.add("a", Release);
+    let delay = take(&queue).retry(Backoff::DENIED);
+    assert_eq!(delay, S(30), "the first denial waits for its floor");
+    let start = Instant::now();
+    let item = queue.next().await.expect("not shut down");
+    assert_eq!(start.elapsed(), delay);
+    assert_eq!((item.band(), item.failures()), (Release, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn backoff_grows_with_every_failure_although_the_key_is_added_in_between() {
+    let queue = queue();
+    for failure in 0..40_u32 {
+        queue.add("a", Normal);
+        let item = take(&queue);
+        assert_eq!(item.failures(), failure);
+        let delay = item.retry(Backoff::ERROR);
+        let ceiling = MS(5).saturating_mul(1 << failure.min(20)).min(S(300));
+        assert!(
+            delay <= ceiling,
+            "failure {failure} drew {delay:?}, over {ceiling:?}"
+        );
+    }
+    assert_eq!(queue.failures(&"a"), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_spreads_keys_that_failed_together() {
+    let queue: WorkQueue<u32> = silent(Ageing::default());
+    let curve = Backoff::new(S(100), S(100));
+    let delays: Vec<_> = (0..1000)
+        .map(|key| queue.retry(key, Normal, curve))
+        .collect();
+    let below = |limit| delays.iter().filter(|delay| **delay < limit).count();
+    // Four standard deviations around 250.
+    for quarter in [25, 50, 75, 100].map(S) {
+        let share = below(quarter) - below(quarter - S(25));
+        assert!(
+            (195..=305).contains(&share),
+            "{share} of 1000 in the quarter before {quarter:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_a_floor_kept_exactly() {
+    let queue = queue();
+    queue.add("a", Normal);
+    assert_eq!(take(&queue).retry(Backoff::CONFLICT.at_least(S(7))), S(7));
+    advance(S(7) - Duration::from_nanos(1)).await;
+    assert!(nothing_ready(&queue));
+    advance(Duration::from_nanos(1)).await;
+    assert_eq!(all(&queue), ["a"]);
+}
+
+#[rstest]
+#[case::success_forgets(|item: Item<'_, &'static str>| item.succeeded(), 0)]
+#[case::success_with_another_look_forgets(|item: Item<'_, &'static str>| item.again(S(1)), 0)]
+#[case::done_keeps(|item: Item<'_, &'static str>| item.done(), 1)]
+#[case::dropping_keeps(|item: Item<'_, &'static str>| drop(item), 1)]
+#[case::another_failure_counts(|item: Item<'_, &'static str>| { item.retry(Backoff::ERROR); }, 2)]
+#[tokio::test(start_paused = true)]
+async fn failures_after(#[case] verdict: fn(Item<'_, &'static str>), #[case] expected: u32) {
+    let queue = queue();
+    queue.retry("a", Normal, Backoff::ERROR);
+    let item = queue.next().await.expect("not shut down");
+    verdict(item);
+    assert_eq!(queue.failures(&"a"), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_key_leaves_nothing_behind_and_starts_over() {
+    let queue = queue();
+    for _ in 0..10 {
+        queue.add("a", Normal);
+        take(&queue).retry(Backoff::ERROR);
+    }
+    queue.forget(&"a");
+    assert_eq!(queue.failures(&"a"), 0);
+    queue
+        .next()
+        .await
+        .expect("forgetting failures does not take the key out")
+        .done();
+    assert_eq!(queue.snapshot().known, 0);
+    assert!(queue.retry("a", Normal, Backoff::ERROR) <= MS(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_done_with_failures_is_remembered_until_it_is_forgotten() {
+    let queue = queue();
+    queue.retry("a", Normal, Backoff::ERROR);
+    queue.next().await.expect("not shut down").done();
+    assert_eq!((queue.failures(&"a"), queue.snapshot().known), (1, 1));
+    queue.forget(&"a");
+    assert_eq!(queue.snapshot().known, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn again_comes_back_in_the_same_band_after_the_delay() {
+    let queue = queue();
+    queue.add("a", Release);
+    take(&queue).again(S(2));
+    assert!(nothing_ready(&queue));
+    advance(S(2)).await;
+    assert_eq!(take(&queue).band(), Release);
+}
+
+#[tokio::test(start_paused = true)]
+async fn again_at_once_goes_to_the_end_of_its_band() {
+    let queue = queue();
+    queue.add("a", Normal);
+    queue.add("b", Normal);
+    take(&queue).again(S(0));
+    assert_eq!(all(&queue), ["b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_delay_is_no_overflow() {
+    let queue = queue();
+    queue.add_after("a", Normal, Duration::MAX);
+    queue.retry(
+        "b",
+        Normal,
+        Backoff::new(Duration::MAX, Duration::MAX).at_least(Duration::MAX),
+    );
+    let next = tokio::time::timeout(S(3600), queue.next()).await;
+    assert!(next.is_err());
+    assert_eq!(queue.snapshot().delayed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_queue_gives_its_memory_back_when_it_is_empty() {
+    let queue = silent(Ageing::default());
+    queue.add_all(0..20_000, Resync);
+    assert!(queue.shared.state.lock().table.entries.capacity() >= 20_000);
+    while let Some(item) = queue.try_next() {
+        item.succeeded();
+    }
+    assert_eq!(queue.shared.state.lock().table.entries.capacity(), 0);
+    queue.add(7, Resync);
+    assert_eq!(queue.try_next().map(|item| *item.key()), Some(7));
+}

@@ -1,0 +1,211 @@
+//! Real threads, no clock: never twice at once, nothing lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::timeout;
+
+use super::*;
+use crate::workqueue::{Backoff, Band};
+
+const DEADLINE: Duration = Duration::from_secs(120);
+
+#[derive(Default)]
+struct Object {
+    /// Raised by producers before they add the key.
+    version: AtomicU64,
+    /// The version the last work on it saw.
+    seen: AtomicU64,
+    busy: AtomicBool,
+}
+
+/// Cheap random numbers, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_key_is_worked_on_twice_at_once_and_no_change_is_lost() {
+    const KEYS: usize = 64;
+    const ADDS: u64 = 20_000;
+    let objects: Arc<[Object]> = (0..KEYS).map(|_| Object::default()).collect();
+    let queue: WorkQueue<usize> = silent(Ageing {
+        normal: MS(1),
+        resync: MS(2),
+        one_in: 4,
+    });
+    let mut consumers = JoinSet::new();
+    for seed in 0..8 {
+        let (queue, objects) = (queue.clone(), Arc::clone(&objects));
+        consumers.spawn(async move {
+            let mut dice = Dice(seed);
+            while let Some(item) = queue.next().await {
+                let object = &objects[*item.key()];
+                assert!(!object.busy.swap(true, SeqCst), "twice at once");
+                let version = object.version.load(SeqCst);
+                if dice.roll(8) == 0 {
+                    yield_now().await;
+                }
+                let fails = dice.roll(10) == 0;
+                if !fails {
+                    object.seen.store(version, SeqCst);
+                }
+                object.busy.store(false, SeqCst);
+                match dice.roll(4) {
+                    _ if fails => {
+                        item.retry(Backoff::new(MS(1), MS(2)));
+                    }
+                    0 => item.succeeded(),
+                    1 => item.done(),
+                    _ => drop(item),
+                }
+            }
+        });
+    }
+    let mut producers = JoinSet::new();
+    for seed in 100..108 {
+        let (queue, objects) = (queue.clone(), Arc::clone(&objects));
+        producers.spawn(async move {
+            let mut dice = Dice(seed);
+            for _ in 0..ADDS {
+                let key = dice.roll(KEYS as u64) as usize;
+                objects[key].version.fetch_add(1, SeqCst);
+                let band = Band::ALL[dice.roll(3) as usize];
+                match dice.roll(8) {
+                    0 => queue.add_after(key, band, MS(dice.roll(3))),
+                    1 => queue.add_all([key], band),
+                    _ => queue.add(key, band),
+                }
+                if dice.roll(64) == 0 {
+                    yield_now().await;
+                }
+            }
+        });
+    }
+    timeout(DEADLINE, producers.join_all())
+        .await
+        .expect("producers end");
+    let caught_up = async {
+        while objects
+            .iter()
+            .any(|object| object.seen.load(SeqCst) != object.version.load(SeqCst))
+        {
+            tokio::time::sleep(MS(1)).await;
+        }
+    };
+    timeout(DEADLINE, caught_up)
+        .await
+        .expect("every last change is seen");
+    timeout(DEADLINE, queue.shutdown_with_drain())
+        .await
+        .expect("the drain ends");
+    timeout(DEADLINE, consumers.join_all())
+        .await
+        .expect("consumers end");
+    assert_eq!(queue.snapshot().processing, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_distinct_key_is_handed_out_exactly_once() {
+    const PER_PRODUCER: u32 = 10_000;
+    let queue: WorkQueue<u32> = silent(Ageing::default());
+    let mut consumers = JoinSet::new();
+    for _ in 0..8 {
+        let queue = queue.clone();
+        consumers.spawn(async move {
+            let mut keys = Vec::new();
+            while let Some(item) = queue.next().await {
+                keys.push(*item.key());
+                item.succeeded();
+            }
+            keys
+        });
+    }
+    let mut producers = JoinSet::new();
+    for producer in 0..8 {
+        let queue = queue.clone();
+        producers.spawn(async move {
+            for key in 0..PER_PRODUCER {
+                queue.add(producer * PER_PRODUCER + key, Band::ALL[key as usize % 3]);
+            }
+        });
+    }
+    timeout(DEADLINE, producers.join_all())
+        .await
+        .expect("producers end");
+    timeout(DEADLINE, queue.shutdown_with_drain())
+        .await
+        .expect("the drain ends");
+    let keys = timeout(DEADLINE, consumers.join_all())
+        .await
+        .expect("consumers end")
+        .concat();
+    assert_eq!(keys.len(), 8 * PER_PRODUCER as usize, "none twice");
+    assert_eq!(
+        keys.into_iter().collect::<BTreeSet<_>>().len(),
+        8 * PER_PRODUCER as usize
+    );
+}
+
+/// Waiters give up at random while keys arrive: a wake-up that went to one of them must not be lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiters_that_give_up_lose_no_wake_up() {
+    const KEYS: u32 = 20_000;
+    let queue: WorkQueue<u32> = silent(Ageing::default());
+    let mut consumers = JoinSet::new();
+    for seed in 0..8 {
+        let queue = queue.clone();
+        consumers.spawn(async move {
+            let mut dice = Dice(seed);
+            let mut taken = 0;
+            loop {
+                let patience = async {
+                    for _ in 0..dice.roll(4) {
+                        yield_now().await;
+                    }
+                };
+                // Only the first consumer waits for as long as it takes.
+                let item = tokio::select! {
+                    item = queue.next() => item,
+                    () = patience, if seed != 0 => continue,
+                };
+                match item {
+                    Some(item) => {
+                        taken += 1;
+                        item.succeeded();
+                    }
+                    None => return taken,
+                }
+            }
+        });
+    }
+    for key in 0..KEYS {
+        queue.add_after(key, Band::Normal, Duration::from_micros(u64::from(key % 3)));
+        if key % 16 == 0 {
+            yield_now().await;
+        }
+    }
+    let all_taken = async {
+        while queue.snapshot().known > 0 {
+            yield_now().await;
+        }
+    };
+    timeout(DEADLINE, all_taken)
+        .await
+        .expect("no key is left behind");
+    queue.shutdown();
+    let taken = timeout(DEADLINE, consumers.join_all())
+        .await
+        .expect("consumers end");
+    assert_eq!(taken.iter().sum::<u32>(), KEYS);
+}

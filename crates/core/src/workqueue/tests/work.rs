@@ -1,0 +1,175 @@
+//! The workers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::workqueue::{Backoff, Band, Outcome, Workers};
+use Band::Normal;
+
+/// Workers that answer each key from a script, and a channel that tells what they work on, and when.
+fn scripted(
+    queue: &WorkQueue<&'static str>,
+    script: &[(&'static str, Vec<Outcome>)],
+) -> (
+    Workers<&'static str>,
+    mpsc::UnboundedReceiver<(&'static str, Instant)>,
+) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let script: BTreeMap<_, _> = script.iter().cloned().collect();
+    let script = Arc::new(Mutex::new(script));
+    let workers = Workers::spawn(2, queue.clone(), move |key| {
+        tell.send((key, Instant::now())).expect("the test listens");
+        let script = Arc::clone(&script);
+        async move { script.lock().get_mut(key).expect("in the script").remove(0) }
+    });
+    (workers, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_reach_the_queue() {
+    let queue = queue();
+    let script = vec![
+        Outcome::Retry(Backoff::ERROR.at_least(S(3))),
+        Outcome::Again { after: S(5) },
+        Outcome::Done,
+    ];
+    let (workers, mut told) = scripted(&queue, &[("a", script)]);
+    let start = Instant::now();
+    queue.add("a", Normal);
+    let mut at = Vec::new();
+    for _ in 0..3 {
+        at.push(told.recv().await.expect("a runs").1 - start);
+    }
+    assert_eq!(at, [S(0), S(3), S(8)]);
+    workers.drain().await;
+    assert_eq!(queue.snapshot().known, 0, "done forgets");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_caught_counted_and_its_key_retried_with_backoff() {
+    let queue = queue();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let workers = Workers::spawn(1, queue.clone(), {
+        let tries = Arc::clone(&tries);
+        move |key| {
+            // One panic before the future exists, one inside it.
+            let tried = if key == "bad" {
+                tries.fetch_add(1, Ordering::SeqCst)
+            } else {
+                2
+            };
+            assert_ne!(tried, 0, "on purpose, {key}");
+            let tell = tell.clone();
+            async move {
+                assert_ne!(tried, 1, "on purpose, {key}");
+                tell.send(key).expect("the test listens");
+                Outcome::Done
+            }
+        }
+    });
+    queue.add("bad", Normal);
+    queue.add("good", Normal);
+    assert_eq!(told.recv().await, Some("good"), "the only worker lives on");
+    let bad = timeout(S(1), told.recv())
+        .await
+        .expect("retried within its backoff");
+    assert_eq!((bad, workers.panics()), (Some("bad"), 2));
+    workers.shutdown().await;
+    assert_eq!(queue.snapshot().retries, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_run_in_parallel_but_never_on_the_same_key() {
+    let queue = queue();
+    let running = Arc::new(Mutex::new(Vec::new()));
+    let most = Arc::new(AtomicUsize::new(0));
+    let workers = Workers::spawn(3, queue.clone(), {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        move |key| {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                {
+                    let mut running = running.lock();
+                    assert!(!running.contains(&key), "{key} runs twice");
+                    running.push(key);
+                    most.fetch_max(running.len(), Ordering::SeqCst);
+                }
+                sleep(S(1)).await;
+                running.lock().retain(|other| *other != key);
+                Outcome::Done
+            }
+        }
+    });
+    for _ in 0..20 {
+        for key in ["a", "b", "c", "d"] {
+            queue.add(key, Normal);
+        }
+        sleep(MS(300)).await;
+    }
+    assert_eq!(workers.panics(), 0);
+    workers.drain().await;
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_finishes_what_runs_and_starts_nothing() {
+    let queue = queue();
+    let finished = Arc::new(Mutex::new(Vec::new()));
+    let workers = Workers::spawn(1, queue.clone(), {
+        let finished = Arc::clone(&finished);
+        move |key| {
+            let finished = Arc::clone(&finished);
+            async move {
+                sleep(S(10)).await;
+                finished.lock().push(key);
+                Outcome::Done
+            }
+        }
+    });
+    queue.add("runs", Normal);
+    queue.add("waits", Normal);
+    sleep(S(1)).await;
+    timeout(S(10), workers.shutdown())
+        .await
+        .expect("as long as the work takes");
+    assert_eq!(*finished.lock(), ["runs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drain_works_off_what_is_ready() {
+    let queue = queue();
+    let (workers, mut told) = scripted(
+        &queue,
+        &[
+            ("a", vec![Outcome::Done]),
+            ("b", vec![Outcome::Again { after: S(0) }]),
+        ],
+    );
+    queue.add("a", Normal);
+    queue.add("b", Normal);
+    timeout(S(1), workers.drain()).await.expect("in time");
+    let mut keys = Vec::new();
+    while let Some((key, _)) = told.recv().await {
+        keys.push(key);
+    }
+    assert_eq!(keys, ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_workers_leave_no_key_stuck() {
+    let queue = queue();
+    let workers = Workers::spawn(1, queue.clone(), |_| std::future::pending());
+    queue.add("a", Normal);
+    sleep(S(1)).await;
+    assert_eq!(queue.snapshot().processing, 1);
+    drop(workers);
+    sleep(S(1)).await;
+    assert_eq!(queue.snapshot().processing, 0);
+}

@@ -1,0 +1,18 @@
+//! Every metric of Belayer, as data, and the Prometheus exposition.
+#![doc = include_str!("../README.md")]
+
+pub mod exposition;
+
+mod buckets;
+mod exporter;
+mod names;
+mod table;
+mod values;
+mod zeros;
+
+pub use exporter::{Exporter, InstallError};
+pub use metrics::Unit;
+pub use names::*;
+pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
+pub use values::{band, bound_code, bound_method, cause};
+pub use zeros::{KnownValues, build_info, zero};

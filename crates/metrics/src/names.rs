@@ -1,0 +1,79 @@
+//! The names, so that a misspelt metric does not compile.
+
+/// Keys ready to be worked on, per queue and priority band.
+pub const WORKQUEUE_DEPTH: &str = "workqueue_depth";
+/// Keys added to a queue; merged duplicates are not counted.
+pub const WORKQUEUE_ADDS: &str = "workqueue_adds_total";
+/// How long a key waited in a queue before a worker took it.
+pub const WORKQUEUE_QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
+/// How long a worker spent on a key.
+pub const WORKQUEUE_WORK_DURATION: &str = "workqueue_work_duration_seconds";
+/// Seconds of work in progress that no finished key accounts for yet.
+pub const WORKQUEUE_UNFINISHED_WORK: &str = "workqueue_unfinished_work_seconds";
+/// How long the longest running worker has been on its key.
+pub const WORKQUEUE_LONGEST_RUNNING: &str = "workqueue_longest_running_processor_seconds";
+/// Keys added again with backoff.
+pub const WORKQUEUE_RETRIES: &str = "workqueue_retries_total";
+
+/// Answers of the API server, and requests that got none.
+pub const REST_REQUESTS: &str = "rest_client_requests_total";
+/// Time from sending a request to the head of its answer.
+pub const REST_REQUEST_DURATION: &str = "rest_client_request_duration_seconds";
+
+/// Objects that carry our hold now.
+pub const HOLDS: &str = "belayer_holds";
+/// Holds that were added.
+pub const HOLDS_ADDED: &str = "belayer_holds_added_total";
+/// Holds that were released, per evidence.
+pub const RELEASES: &str = "belayer_releases_total";
+/// Time from the moment the evidence existed to the release.
+pub const RELEASE_DURATION: &str = "belayer_release_duration_seconds";
+/// Releases that the API server refused.
+pub const RELEASE_DENIED: &str = "belayer_release_denied_total";
+/// Objects that are being deleted and still carry our hold.
+pub const WAITING: &str = "belayer_waiting";
+/// Age of the oldest deletion that still waits for us.
+pub const OLDEST_WAITING: &str = "belayer_oldest_waiting_seconds";
+/// Objects whose deletion began before we could hold them.
+pub const MISSED_HOLDS: &str = "belayer_missed_holds_total";
+/// 1 while the backlog gate is closed.
+pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
+/// Holds kept although no profile selects their object any more.
+pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
+/// Objects of observe mode that vanished before their result was taken.
+pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
+/// Events that were not written because too many stood in line.
+pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
+/// Panics that a worker caught.
+pub const WORKER_PANICS: &str = "belayer_worker_panics_total";
+
+/// Objects in a store.
+pub const INFORMER_OBJECTS: &str = "belayer_informer_objects";
+/// Time since a store last heard from the API server.
+pub const INFORMER_LAG: &str = "belayer_informer_lag_seconds";
+/// Lists that replaced a store.
+pub const INFORMER_RELISTS: &str = "belayer_informer_relists_total";
+/// Objects that could not be decoded and were skipped.
+pub const INFORMER_BAD_OBJECTS: &str = "belayer_informer_bad_objects_total";
+/// Live questions, per answer.
+pub const FACTS: &str = "belayer_facts_total";
+
+/// Always 1, with the version as its label.
+pub const BUILD_INFO: &str = "belayer_build_info";
+
+/// Processor time used by the process.
+pub const PROCESS_CPU: &str = "process_cpu_seconds_total";
+/// File descriptors in use.
+pub const PROCESS_OPEN_FDS: &str = "process_open_fds";
+/// File descriptors that may be in use.
+pub const PROCESS_MAX_FDS: &str = "process_max_fds";
+/// Virtual memory.
+pub const PROCESS_VIRTUAL_MEMORY: &str = "process_virtual_memory_bytes";
+/// Virtual memory that may be used.
+pub const PROCESS_VIRTUAL_MEMORY_MAX: &str = "process_virtual_memory_max_bytes";
+/// Resident memory.
+pub const PROCESS_RESIDENT_MEMORY: &str = "process_resident_memory_bytes";
+/// Start of the process, in seconds since 1970.
+pub const PROCESS_START_TIME: &str = "process_start_time_seconds";
+/// Threads of the process.
+pub const PROCESS_THREADS: &str = "process_threads";

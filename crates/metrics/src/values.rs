@@ -1,0 +1,98 @@
+//! Label values that are fixed, and what bounds those that come from outside.
+
+/// Priority bands of a workqueue.
+pub mod band {
+    /// Lets something go.
+    pub const RELEASE: &str = "release";
+    /// Everything that events ask for.
+    pub const NORMAL: &str = "normal";
+    /// The initial list and the periodic second look.
+    pub const RESYNC: &str = "resync";
+    /// All of them.
+    pub const ALL: &[&str] = &[RELEASE, NORMAL, RESYNC];
+}
+
+/// Why an informer listed.
+pub mod cause {
+    /// The first list of the process.
+    pub const INITIAL: &str = "initial";
+    /// The server answered 410: the version to watch from is compacted away.
+    pub const EXPIRED: &str = "expired";
+    /// The version went backwards: a restored etcd.
+    pub const REWOUND: &str = "rewound";
+    /// The fields to keep have changed.
+    pub const RECONFIGURED: &str = "reconfigured";
+    /// Anything else.
+    pub const ERROR: &str = "error";
+    /// All of them.
+    pub const ALL: &[&str] = &[INITIAL, EXPIRED, REWOUND, RECONFIGURED, ERROR];
+}
+
+/// Values of the labels `method` and `verb`.
+pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
+
+/// The label value of an HTTP method.
+pub fn bound_method(method: &str) -> &'static str {
+    METHODS
+        .iter()
+        .find(|known| **known == method)
+        .copied()
+        .unwrap_or("OTHER")
+}
+
+/// Values of the label `code`: what an API server is known to answer, the classes for the rest.
+pub(crate) const CODES: &[&str] = &[
+    "200", "201", "202", "204", "301", "302", "304", "400", "401", "403", "404", "405", "406",
+    "409", "410", "413", "415", "422", "429", "500", "501", "502", "503", "504", "1xx", "2xx",
+    "3xx", "4xx", "5xx", "other", "<error>",
+];
+
+/// The label value of a status code; `None` for a request that got no answer, which is
+/// `<error>`, as in client-go.
+pub fn bound_code(code: Option<u16>) -> &'static str {
+    let Some(code) = code else { return "<error>" };
+    let text = code.to_string();
+    if let Some(known) = CODES.iter().find(|known| **known == text) {
+        return known;
+    }
+    match code / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        5 => "5xx",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Some(200), "200")]
+    #[case(Some(429), "429")]
+    #[case(Some(418), "4xx")]
+    #[case(Some(599), "5xx")]
+    #[case(Some(0), "other")]
+    #[case(Some(u16::MAX), "other")]
+    #[case(None, "<error>")]
+    fn codes_are_bounded(#[case] code: Option<u16>, #[case] label: &str) {
+        assert_eq!(bound_code(code), label);
+        assert!(CODES.contains(&bound_code(code)));
+    }
+
+    #[test]
+    fn every_code_there_is_lands_in_the_list() {
+        assert!((0..=u16::MAX).all(|code| CODES.contains(&bound_code(Some(code)))));
+    }
+
+    #[rstest]
+    #[case("PATCH", "PATCH")]
+    #[case("patch", "OTHER")]
+    #[case("BREW", "OTHER")]
+    fn methods_are_bounded(#[case] method: &str, #[case] label: &str) {
+        assert_eq!(bound_method(method), label);
+    }
+}

@@ -1,0 +1,83 @@
+//! Zeros. A series that appears with its first event looks to Prometheus as if nothing had
+//! happened, so what can be known at the start is written at the start.
+
+use std::collections::HashMap;
+
+use crate::table::{ALL, Kind, Known, Metric, Values};
+
+/// Names known when the program, or one component of it, starts.
+#[derive(Debug, Default, Clone)]
+pub struct KnownValues(HashMap<Known, Vec<String>>);
+
+impl KnownValues {
+    /// Nothing known yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds names to a list.
+    #[must_use]
+    pub fn with<S: Into<String>>(
+        mut self,
+        known: Known,
+        values: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.0
+            .entry(known)
+            .or_default()
+            .extend(values.into_iter().map(Into::into));
+        self
+    }
+
+    /// Writes zeros to the recorder in force: for every metric whose label values are all known,
+    /// one for every combination. What already counts keeps its value.
+    ///
+    /// Call it once per controller, with that controller's kinds of evidence, and once per kind
+    /// of question, with its answers: combinations with those of another one do not exist.
+    pub fn write_zeros(&self) {
+        for metric in ALL {
+            if let Some(combinations) = self.combinations(metric) {
+                for labels in combinations {
+                    zero(metric, &labels);
+                }
+            }
+        }
+    }
+
+    /// Every combination of label values; `None` if one of them cannot be known.
+    fn combinations(&self, metric: &Metric) -> Option<Vec<Vec<(&'static str, String)>>> {
+        let mut combinations = vec![Vec::new()];
+        for label in metric.labels {
+            let values: Vec<String> = match label.values {
+                Values::Within(_) => return None,
+                Values::Fixed(values) => values.iter().map(ToString::to_string).collect(),
+                Values::Known(known) => self.0.get(&known)?.clone(),
+            };
+            combinations = combinations
+                .into_iter()
+                .flat_map(|so_far| {
+                    values.iter().map(move |value| {
+                        let mut labels = so_far.clone();
+                        labels.push((label.name, value.clone()));
+                        labels
+                    })
+                })
+                .collect();
+        }
+        Some(combinations)
+    }
+}
+
+/// Makes one series appear with the value 0, or as it is if it exists.
+pub fn zero(metric: &Metric, labels: &[(&'static str, String)]) {
+    match metric.kind {
+        Kind::Counter => metrics::counter!(metric.name, labels).increment(0),
+        Kind::Gauge => metrics::gauge!(metric.name, labels).increment(0.0),
+        Kind::Histogram(_) => drop(metrics::histogram!(metric.name, labels)),
+    }
+}
+
+/// Writes `belayer_build_info`.
+pub fn build_info(version: &'static str) {
+    metrics::gauge!(crate::BUILD_INFO, "version" => version).set(1.0);
+}

@@ -1,0 +1,264 @@
+//! pod-finalizer as a component of the pods' runner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::Decision;
+use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::informer::{Event, Store, Stored};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::{Change, Component, Source};
+use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+
+use crate::census::{Backlog, Census, HeldPod, Selected};
+use crate::decide::decide;
+use crate::evidence::{Evidence, is_ignored};
+use crate::observe::{World, admin_asked, held};
+use crate::profile::config::Settings;
+use crate::profile::{Mode, Profiles};
+use crate::question::PodQuestion;
+use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
+
+/// Name of the component: in `--controllers`, in metrics, in logs.
+pub const NAME: &str = "pod-finalizer";
+
+/// Index of the pod store: pods by the UID of their controller.
+pub const BY_OWNER: &str = "owner-uid";
+
+/// Index of the pod store: pods by namespace.
+pub const BY_NAMESPACE: &str = "namespace";
+
+/// The labels and annotations of pods that the rules read.
+pub fn keep_of_pods(profiles: &Profiles) -> Keep {
+    Keep::nothing()
+        .labels(profiles.pod_labels())
+        .annotations([names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION])
+}
+
+/// The labels of owners, of whatever kind, that the rules read.
+pub fn keep_of_owners(profiles: &Profiles) -> Keep {
+    let kinds = profiles.owners();
+    Keep::nothing().labels(kinds.iter().flat_map(|kind| profiles.owner_labels(kind)))
+}
+
+/// The labels of namespaces that the rules read.
+pub fn keep_of_namespaces() -> Keep {
+    Keep::nothing().labels([names::IGNORE_LABEL])
+}
+
+/// What the component stands on.
+pub struct Parts {
+    /// The informers' stores: pods, with the indexes [`BY_OWNER`] and [`BY_NAMESPACE`].
+    pub pods: Store<Pod>,
+    /// Namespaces.
+    pub namespaces: Store<Namespace>,
+    /// One store per kind that owns pods of some profile.
+    pub owners: Vec<(Resource, Store<OwnerMeta>)>,
+    /// Live looks at owners.
+    pub owner_facts: Facts<OwnerQuestion>,
+    /// Live looks at namespaces.
+    pub namespace_facts: Facts<NamespaceQuestion>,
+    /// The queue of the pods' runner.
+    pub queue: WorkQueue<ObjectKey>,
+}
+
+/// Holds pods until their result has been taken by its consumer.
+pub struct PodFinalizer {
+    world: World,
+    pods: Store<Pod>,
+    census: Arc<Census>,
+    queue: WorkQueue<ObjectKey>,
+    resync: Duration,
+}
+
+impl PodFinalizer {
+    /// The component with these settings.
+    pub fn new(settings: &Settings, parts: Parts) -> Self {
+        let Parts { pods, namespaces, owners, owner_facts, namespace_facts, queue } = parts;
+        let profiles = settings.profiles.clone();
+        let world = World { profiles, namespaces, owners, owner_facts, namespace_facts };
+        let census = Arc::new(Census::new(settings.max_unselected, settings.backlog_threshold));
+        Self { world, pods, census, queue, resync: settings.resync }
+    }
+
+    /// The census of held pods.
+    pub fn census(&self) -> &Arc<Census> {
+        &self.census
+    }
+
+    /// Keeps the census, and counts what came too late. To be told of every event of the pods
+    /// *before* their runner is.
+    pub fn on_pod(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added { object, .. } => self.note(object),
+            Event::Updated { old, new } => {
+                self.note(new);
+                if new.object.meta.is_deleting() && !old.object.meta.is_deleting() {
+                    self.count_missed(&new.object.meta);
+                }
+            }
+            Event::Deleted { last, .. } => {
+                self.census.note(&last.object.meta.key, None);
+                self.count_lost(&last.object);
+            }
+            _ => {}
+        }
+    }
+
+    /// Queues the pods that a change of their namespace concerns.
+    pub fn on_namespace(&self, event: &Event<Namespace>) {
+        let namespace = match event {
+            Event::Added { object, initial: false } => object,
+            Event::Updated { new, .. } => new,
+            _ => return,
+        };
+        for pod in self.pods.by_index(BY_NAMESPACE, namespace.object.meta.key.name()).unwrap_or_default() {
+            self.note(&pod);
+            self.queue_if_ours(&pod, Band::Normal);
+        }
+    }
+
+    /// Queues the pods that a change of their owner concerns.
+    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+        let owner = match event {
+            Event::Added { object, .. } => object,
+            Event::Updated { new, .. } => new,
+            Event::Deleted { last, .. } => last,
+            _ => return,
+        };
+        for pod in self.pods.by_index(BY_OWNER, owner.object.0.uid.as_str()).unwrap_or_default() {
+            self.queue_if_ours(&pod, Band::Release);
+        }
+    }
+
+    /// Queues every pod that waits for a hold: the gate has opened.
+    pub fn queue_unheld(&self) {
+        self.pods.for_each(|pod| {
+            if held(&pod.object.meta) == Held::No {
+                self.queue_if_ours(pod, Band::Normal);
+            }
+        });
+    }
+
+    /// Queues every held pod that no profile selects: there are few enough again.
+    pub fn queue_unselected(&self) {
+        for key in self.census.unselected() {
+            self.queue.add(key, Band::Release);
+        }
+    }
+
+    fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Band) {
+        let meta = &pod.object.meta;
+        let band = match held(meta) {
+            Held::Yes => Band::Release,
+            Held::No if self.is_selected(meta) => unheld,
+            Held::No => return,
+        };
+        self.queue.add(meta.key.clone(), band);
+    }
+
+    fn selection(&self, pod: &ObjectMeta) -> Selection {
+        self.world.selection(pod, self.world.cached_namespace(pod).as_ref())
+    }
+
+    fn is_selected(&self, pod: &ObjectMeta) -> bool {
+        matches!(self.selection(pod), Selection::By { .. })
+    }
+
+    fn note(&self, pod: &Stored<Pod>) {
+        let meta = &pod.object.meta;
+        let entry = (held(meta) == Held::Yes).then(|| HeldPod {
+            selected: if self.is_selected(meta) { Selected::Yes } else { Selected::No },
+            backlog: if meta.is_deleting() || pod.object.is_ended() { Backlog::Part } else { Backlog::NotYet },
+            deleting: meta.deletion_timestamp,
+        });
+        self.census.note(&meta.key, entry);
+    }
+
+    /// Row 14: a pod whose deletion began before our hold was on it.
+    fn count_missed(&self, pod: &ObjectMeta) {
+        if held(pod) == Held::Yes {
+            return;
+        }
+        let Selection::By { profile, consumed: ConsumedLabel::No } = self.selection(pod) else {
+            return;
+        };
+        if profile.mode == Mode::Enforce {
+            tracing::debug!(pod = %pod.key, profile = %profile.name, "deleted before it could be held");
+            metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
+        }
+    }
+
+    /// Observe mode: a pod that vanished before its result was taken.
+    fn count_lost(&self, pod: &Pod) {
+        let Selection::By { profile, consumed: ConsumedLabel::No } = self.selection(&pod.meta) else {
+            return;
+        };
+        if profile.mode == Mode::Observe {
+            tracing::info!(pod = %pod.meta.key, uid = %pod.meta.uid, profile = %profile.name, "vanished before its result was taken");
+            metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
+        }
+    }
+}
+
+impl Component<Pod> for PodFinalizer {
+    type Snapshot = Snapshot;
+    type Evidence = Evidence;
+    type Question = PodQuestion;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::POD_STATUS_HOLD
+    }
+
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+        let pod = &change.new?.object;
+        let quiet = match change.source {
+            Source::InitialList => Band::Resync,
+            Source::Watch => Band::Normal,
+        };
+        match held(&pod.meta) {
+            Held::Yes if self.may_go(pod) => Some(Band::Release),
+            Held::Yes => Some(quiet),
+            Held::No if pod.meta.is_deleting() => None,
+            Held::No => self.is_selected(&pod.meta).then_some(quiet),
+        }
+    }
+
+    fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        Snapshot {
+            pod: Some(self.world.view(pod)),
+            gate: self.census.gate(),
+            mass_release: self.census.mass_release(),
+            resync: self.resync,
+        }
+    }
+
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodQuestion> {
+        decide(snapshot, now)
+    }
+
+    fn ask(&self, question: PodQuestion, key: &ObjectKey, after: Duration) {
+        match question {
+            PodQuestion::Owner(question) => self.world.owner_facts.ask(question, key.clone(), after),
+            PodQuestion::Namespace(question) => self.world.namespace_facts.ask(question, key.clone(), after),
+        }
+    }
+}
+
+impl PodFinalizer {
+    /// Whether somebody may be waiting for this held pod: it is worked on before all others.
+    fn may_go(&self, pod: &Pod) -> bool {
+        pod.meta.is_deleting()
+            || pod.is_ended()
+            || admin_asked(&pod.meta) == AdminAsked::Yes
+            || self.world.cached_namespace(&pod.meta).is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
+    }
+}

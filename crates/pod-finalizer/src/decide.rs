@@ -1,0 +1,361 @@
+//! The decision table of pod-finalizer: a pure function, one arm per row, in the table's order.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_core::facts::{Fact, NamespaceState, OwnerState};
+
+use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
+use crate::profile::{Mode, Profile};
+use crate::question::PodQuestion;
+use crate::row;
+use crate::snapshot::{
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, NamespaceView, Owner, OwnerView, PodView,
+    Selection, Snapshot,
+};
+
+/// What is decided about a pod.
+pub type PodDecision = Decision<Evidence, PodQuestion>;
+
+/// A live answer that proves nothing either way is asked for again after this time.
+pub const RECHECK: Duration = Duration::from_secs(30);
+
+/// A pod whose deletion waits for our hold longer than this past its grace gets an Event.
+pub const TELL_AFTER: Duration = Duration::from_secs(10);
+
+/// Decides about one pod.
+pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
+    let Some(pod) = &snapshot.pod else {
+        return Decision::nothing(row::NOT_OURS);
+    };
+    match pod.held {
+        Held::Yes => match weigh(pod, snapshot.mass_release, now) {
+            Verdict::Release(row, evidence) => released(row, evidence, pod),
+            Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
+        },
+        Held::No => unheld(pod, snapshot, now),
+    }
+}
+
+/// Rows 1, 13 and 14.
+fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
+    let Selection::By { profile, .. } = &pod.selection else {
+        return Decision::nothing(row::NOT_OURS);
+    };
+    if pod.deleting.is_some() {
+        return Decision::nothing(row::TOO_LATE);
+    }
+    match weigh(pod, snapshot.mass_release, now) {
+        // With a hold it would be released at once: none is added.
+        Verdict::Release(..) => Decision::nothing(row::ADD_HOLD),
+        // An owner that the cache lacks may be gone: better to know than to write twice.
+        Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
+        Verdict::Keep(_) if snapshot.gate == Gate::Closed => Decision::missing(
+            row::ADD_HOLD,
+            Missing::Event("the backlog gate is closed: too many ended or deleting pods are still held".into()),
+        ),
+        Verdict::Keep(_) => match profile.mode {
+            Mode::Enforce => Decision::write(row::ADD_HOLD, Write::AddHold),
+            Mode::Observe => Decision::missing(
+                row::ADD_HOLD,
+                Missing::Event(format!("profile {} only observes", profile.name).into()),
+            ),
+        },
+    }
+}
+
+fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
+    let late = matches!(evidence, Evidence::ReleaseAfter);
+    let decision = Decision::write(row, Write::Release(evidence));
+    if !late {
+        return decision;
+    }
+    let waited = match &pod.selection {
+        Selection::By { profile, .. } => profile.release_after.unwrap_or_default(),
+        Selection::None | Selection::Ignored => Duration::ZERO,
+    };
+    decision.telling(Notice {
+        severity: Severity::Warning,
+        reason: "ReleasedWithoutEvidence",
+        message: format!(
+            "released because releaseAfter ({} s) ran out, not because its result was taken",
+            waited.as_secs()
+        )
+        .into(),
+    })
+}
+
+/// Row 12, or the row whose evidence is still missing.
+fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
+    let mut decision = reasons.decision(row::KEEP);
+    if decision.missing.is_empty() {
+        decision.missing.push(Missing::Event(waits_for(pod)));
+    }
+    let Some(deleting) = pod.deleting else {
+        return decision;
+    };
+    let waits = elapsed(deleting, now);
+    let mut next = look_at_release_after(pod, waits);
+    if waits < TELL_AFTER {
+        next = Some(next.map_or(TELL_AFTER - waits, |next| next.min(TELL_AFTER - waits)));
+    } else {
+        let message = format!("deletion waits for Belayer's hold: {}", explain(&decision.missing));
+        decision = decision.telling(Notice {
+            severity: Severity::Normal,
+            reason: "DeletionWaits",
+            message: message.into(),
+        });
+    }
+    Decision { look_again: next, ..decision }
+}
+
+fn look_at_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
+    match &pod.selection {
+        Selection::By { profile, .. } => profile.release_after.map(|limit| limit.saturating_sub(waits)),
+        Selection::None | Selection::Ignored => None,
+    }
+}
+
+/// What would release the pod, or what keeps it.
+enum Verdict {
+    Release(Row, Evidence),
+    Keep(Reasons),
+}
+
+/// What is missing, by the first row that would match once it is found out.
+#[derive(Default)]
+struct Reasons {
+    row: Option<Row>,
+    missing: Vec<Missing<PodQuestion>>,
+    notices: Vec<Notice>,
+}
+
+impl Reasons {
+    fn add(&mut self, row: Row, missing: Missing<PodQuestion>) {
+        self.row.get_or_insert(row);
+        self.missing.push(missing);
+    }
+
+    fn asks_now(&self) -> bool {
+        let now = |missing: &Missing<_>| matches!(missing, Missing::Answer { after, .. } if after.is_zero());
+        self.missing.iter().any(now)
+    }
+
+    fn decision(self, otherwise: Row) -> PodDecision {
+        Decision {
+            missing: self.missing,
+            notices: self.notices,
+            ..Decision::nothing(self.row.unwrap_or(otherwise))
+        }
+    }
+}
+
+/// Rows 2 to 11 for a pod that is, or would be, held: the first row whose evidence is complete.
+fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
+    let mut reasons = Reasons::default();
+    let found = admin_asked(pod)
+        .or_else(|| namespace_terminating(pod, &mut reasons))
+        .or_else(|| unselected(pod, mass_release, &mut reasons))
+        .or_else(|| owner_gone_or_deleting(pod, &mut reasons))
+        .or_else(|| no_owner(pod))
+        .or_else(|| consumed(pod, &mut reasons))
+        .or_else(|| release_after(pod, now));
+    match found {
+        Some((row, evidence)) => Verdict::Release(row, evidence),
+        None => Verdict::Keep(reasons),
+    }
+}
+
+type Found = Option<(Row, Evidence)>;
+
+/// Row 2.
+fn admin_asked(pod: &PodView) -> Found {
+    (pod.admin_asked == AdminAsked::Yes).then_some((row::ADMIN_ASKED, Evidence::AdminAsked))
+}
+
+/// Row 3.
+fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
+    let NamespaceView { cached, fact, question } = &pod.namespace;
+    let proof = fact.as_ref().and_then(|fact| NamespaceDeletion::prove(fact, pod.first_seen));
+    if let Some(proof) = proof {
+        return Some((row::NAMESPACE_TERMINATING, Evidence::NamespaceTerminating(proof)));
+    }
+    let cached = cached.as_ref()?;
+    if cached.is_deleting() {
+        let answer = Answer::at_hand(fact.as_ref(), pod, |_| true);
+        reasons.add(row::NAMESPACE_TERMINATING, ask(PodQuestion::Namespace(question.clone()), answer));
+    }
+    None
+}
+
+/// Row 4.
+fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -> Found {
+    let evidence = match &pod.selection {
+        Selection::By { .. } => return None,
+        Selection::None => NotSelected::ByProfiles,
+        Selection::Ignored => prove_ignored(pod, reasons)?,
+    };
+    match mass_release {
+        MassRelease::Within => Some((row::UNSELECTED, Evidence::Unselected(evidence))),
+        MassRelease::Exceeded { unselected, held } => {
+            let message = format!(
+                "no profile selects this pod any more, nor {unselected} of {held} held pods: kept, because that many \
+                 at once look like a mistyped selector"
+            );
+            reasons.add(row::UNSELECTED, Missing::Event(message.into()));
+            None
+        }
+    }
+}
+
+fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
+    let NamespaceView { cached, fact, question } = &pod.namespace;
+    let version = cached.as_ref().map(|meta| meta.resource_version).unwrap_or_default();
+    let proof = fact.as_ref().and_then(|fact| NotSelected::prove_ignored(fact, pod.first_seen, version));
+    if proof.is_none() {
+        let answer = Answer::at_hand(fact.as_ref(), pod, |state| match state {
+            NamespaceState::Present(meta) => meta.resource_version >= version,
+            NamespaceState::Gone => true,
+        });
+        reasons.add(row::UNSELECTED, ask(PodQuestion::Namespace(question.clone()), answer));
+    }
+    proof
+}
+
+/// Rows 5 and 6.
+fn owner_gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
+    let Owner::Known(owner) = &pod.owner else {
+        return None;
+    };
+    let OwnerView { question, cached, fact } = &**owner;
+    if let CachedOwner::Present(meta) = cached {
+        return OwnerDeletion::prove(meta, question.uid())
+            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
+    }
+    let question = PodQuestion::Owner(question.clone());
+    match fact.as_ref().map(Fact::answer) {
+        Some(OwnerState::Gone(proof)) => Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone()))),
+        Some(OwnerState::Present(meta)) if meta.is_deleting() => OwnerDeletion::prove(meta, owner.question.uid())
+            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof))),
+        // The owner lives and the cache will show it; if its kind has no cache, ask now and then.
+        Some(OwnerState::Present(_)) => {
+            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: RECHECK });
+            None
+        }
+        Some(OwnerState::Unknown(why)) => {
+            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: RECHECK });
+            reasons.add(row::OWNER_GONE, Missing::Event(format!("whether the owner is gone is not known: {why}").into()));
+            None
+        }
+        None => {
+            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: Duration::ZERO });
+            None
+        }
+    }
+}
+
+/// Row 8.
+fn no_owner(pod: &PodView) -> Found {
+    matches!(pod.owner, Owner::Missing).then_some((row::NO_OWNER, Evidence::NoOwner))
+}
+
+/// Row 9.
+fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
+    let Selection::By { profile, consumed } = &pod.selection else {
+        return None;
+    };
+    if *consumed == ConsumedLabel::Yes {
+        return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
+    }
+    let Owner::Known(owner) = &pod.owner else {
+        return None;
+    };
+    owner_finished(pod, owner, profile, reasons)
+}
+
+fn owner_finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut Reasons) -> Found {
+    let proof = owner.fact.as_ref().and_then(|fact| {
+        Consumption::prove_owner_finished(fact, owner.question.uid(), pod.first_seen, profile)
+    });
+    let CachedOwner::Present(cached) = &owner.cached else {
+        return proof.map(|proof| (row::CONSUMED, Evidence::Consumed(proof)));
+    };
+    if !profile.is_owner_finished(&cached.labels) {
+        return None;
+    }
+    let answer = Answer::at_hand(owner.fact.as_ref(), pod, |state| {
+        matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version)
+    });
+    match (proof, answer) {
+        (Some(proof), Answer::Current) => Some((row::CONSUMED, Evidence::Consumed(proof))),
+        _ => {
+            reasons.add(row::CONSUMED, ask(PodQuestion::Owner(owner.question.clone()), answer));
+            None
+        }
+    }
+}
+
+/// The profile's `releaseAfter`, off by default.
+fn release_after(pod: &PodView, now: Timestamp) -> Found {
+    let Selection::By { profile, .. } = &pod.selection else {
+        return None;
+    };
+    let limit = profile.release_after?;
+    let waits = elapsed(pod.deleting?, now);
+    (waits >= limit).then_some((row::KEEP, Evidence::ReleaseAfter))
+}
+
+/// Asks at once, or after a while if the answer at hand is current and yet proved nothing.
+fn ask(question: PodQuestion, answer: Answer) -> Missing<PodQuestion> {
+    let after = match answer {
+        Answer::Current => RECHECK,
+        Answer::Outdated => Duration::ZERO,
+    };
+    Missing::Answer { question, after }
+}
+
+/// Whether the answer at hand can be used for this pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// Its look began after the pod was seen, and it is no older than the cache.
+    Current,
+    /// There is none, or it is older.
+    Outdated,
+}
+
+impl Answer {
+    fn at_hand<A>(fact: Option<&Fact<A>>, pod: &PodView, as_new_as_cache: impl FnOnce(&A) -> bool) -> Self {
+        match fact {
+            Some(fact) if fact.begun() > pod.first_seen && as_new_as_cache(fact.answer()) => Self::Current,
+            Some(_) | None => Self::Outdated,
+        }
+    }
+}
+
+fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+fn waits_for(pod: &PodView) -> Cow<'static, str> {
+    match (&pod.selection, pod.ended) {
+        (Selection::By { profile, .. }, Ended::Yes) => {
+            format!("the consumer has to take the result (profile {})", profile.name).into()
+        }
+        (Selection::By { .. }, Ended::No) => "the pod has to end and its consumer to take the result".into(),
+        (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),
+    }
+}
+
+fn explain(missing: &[Missing<PodQuestion>]) -> String {
+    let text = |missing: &Missing<PodQuestion>| match missing {
+        Missing::Answer { question, .. } => format!("to be found out: {question}"),
+        Missing::Event(text) => text.to_string(),
+    };
+    missing.iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! The decision table, row by row. A case reads like its row.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+
+use belayer_core::facts::{GoneProof, NamespaceQuestion, NamespaceState, OwnerQuestion};
+use belayer_core::moment::Moment;
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+use belayer_core::slim::ObjectMeta;
+
+use super::*;
+use crate::profile::Profiles;
+
+const NOW: &str = "2026-11-21T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// What a case expects, in the words of the table.
+#[derive(Debug, PartialEq, Eq)]
+enum Expect {
+    Nothing(Row),
+    Hold(Row),
+    Release(Row, &'static str),
+    /// Keeps, and asks at once.
+    Ask(Row),
+    /// Keeps; whatever is asked is asked later.
+    Keep(Row),
+}
+
+fn outcome(decision: &PodDecision) -> Expect {
+    use belayer_core::decision::Evidence as _;
+    let row = decision.row;
+    let asks_now = decision
+        .missing
+        .iter()
+        .any(|missing| matches!(missing, Missing::Answer { after, .. } if after.is_zero()));
+    match &decision.write {
+        Some(Write::AddHold) => Expect::Hold(row),
+        Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
+        None if asks_now => Expect::Ask(row),
+        None if decision.missing.is_empty() => Expect::Nothing(row),
+        None => Expect::Keep(row),
+    }
+}
+
+#[rstest]
+#[case::row_01_a_pod_not_in_the_cache_is_left_alone(pod().absent(), Expect::Nothing(row::NOT_OURS))]
+#[case::row_01_not_selected_and_not_held_is_left_alone(pod().unselected(), Expect::Nothing(row::NOT_OURS))]
+#[case::row_01_ignored_namespace_and_not_held_is_left_alone(pod().ignored(), Expect::Nothing(row::NOT_OURS))]
+#[case::row_02_the_admin_asks(pod().held().admin_asked(), Expect::Release(row::ADMIN_ASKED, "AdminAsked"))]
+#[case::row_02_goes_before_all_others(
+    pod().held().admin_asked().owner_gone().namespace_deleting(),
+    Expect::Release(row::ADMIN_ASKED, "AdminAsked")
+)]
+#[case::row_03_the_namespace_goes(
+    pod().held().namespace_deleting().namespace_confirmed(),
+    Expect::Release(row::NAMESPACE_TERMINATING, "NamespaceTerminating")
+)]
+#[case::row_03_a_cached_namespace_is_no_proof(pod().held().namespace_deleting(), Expect::Ask(row::NAMESPACE_TERMINATING))]
+#[case::row_03_a_look_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().namespace_deleting().namespace_confirmed().seen_after_the_looks(),
+    Expect::Ask(row::NAMESPACE_TERMINATING)
+)]
+#[case::row_03_a_successor_of_that_name_keeps_its_pods(
+    pod().held().namespace_deleting().namespace_lives(),
+    Expect::Keep(row::NAMESPACE_TERMINATING)
+)]
+#[case::row_04_not_selected_any_more(pod().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
+#[case::row_04_too_many_at_once_are_kept(pod().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
+#[case::row_04_an_ignored_namespace_is_confirmed(pod().held().ignored(), Expect::Ask(row::UNSELECTED))]
+#[case::row_04_an_ignored_namespace_releases(
+    pod().held().ignored().ignored_confirmed(),
+    Expect::Release(row::UNSELECTED, "Unselected")
+)]
+#[case::row_05_an_owner_missing_from_the_cache_is_asked_for(pod().held().owner_absent(), Expect::Ask(row::OWNER_GONE))]
+#[case::row_05_an_unknown_owner_is_not_an_absent_one(pod().held().owner_unknown(), Expect::Ask(row::OWNER_GONE))]
+#[case::row_05_the_owner_is_gone(pod().held().owner_absent().owner_gone(), Expect::Release(row::OWNER_GONE, "OwnerGone"))]
+#[case::row_05_an_owner_gone_stays_gone(
+    pod().held().owner_absent().owner_gone().seen_after_the_looks(),
+    Expect::Release(row::OWNER_GONE, "OwnerGone")
+)]
+#[case::row_05_a_version_not_served_is_no_evidence(
+    pod().held().owner_unknown().owner_not_served(),
+    Expect::Keep(row::OWNER_GONE)
+)]
+#[case::row_05_a_living_owner_keeps_its_pods(pod().held().owner_absent().owner_lives(), Expect::Keep(row::OWNER_GONE))]
+#[case::row_06_the_owner_is_being_deleted(
+    pod().held().owner_deleting(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::row_06_also_by_a_live_look(
+    pod().held().owner_unknown().owner_deleting_live(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::row_08_no_owner_where_one_is_required(pod().held().ownerless(), Expect::Release(row::NO_OWNER, "NoOwner"))]
+#[case::row_09_the_consumer_has_labelled_the_pod(pod().held().consumed(), Expect::Release(row::CONSUMED, "Consumed"))]
+#[case::row_09_a_finished_owner_is_confirmed(pod().held().owner_finished(), Expect::Ask(row::CONSUMED))]
+#[case::row_09_the_owner_has_finished(
+    pod().held().owner_finished().owner_finished_live(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_09_a_look_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().owner_finished().owner_finished_live().seen_after_the_looks(),
+    Expect::Ask(row::CONSUMED)
+)]
+#[case::row_09_a_retried_owner_keeps_its_new_pods(pod().held().owner_finished().owner_lives(), Expect::Keep(row::CONSUMED))]
+#[case::row_12_a_running_pod_is_kept(pod().held(), Expect::Keep(row::KEEP))]
+#[case::row_12_an_ended_pod_is_kept(pod().held().ended(), Expect::Keep(row::KEEP))]
+#[case::row_12_a_deleted_pod_is_kept(pod().held().ended().deleting("11:59:59"), Expect::Keep(row::KEEP))]
+#[case::row_12_age_is_no_evidence(pod().held().ended().deleting("01:00:00"), Expect::Keep(row::KEEP))]
+#[case::row_13_a_new_pod_is_held(pod(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_an_ended_pod_is_held_too(pod().ended(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_not_one_that_would_be_released_at_once(pod().consumed(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_not_one_of_a_deleting_owner(pod().owner_deleting(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_not_one_the_admin_lets_go(pod().admin_asked(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_not_one_without_an_owner(pod().ownerless(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_an_absent_owner_is_asked_for_first(pod().owner_absent(), Expect::Ask(row::OWNER_GONE))]
+#[case::row_13_not_one_whose_owner_is_gone(pod().owner_absent().owner_gone(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_one_whose_owner_lives(pod().owner_absent().owner_lives(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_one_whose_owner_cannot_be_known(pod().owner_unknown().owner_not_served(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_the_closed_gate_adds_nothing(pod().gate_closed(), Expect::Keep(row::ADD_HOLD))]
+#[case::row_13_observing_adds_nothing(pod().observed(), Expect::Keep(row::ADD_HOLD))]
+#[case::row_14_too_late_for_a_hold(pod().deleting("11:59:59"), Expect::Nothing(row::TOO_LATE))]
+#[case::the_closed_gate_stops_no_release(pod().held().consumed().gate_closed(), Expect::Release(row::CONSUMED, "Consumed"))]
+#[case::observing_keeps_no_rope_of_earlier(pod().held().consumed().observed(), Expect::Release(row::CONSUMED, "Consumed"))]
+fn table(#[case] snapshot: Case, #[case] expected: Expect) {
+    assert_eq!(outcome(&decide(&snapshot.0, now())), expected);
+}
+
+#[test]
+fn a_proof_that_is_there_does_not_wait_for_one_that_is_not() {
+    let decision = decide(&pod().held().namespace_deleting().owner_absent().owner_gone().0, now());
+    assert_eq!(outcome(&decision), Expect::Release(row::OWNER_GONE, "OwnerGone"));
+}
+
+#[test]
+fn release_after_is_off_by_default_and_shouts_when_it_fires() {
+    let waiting = pod().held().ended().deleting("11:00:00");
+    assert_eq!(outcome(&decide(&waiting.0, now())), Expect::Keep(row::KEEP));
+    let limited = pod().held().ended().deleting("11:00:00").release_after(Duration::from_secs(1800));
+    let decision = decide(&limited.0, now());
+    assert_eq!(outcome(&decision), Expect::Release(row::KEEP, "ReleaseAfter"));
+    assert_eq!(decision.notices[0].severity, Severity::Warning);
+    let early = pod().held().ended().deleting("11:00:00").release_after(Duration::from_secs(3900));
+    let decision = decide(&early.0, now());
+    assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
+    assert_eq!(decision.look_again, Some(Duration::from_secs(300)));
+}
+
+#[test]
+fn a_deletion_that_waits_is_told_once_its_grace_is_over() {
+    let fresh = decide(&pod().held().ended().deleting("11:59:58").0, now());
+    assert!(fresh.notices.is_empty());
+    assert_eq!(fresh.look_again, Some(TELL_AFTER - Duration::from_secs(2)));
+    let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
+    assert_eq!(old.notices[0].reason, "DeletionWaits");
+    assert!(old.notices[0].message.contains("take the result"), "{}", old.notices[0].message);
+}
+
+#[test]
+fn an_inconclusive_answer_is_asked_for_again_later_not_at_once() {
+    let decision = decide(&pod().held().owner_unknown().owner_not_served().0, now());
+    let asked = decision.missing.iter().find_map(|missing| match missing {
+        Missing::Answer { after, .. } => Some(*after),
+        Missing::Event(_) => None,
+    });
+    assert_eq!(asked, Some(RECHECK));
+}
+
+/// A selected pod of a running workflow, not held, in a quiet namespace.
+struct Case(Snapshot);
+
+fn pod() -> Case {
+    let first_seen = Moment::now();
+    let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
+    let reference = OwnerReference {
+        api_version: "argoproj.io/v1alpha1".into(),
+        kind: "Workflow".into(),
+        name: "build".into(),
+        uid: Uid::new("wf-1"),
+    };
+    let namespace: Arc<str> = "ci".into();
+    let owner = OwnerView {
+        question: OwnerQuestion::new(kind, &namespace, &reference),
+        cached: CachedOwner::Present(owner_meta()),
+        fact: None,
+    };
+    let profile = Arc::clone(Profiles::argo().iter().next().unwrap());
+    Case(Snapshot {
+        pod: Some(PodView {
+            held: Held::No,
+            deleting: None,
+            ended: Ended::No,
+            first_seen,
+            admin_asked: AdminAsked::No,
+            selection: Selection::By { profile, consumed: ConsumedLabel::No },
+            namespace: NamespaceView {
+                question: NamespaceQuestion::new(namespace),
+                cached: Some(namespace_meta()),
+                fact: None,
+            },
+            owner: Owner::Known(Box::new(owner)),
+        }),
+        gate: Gate::Open,
+        mass_release: MassRelease::Within,
+        resync: Duration::from_secs(600),
+    })
+}
+
+fn owner_meta() -> ObjectMeta {
+    ObjectMeta::new(ObjectKey::new("ci", "build"), Uid::new("wf-1"), ResourceVersion::new(10))
+}
+
+fn namespace_meta() -> ObjectMeta {
+    ObjectMeta::new(ObjectKey::cluster("ci"), Uid::new("ns-1"), ResourceVersion::new(10))
+}
+
+fn deleting(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { deletion_timestamp: Some(now()), ..meta }
+}
+
+fn finished(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { labels: [("workflows.argoproj.io/completed", "true")].into_iter().collect(), ..meta }
+}
+
+fn ignored(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(), ..meta }
+}
+
+impl Case {
+    fn with(mut self, change: impl FnOnce(&mut PodView)) -> Self {
+        change(self.0.pod.as_mut().unwrap());
+        self
+    }
+
+    fn with_owner(self, change: impl FnOnce(&mut OwnerView)) -> Self {
+        self.with(|pod| match &mut pod.owner {
+            Owner::Known(owner) => change(owner),
+            _ => panic!("the case has no owner"),
+        })
+    }
+
+    fn owner_fact(self, state: OwnerState) -> Self {
+        self.with_owner(|owner| owner.fact = Some(Fact::scripted(state, Moment::now())))
+    }
+
+    fn namespace_fact(self, meta: ObjectMeta) -> Self {
+        self.with(|pod| {
+            pod.namespace.fact = Some(Fact::scripted(NamespaceState::Present(meta), Moment::now()));
+        })
+    }
+
+    fn absent(mut self) -> Self {
+        self.0.pod = None;
+        self
+    }
+
+    fn held(self) -> Self {
+        self.with(|pod| pod.held = Held::Yes)
+    }
+
+    fn ended(self) -> Self {
+        self.with(|pod| pod.ended = Ended::Yes)
+    }
+
+    fn deleting(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| pod.deleting = Some(at))
+    }
+
+    fn admin_asked(self) -> Self {
+        self.with(|pod| pod.admin_asked = AdminAsked::Yes)
+    }
+
+    fn unselected(self) -> Self {
+        self.with(|pod| {
+            pod.selection = Selection::None;
+            pod.owner = Owner::NotRequired;
+        })
+    }
+
+    fn ignored(self) -> Self {
+        self.with(|pod| {
+            pod.selection = Selection::Ignored;
+            pod.owner = Owner::NotRequired;
+            pod.namespace.cached = Some(ignored(namespace_meta()));
+        })
+    }
+
+    fn ignored_confirmed(self) -> Self {
+        self.namespace_fact(ignored(namespace_meta()))
+    }
+
+    fn consumed(self) -> Self {
+        self.with(|pod| {
+            if let Selection::By { consumed, .. } = &mut pod.selection {
+                *consumed = ConsumedLabel::Yes;
+            }
+        })
+    }
+
+    fn observed(self) -> Self {
+        self.with_profile(|profile| profile.mode = Mode::Observe)
+    }
+
+    fn release_after(self, limit: Duration) -> Self {
+        self.with_profile(|profile| profile.release_after = Some(limit))
+    }
+
+    fn with_profile(self, change: impl FnOnce(&mut Profile)) -> Self {
+        self.with(|pod| {
+            if let Selection::By { profile, .. } = &mut pod.selection {
+                change(Arc::make_mut(profile));
+            }
+        })
+    }
+
+    fn namespace_deleting(self) -> Self {
+        self.with(|pod| pod.namespace.cached = Some(deleting(namespace_meta())))
+    }
+
+    fn namespace_confirmed(self) -> Self {
+        self.namespace_fact(deleting(namespace_meta()))
+    }
+
+    fn namespace_lives(self) -> Self {
+        self.namespace_fact(ObjectMeta { uid: Uid::new("ns-2"), ..namespace_meta() })
+    }
+
+    fn ownerless(self) -> Self {
+        self.with(|pod| pod.owner = Owner::Missing)
+    }
+
+    fn owner_absent(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Absent)
+    }
+
+    fn owner_unknown(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Unknown)
+    }
+
+    fn owner_deleting(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(deleting(owner_meta())))
+    }
+
+    fn owner_deleting_live(self) -> Self {
+        self.owner_fact(OwnerState::Present(deleting(owner_meta())))
+    }
+
+    fn owner_gone(self) -> Self {
+        self.owner_fact(OwnerState::Gone(GoneProof::scripted()))
+    }
+
+    fn owner_lives(self) -> Self {
+        self.owner_fact(OwnerState::Present(owner_meta()))
+    }
+
+    fn owner_not_served(self) -> Self {
+        self.owner_fact(OwnerState::Unknown("workflows.argoproj.io is not served at v1alpha1".into()))
+    }
+
+    fn owner_finished(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(finished(owner_meta())))
+    }
+
+    fn owner_finished_live(self) -> Self {
+        self.owner_fact(OwnerState::Present(finished(owner_meta())))
+    }
+
+    /// The pod as its successor would be: seen only after every look there is an answer of.
+    fn seen_after_the_looks(self) -> Self {
+        self.with(|pod| pod.first_seen = Moment::now())
+    }
+
+    fn mass_release(mut self) -> Self {
+        self.0.mass_release = MassRelease::Exceeded { unselected: 50, held: 100 };
+        self
+    }
+
+    fn gate_closed(mut self) -> Self {
+        self.0.gate = Gate::Closed;
+        self
+    }
+}

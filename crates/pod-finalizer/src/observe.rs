@@ -1,0 +1,121 @@
+//! From stores and facts to a snapshot: no I/O, nothing decided.
+
+use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::informer::{Lookup, Store, Stored};
+use belayer_core::names;
+use belayer_core::object::{OwnerReference, Resource};
+use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Pod};
+
+use crate::evidence::is_ignored;
+use crate::profile::{Profile, Profiles};
+use crate::snapshot::{
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Held, NamespaceView, Owner, OwnerView, PodView, Selection,
+};
+
+/// Everything a pod is looked at together with.
+pub(crate) struct World {
+    pub profiles: Profiles,
+    pub namespaces: Store<Namespace>,
+    /// One store per kind that owns pods of some profile.
+    pub owners: Vec<(Resource, Store<OwnerMeta>)>,
+    pub owner_facts: Facts<OwnerQuestion>,
+    pub namespace_facts: Facts<NamespaceQuestion>,
+}
+
+impl World {
+    /// The view of a pod.
+    pub(crate) fn view(&self, pod: &Stored<Pod>) -> PodView {
+        let meta = &pod.object.meta;
+        let namespace = self.namespace(meta);
+        let selection = self.selection(meta, namespace.cached.as_ref());
+        let owner = match &selection {
+            Selection::By { profile, .. } => self.owner(meta, profile),
+            Selection::None | Selection::Ignored => Owner::NotRequired,
+        };
+        PodView {
+            held: held(meta),
+            deleting: meta.deletion_timestamp,
+            ended: if pod.object.is_ended() { Ended::Yes } else { Ended::No },
+            first_seen: pod.first_seen,
+            admin_asked: admin_asked(meta),
+            selection,
+            namespace,
+            owner,
+        }
+    }
+
+    /// Which profile a pod belongs to, by its own labels and its namespace as the cache has it.
+    pub(crate) fn selection(&self, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> Selection {
+        // The API's mirror of a static pod: a finalizer on it would hold nothing.
+        if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
+            return Selection::None;
+        }
+        let Some(profile) = self.profiles.first_match(&pod.labels, pod.key.namespace().unwrap_or_default()) else {
+            return Selection::None;
+        };
+        if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
+            return Selection::Ignored;
+        }
+        let consumed = if profile.is_consumed(&pod.labels) { ConsumedLabel::Yes } else { ConsumedLabel::No };
+        Selection::By { profile: profile.clone(), consumed }
+    }
+
+    /// The pod's namespace as the cache has it.
+    pub(crate) fn cached_namespace(&self, pod: &ObjectMeta) -> Option<ObjectMeta> {
+        match self.namespaces.lookup(&namespace_key(pod)) {
+            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
+            Lookup::Absent | Lookup::Unknown => None,
+        }
+    }
+
+    fn namespace(&self, pod: &ObjectMeta) -> NamespaceView {
+        let question = NamespaceQuestion::new(pod.key.shared_namespace().clone());
+        let fact = self.namespace_facts.get(&question);
+        NamespaceView { cached: self.cached_namespace(pod), fact, question }
+    }
+
+    fn owner(&self, pod: &ObjectMeta, profile: &Profile) -> Owner {
+        let Some(kind) = &profile.owner else {
+            return Owner::NotRequired;
+        };
+        match pod.controller.as_ref().filter(|owner| is_of_kind(owner, kind)) {
+            Some(owner) => Owner::Known(Box::new(self.owner_view(pod, owner, kind))),
+            None => Owner::Missing,
+        }
+    }
+
+    fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
+        let question = OwnerQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let store = self.owners.iter().find(|(stored, _)| stored == kind).map(|(_, store)| store);
+        let cached = match store.map(|store| store.lookup(question.key())) {
+            None | Some(Lookup::Unknown) => CachedOwner::Unknown,
+            Some(Lookup::Found(found)) if found.object.0.uid == owner.uid => {
+                CachedOwner::Present(found.object.0.clone())
+            }
+            // Another object of that name: the one in question is not there.
+            Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
+        };
+        let fact = self.owner_facts.get(&question);
+        OwnerView { question, cached, fact }
+    }
+}
+
+/// Versions of one group and kind are the same objects.
+fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
+    owner.kind == kind.kind && *owner.group() == *kind.group
+}
+
+pub(crate) fn held(pod: &ObjectMeta) -> Held {
+    if pod.has_finalizer(names::POD_STATUS_HOLD) { Held::Yes } else { Held::No }
+}
+
+pub(crate) fn admin_asked(pod: &ObjectMeta) -> AdminAsked {
+    match pod.annotations.get(names::RELEASE_ANNOTATION) {
+        Some("true") => AdminAsked::Yes,
+        _ => AdminAsked::No,
+    }
+}
+
+fn namespace_key(pod: &ObjectMeta) -> belayer_core::object::ObjectKey {
+    belayer_core::object::ObjectKey::cluster(pod.key.shared_namespace().clone())
+}

@@ -1,0 +1,112 @@
+//! The built-in profile for Argo Workflows.
+
+use std::sync::Arc;
+
+use super::{
+    InvalidLabel, MatchLabels, Mode, Namespaces, Operator, OwnerKind, Profile, Requirement,
+    Selector,
+};
+
+/// Its name.
+pub const NAME: &str = "argo";
+
+/// Label on every pod of a workflow: the workflow's name.
+pub const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
+
+/// Label on pods and workflows: which of several workflow controllers they belong to.
+pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
+
+/// Label on pods and workflows: `"true"` once the workflow controller is through with them.
+pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
+
+/// The kind `Workflow`.
+pub fn workflow() -> OwnerKind {
+    OwnerKind::new("argoproj.io", "v1alpha1", "Workflow", "workflows")
+}
+
+/// Holds the pods of all workflows until the workflow controller has labelled the pod or the
+/// workflow completed.
+///
+/// An installation with several workflow controllers narrows it by [`INSTANCE_LABEL`].
+pub fn profile() -> Profile {
+    let completed = || labels(COMPLETED_LABEL, "true");
+    Profile {
+        name: NAME.into(),
+        mode: Mode::Enforce,
+        selector: Selector::new(requirement(WORKFLOW_LABEL, Operator::Exists)),
+        namespaces: Namespaces::default(),
+        owner: Some(workflow()),
+        consumed: completed(),
+        owner_finished: completed(),
+        release_after: None,
+    }
+}
+
+/// [`profile`] for the pods of one of several workflow controllers.
+///
+/// # Errors
+/// If no label can have this value.
+pub fn profile_of_instance(instance: &str) -> Result<Profile, InvalidLabel> {
+    let only = Operator::In(Box::new([Arc::from(instance)]));
+    let all = profile();
+    let instance = Requirement::new(INSTANCE_LABEL, only)?;
+    Ok(Profile {
+        selector: all.selector.and(Selector::new([instance])),
+        ..all
+    })
+}
+
+// The constants above are valid; were they not, the tests below would see nothing matched.
+fn requirement(name: &str, operator: Operator) -> Option<Requirement> {
+    Requirement::new(name, operator).ok()
+}
+
+fn labels(name: &str, value: &str) -> MatchLabels {
+    MatchLabels::new([(name, value)]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belayer_core::slim::Labels;
+    use rstest::rstest;
+
+    fn pod(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().copied().collect()
+    }
+
+    #[rstest]
+    #[case::a_pod_of_a_workflow(&[(WORKFLOW_LABEL, "etl")], true)]
+    #[case::a_pod_of_no_workflow(&[("app", "web")], false)]
+    #[case::of_another_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "b")], true)]
+    fn it_selects_pods_of_workflows(#[case] labels: &[(&str, &str)], #[case] selected: bool) {
+        assert_eq!(profile().selects(&pod(labels), "any"), selected);
+    }
+
+    #[rstest]
+    #[case::of_this_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "a")], true)]
+    #[case::of_another_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "b")], false)]
+    #[case::of_the_default_one(&[(WORKFLOW_LABEL, "etl")], false)]
+    fn an_instance_narrows_it(#[case] labels: &[(&str, &str)], #[case] selected: bool) {
+        assert_eq!(
+            profile_of_instance("a")
+                .unwrap()
+                .selects(&pod(labels), "any"),
+            selected
+        );
+    }
+
+    #[rstest]
+    #[case("true", true)]
+    #[case("false", false)]
+    fn only_completed_true_counts(#[case] value: &str, #[case] counts: bool) {
+        let labels = pod(&[(WORKFLOW_LABEL, "etl"), (COMPLETED_LABEL, value)]);
+        assert_eq!(profile().is_consumed(&labels), counts);
+        assert_eq!(profile().is_owner_finished(&labels), counts);
+    }
+
+    #[test]
+    fn time_alone_releases_nothing() {
+        assert_eq!(profile().release_after, None);
+    }
+}

@@ -1,0 +1,232 @@
+//! Profiles: which pods are held, for whom, and what says that their result was taken.
+//!
+//! A pod belongs to the *first* profile that selects it. All profiles share one finalizer, so a
+//! pod may move from one profile to another without a write.
+
+pub mod argo;
+pub mod config;
+
+mod labels;
+mod selector;
+mod unselected;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::names::SYSTEM_NAMESPACE;
+use belayer_core::object::Resource;
+use belayer_core::slim::Labels;
+
+pub use labels::{InvalidLabel, MatchLabels};
+pub use selector::{Namespaces, Operator, Requirement, Selector};
+pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
+
+/// The kind whose objects own a profile's pods, by an owner reference with `controller: true`.
+pub type OwnerKind = Resource;
+
+/// What one group of pods has in common: its consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Unique among the profiles.
+    pub name: Arc<str>,
+    /// Whether it writes.
+    pub mode: Mode,
+    /// The labels of its pods.
+    pub selector: Selector,
+    /// The namespaces of its pods.
+    pub namespaces: Namespaces,
+    /// The kind that owns its pods; `None` if their owners say nothing about the result.
+    pub owner: Option<OwnerKind>,
+    /// Labels on a pod by which the consumer says that it has taken the result.
+    pub consumed: MatchLabels,
+    /// Labels on the owner by which it says that it has finished, and taken what it needs.
+    pub owner_finished: MatchLabels,
+    /// How long after its deletion began a pod is released without any evidence. Off by default:
+    /// time proves nothing, and whoever sets it accepts lost results.
+    pub release_after: Option<Duration>,
+}
+
+/// Whether a profile writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// Holds and releases.
+    #[default]
+    Enforce,
+    /// Decides and reports, writes nothing.
+    Observe,
+}
+
+impl Mode {
+    /// As the configuration spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Profile {
+    /// Whether it selects a pod with these labels in this namespace.
+    pub fn selects(&self, labels: &Labels, namespace: &str) -> bool {
+        self.namespaces.contains(namespace) && self.selector.matches(labels)
+    }
+
+    /// Whether these labels, of one of its pods, say that the consumer has taken the result.
+    pub fn is_consumed(&self, pod: &Labels) -> bool {
+        self.consumed.found_in(pod)
+    }
+
+    /// Whether these labels, of an owner, say that it has finished.
+    pub fn is_owner_finished(&self, owner: &Labels) -> bool {
+        self.owner_finished.found_in(owner)
+    }
+
+    /// Whether anything but an admin, a namespace's end or the clock could release its pods.
+    fn can_release(&self) -> bool {
+        self.owner.is_some() || !self.consumed.is_empty()
+    }
+}
+
+/// The profiles in force, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profiles(Arc<[Arc<Profile>]>);
+
+/// Profiles that cannot be in force together, or at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProfilesError {
+    /// There is none.
+    #[error("there is no profile: leave `profiles` out to get the built-in one for Argo")]
+    Empty,
+    /// Two have one name.
+    #[error("profile {index} is also called {name:?}: give each profile a name of its own")]
+    DuplicateName {
+        /// Position of the second one, from 0.
+        index: usize,
+        /// Their name.
+        name: Arc<str>,
+    },
+    /// Nothing could ever release its pods.
+    #[error(
+        "nothing could ever release the pods of profile {name:?}: \
+         name the `owner` kind, or the `consumed` labels that its consumer sets"
+    )]
+    NothingReleases {
+        /// Its position, from 0.
+        index: usize,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// Whatever it selects counts as consumed, so it would never hold anything.
+    #[error(
+        "every pod that profile {name:?} selects counts as consumed already: \
+         `consumed` must name a label that the consumer sets later"
+    )]
+    AlwaysConsumed {
+        /// Its position, from 0.
+        index: usize,
+        /// Its name.
+        name: Arc<str>,
+    },
+}
+
+impl Profiles {
+    /// Puts profiles in force, the first first.
+    ///
+    /// # Errors
+    /// If there is none, two have one name, or one makes no sense.
+    pub fn new(profiles: impl IntoIterator<Item = Profile>) -> Result<Self, ProfilesError> {
+        let profiles: Vec<Arc<Profile>> = profiles.into_iter().map(Arc::new).collect();
+        if profiles.is_empty() {
+            return Err(ProfilesError::Empty);
+        }
+        let mut names = BTreeSet::new();
+        for (index, profile) in profiles.iter().enumerate() {
+            let name = || profile.name.clone();
+            if !names.insert(&profile.name) {
+                return Err(ProfilesError::DuplicateName {
+                    index,
+                    name: name(),
+                });
+            }
+            if !profile.can_release() {
+                return Err(ProfilesError::NothingReleases {
+                    index,
+                    name: name(),
+                });
+            }
+            if profile.selector.implies(&profile.consumed) {
+                return Err(ProfilesError::AlwaysConsumed {
+                    index,
+                    name: name(),
+                });
+            }
+        }
+        Ok(Self(profiles.into()))
+    }
+
+    /// The built-in profile for Argo Workflows, alone.
+    pub fn argo() -> Self {
+        Self(Arc::new([Arc::new(argo::profile())]))
+    }
+
+    /// The profile that a pod belongs to. `kube-system` belongs to none.
+    ///
+    /// What else is never selected (mirror pods, namespaces labelled to be ignored) is not told
+    /// by labels of the pod: the caller looks at it.
+    pub fn first_match(&self, pod: &Labels, namespace: &str) -> Option<&Arc<Profile>> {
+        if namespace == SYSTEM_NAMESPACE {
+            return None;
+        }
+        self.0
+            .iter()
+            .find(|profile| profile.selects(pod, namespace))
+    }
+
+    /// The profile of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Profile>> {
+        self.0.iter().find(|profile| *profile.name == *name)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Profile>> {
+        self.0.iter()
+    }
+
+    /// The kinds that own pods of any profile: the informers to run.
+    pub fn owners(&self) -> BTreeSet<&OwnerKind> {
+        self.0
+            .iter()
+            .filter_map(|profile| profile.owner.as_ref())
+            .collect()
+    }
+
+    /// The labels of pods that any profile reads: what the pod informer has to keep.
+    pub fn pod_labels(&self) -> BTreeSet<&str> {
+        self.0
+            .iter()
+            .flat_map(|profile| profile.selector.names().chain(profile.consumed.names()))
+            .collect()
+    }
+
+    /// The labels that any profile reads on owners of this kind: what their informer has to keep.
+    pub fn owner_labels(&self, owner: &OwnerKind) -> BTreeSet<&str> {
+        self.0
+            .iter()
+            .filter(|profile| profile.owner.as_ref() == Some(owner))
+            .flat_map(|profile| profile.owner_finished.names())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

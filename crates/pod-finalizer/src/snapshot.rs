@@ -1,0 +1,165 @@
+//! What stores and facts say about one pod at one moment. Built without I/O.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::facts::{Fact, NamespaceQuestion, NamespaceState, OwnerQuestion, OwnerState};
+use belayer_core::moment::Moment;
+use belayer_core::slim::ObjectMeta;
+
+use crate::profile::Profile;
+
+/// Everything that [`crate::decide`] reads.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The pod; `None` if it is not in the cache.
+    pub pod: Option<PodView>,
+    /// Whether new holds are added.
+    pub gate: Gate,
+    /// Whether unselected pods may be released.
+    pub mass_release: MassRelease,
+    /// How often a held pod is looked at without any event.
+    pub resync: Duration,
+}
+
+/// The backlog gate: closed while too many ended or deleting pods are still held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// New holds are added.
+    Open,
+    /// No new hold is added; releases go on.
+    Closed,
+}
+
+/// The guard against a mistyped selector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MassRelease {
+    /// Few enough pods are unselected: they are released.
+    Within,
+    /// Too many are: all of them are kept until an admin says otherwise.
+    Exceeded {
+        /// Held pods that no profile selects.
+        unselected: usize,
+        /// All held pods.
+        held: usize,
+    },
+}
+
+/// One pod.
+#[derive(Debug, Clone)]
+pub struct PodView {
+    /// Whether our hold is on it.
+    pub held: Held,
+    /// Its deletion timestamp: when its grace runs out.
+    pub deleting: Option<Timestamp>,
+    /// Whether its phase is terminal.
+    pub ended: Ended,
+    /// When this process first saw this UID.
+    pub first_seen: Moment,
+    /// Whether the annotation asks for its release.
+    pub admin_asked: AdminAsked,
+    /// Which profile selects it.
+    pub selection: Selection,
+    /// Its namespace.
+    pub namespace: NamespaceView,
+    /// Its owner, as its profile wants one.
+    pub owner: Owner,
+}
+
+/// Whether our hold is on the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// Whether the pod's phase is terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Succeeded or failed.
+    Yes,
+    /// Still to run, running, or unknown.
+    No,
+}
+
+/// Whether the pod's annotation asks for its release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminAsked {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+}
+
+/// Which profile a pod belongs to.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    /// The first that matches, and whether the pod's labels say that its result was taken.
+    By {
+        /// The profile.
+        profile: Arc<Profile>,
+        /// By the pod's own labels.
+        consumed: ConsumedLabel,
+    },
+    /// None: by labels, by namespace names, or because it is of a kind never selected.
+    None,
+    /// None, because its namespace carries the label that says to leave it alone.
+    Ignored,
+}
+
+/// Whether the pod's own labels say that its result was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsumedLabel {
+    /// They do.
+    Yes,
+    /// They do not.
+    No,
+}
+
+/// The pod's namespace.
+#[derive(Debug, Clone)]
+pub struct NamespaceView {
+    /// What to ask about it.
+    pub question: NamespaceQuestion,
+    /// As the informer has it.
+    pub cached: Option<ObjectMeta>,
+    /// As the last live look saw it.
+    pub fact: Option<Fact<NamespaceState>>,
+}
+
+/// The pod's owner.
+#[derive(Debug, Clone)]
+pub enum Owner {
+    /// The profile asks for none, or no profile selects the pod.
+    NotRequired,
+    /// The profile asks for one and the pod has none of that kind.
+    Missing,
+    /// The controller owner reference, of the kind the profile names.
+    Known(Box<OwnerView>),
+}
+
+/// An owner that a pod refers to.
+#[derive(Debug, Clone)]
+pub struct OwnerView {
+    /// What to ask about it.
+    pub question: OwnerQuestion,
+    /// As the informer has the object of that name.
+    pub cached: CachedOwner,
+    /// As the last live look saw it.
+    pub fact: Option<Fact<OwnerState>>,
+}
+
+/// What the informer of the owner's kind says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CachedOwner {
+    /// The informer is not synced: the kind may not be served. Never taken for absent.
+    Unknown,
+    /// Synced, and there is no object of that name and UID.
+    Absent,
+    /// The very object.
+    Present(ObjectMeta),
+}

@@ -1,0 +1,214 @@
+//! The steward: acts on what the census says as a whole.
+//!
+//! It opens and closes the admission policy's gate with the backlog, queues what waited for
+//! either limit to ease, says when a selector looks mistyped, and publishes the census.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::decision::{Notice, Severity};
+use belayer_core::events::{EventRecorder, Regarding};
+use belayer_core::executor::{Class, Executor};
+use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource, Uid};
+
+use crate::component::{NAME, PodFinalizer};
+use crate::snapshot::{Gate, MassRelease};
+
+/// How often the census is looked at. It costs a look at a few numbers.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A gate that could not be written is tried again after this time.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// A gate that is not there, or may not be touched, is looked for again after this time.
+const ABSENT_RETRY: Duration = Duration::from_secs(300);
+
+/// Key of the gate ConfigMap that the admission policy reads: `on` or `off`.
+pub const GATE_KEY: &str = "hold";
+
+/// Acts on the census.
+pub struct Steward {
+    finalizer: Arc<PodFinalizer>,
+    executor: Arc<Executor>,
+    events: EventRecorder,
+    /// The gate ConfigMap.
+    gate: ObjectKey,
+    shown: Option<Gate>,
+    next_try: Option<Instant>,
+    last_gate: Gate,
+    last_mass: MassRelease,
+}
+
+impl Steward {
+    /// A steward of `finalizer`. The gate ConfigMap lies in Belayer's own `namespace`.
+    pub fn new(
+        finalizer: Arc<PodFinalizer>,
+        executor: Arc<Executor>,
+        events: EventRecorder,
+        namespace: &str,
+    ) -> Self {
+        Self {
+            finalizer,
+            executor,
+            events,
+            gate: ObjectKey::new(namespace, names::GATE_CONFIG_MAP),
+            shown: None,
+            next_try: None,
+            last_gate: Gate::Open,
+            last_mass: MassRelease::Within,
+        }
+    }
+
+    /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
+    /// the census knows only a part.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let census = self.finalizer.census();
+        let (gate, mass) = (census.gate(), census.mass_release());
+        publish(&self.finalizer, Timestamp::now());
+        if gate != self.last_gate {
+            match gate {
+                Gate::Closed => tracing::warn!(backlog = census.counts().backlog, "backlog gate closed: no new holds"),
+                Gate::Open => tracing::info!("backlog gate open again"),
+            }
+            self.last_gate = gate;
+            if gate == Gate::Open {
+                self.finalizer.queue_unheld();
+            }
+        }
+        if self.last_mass != MassRelease::Within && mass == MassRelease::Within {
+            self.finalizer.queue_unselected();
+        }
+        if let MassRelease::Exceeded { unselected, held } = mass {
+            self.tell_mass_release(unselected, held).await;
+        }
+        self.last_mass = mass;
+        self.show(gate).await;
+    }
+
+    /// The Event goes to the gate ConfigMap: the pods are many, and they are not at fault.
+    async fn tell_mass_release(&self, unselected: usize, held: usize) {
+        if self.last_mass != MassRelease::Within {
+            return;
+        }
+        tracing::warn!(unselected, held, "kept: so many unselected pods at once look like a mistyped selector");
+        let uid = match self.read_gate().await {
+            Ok(gate) => gate.uid,
+            Err(_) => return,
+        };
+        let message = format!(
+            "{unselected} of {held} held pods are selected by no profile any more; they are kept, because that many \
+             at once look like a mistyped selector"
+        );
+        let regarding = Regarding { resource: config_maps(), key: self.gate.clone(), uid: Uid::new(uid) };
+        let notice = Notice { severity: Severity::Warning, reason: "MassReleaseHeldBack", message: message.into() };
+        self.events.tell(&regarding, &notice);
+    }
+
+    /// Brings the gate ConfigMap to `gate`, if it is not there yet.
+    async fn show(&mut self, gate: Gate) {
+        let waits = self.next_try.is_some_and(|next| Instant::now() < next);
+        if self.shown == Some(gate) || waits {
+            return;
+        }
+        match self.write_gate(gate).await {
+            Ok(()) => {
+                self.shown = Some(gate);
+                self.next_try = None;
+            }
+            Err(error) => {
+                let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
+                let delay = if absent { ABSENT_RETRY } else { RETRY };
+                tracing::info!(gate = %self.gate, %error, ?delay, "the gate ConfigMap could not be brought up to date");
+                self.next_try = Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
+            }
+        }
+    }
+
+    async fn write_gate(&self, gate: Gate) -> Result<(), RequestError> {
+        let current = self.read_gate().await?;
+        let wanted = match gate {
+            Gate::Open => "on",
+            Gate::Closed => "off",
+        };
+        if current.hold.as_deref() == Some(wanted) {
+            return Ok(());
+        }
+        let body = json!({
+            "metadata": { "uid": current.uid, "resourceVersion": current.resource_version },
+            "data": { GATE_KEY: wanted },
+        });
+        let path = config_maps().object_path(&self.gate);
+        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+            .query("fieldManager", names::FIELD_MANAGER);
+        self.executor.write(&request, Class::Write).await?;
+        tracing::info!(gate = %self.gate, hold = wanted, "gate written");
+        Ok(())
+    }
+
+    async fn read_gate(&self) -> Result<GateObject, RequestError> {
+        #[derive(Deserialize)]
+        struct ConfigMap {
+            metadata: Metadata,
+            #[serde(default)]
+            data: Option<std::collections::BTreeMap<String, String>>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            uid: String,
+            resource_version: String,
+        }
+        let request = Request::get(config_maps().object_path(&self.gate));
+        let found: ConfigMap = self.executor.read(&request, Class::Evidence).await?.json()?;
+        let hold = found.data.and_then(|mut data| data.remove(GATE_KEY));
+        Ok(GateObject { uid: found.metadata.uid, resource_version: found.metadata.resource_version, hold })
+    }
+}
+
+struct GateObject {
+    uid: String,
+    resource_version: String,
+    hold: Option<String>,
+}
+
+fn config_maps() -> Resource {
+    Resource::new("", "v1", "ConfigMap", "configmaps")
+}
+
+/// Publishes the census as metrics.
+fn publish(finalizer: &PodFinalizer, now: Timestamp) {
+    let census = finalizer.census();
+    let counts = census.counts();
+    let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
+    gauge(belayer_metrics::HOLDS, counts.held as f64);
+    gauge(belayer_metrics::WAITING, counts.waiting as f64);
+    let oldest = census.oldest_waiting().map_or(0.0, |since| now.duration_since(since).as_secs_f64());
+    gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
+    gauge(belayer_metrics::BACKLOG_GATE, if census.gate() == Gate::Closed { 1.0 } else { 0.0 });
+    let kept = match census.mass_release() {
+        MassRelease::Within => 0,
+        MassRelease::Exceeded { unselected, .. } => unselected,
+    };
+    gauge(belayer_metrics::UNSELECTED_KEPT, kept as f64);
+}

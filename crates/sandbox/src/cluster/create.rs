@@ -1,0 +1,244 @@
+//! Create.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::write::{Entry, Written};
+use super::{Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate};
+use crate::error::{ApiError, Cause, Reason};
+use crate::kinds::{ResourceInfo, Scope, StatusFace, Traits, crd, namespace, pod};
+use crate::recorder::Verb;
+use crate::{meta, validate};
+
+impl Cluster {
+    /// Stores a new object and answers it as stored.
+    ///
+    /// # Errors
+    /// What kube-apiserver answers: 400, 403 in a namespace that is being deleted, 404, 409, 422.
+    pub fn create(
+        &self,
+        actor: &Actor,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Arc<Value>, ApiError> {
+        let entry = Entry {
+            actor,
+            verb: Verb::Create,
+            gvr,
+            subresource: "",
+            key: ObjectKey::new(namespace, meta::name(&object)),
+            body: None,
+            dry_run: options.dry_run,
+        };
+        let written = self.write(entry, |state| {
+            self.create_in(state, gvr, namespace, object, *options)
+        })?;
+        Ok(written.object)
+    }
+
+    pub(super) fn create_in(
+        &self,
+        state: &mut State,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        mut object: Value,
+        options: WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let (info, _) = locate(state, gvr, namespace, "")?;
+        let namespace = namespace.filter(|_| info.scope == Scope::Namespaced);
+        if !info.custom {
+            meta::strip_nulls(&mut object);
+        }
+        meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
+        check_type(&info, gvr, &mut object)?;
+        check_namespace(&mut object, namespace)?;
+        namespace_lifecycle(state, &info, gvr, namespace, &object)?;
+        if !meta::field(&object, "resourceVersion").is_empty() {
+            return Err(ApiError::new(
+                500,
+                Reason::Unknown,
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        self.name_it(state, &info, namespace, &mut object);
+        self.fill_system_fields(&info, &gvr.version, &mut object);
+        let mut causes = prepare(&info, &mut object);
+        if meta::name(&object).is_empty() {
+            causes = vec![Cause::required("metadata.name", "name or generateName is required")];
+        } else {
+            causes.extend(validate::metadata(&info, &object));
+        }
+        if !causes.is_empty() {
+            return Err(ApiError::invalid(&info.group, &info.kind, meta::name(&object), causes));
+        }
+        let key = ObjectKey::new(namespace, meta::name(&object));
+        if state.get(&info, &key).is_some() {
+            return Err(ApiError::already_exists(&info.group, &info.resource, &key.name));
+        }
+        object["apiVersion"] = json!(info.api_version(&info.storage_version));
+        if options.dry_run {
+            return Ok(Written::created(Arc::new(object)));
+        }
+        let stored = state.put(&info, &key, object);
+        if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+            crd::accept(self, state, &info, &key);
+        }
+        Ok(Written::created(stored))
+    }
+
+    fn name_it(
+        &self,
+        state: &State,
+        info: &ResourceInfo,
+        namespace: Option<&str>,
+        object: &mut Value,
+    ) {
+        let base = meta::field(object, "generateName").to_owned();
+        if !meta::name(object).is_empty() || base.is_empty() {
+            return;
+        }
+        // 63 minus the five letters of the suffix is what the real generator keeps.
+        let base: String = base.chars().take(58).collect();
+        loop {
+            let name = format!("{base}{}", self.rng().name_suffix());
+            if state.get(info, &ObjectKey::new(namespace, &name)).is_none() {
+                return meta::set(object, "name", json!(name));
+            }
+        }
+    }
+
+    fn fill_system_fields(&self, info: &ResourceInfo, version: &str, object: &mut Value) {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+            meta::unset(object, field);
+        }
+        meta::set(object, "uid", json!(self.rng().uuid()));
+        meta::set(object, "creationTimestamp", json!(self.clock().now_rfc3339()));
+        if info.has(Traits::GENERATION) {
+            meta::set(object, "generation", json!(1));
+        }
+        let keeps = info.has(Traits::STATUS_ON_CREATE) || info.status_face(version) == StatusFace::None;
+        if !keeps && let Some(map) = object.as_object_mut() {
+            map.remove("status");
+        }
+    }
+}
+
+/// Kind-specific defaults and checks of a new object.
+fn prepare(info: &ResourceInfo, object: &mut Value) -> Vec<Cause> {
+    if info.custom {
+        return Vec::new();
+    }
+    match (info.group.as_str(), info.resource.as_str()) {
+        ("", "pods") => pod::prepare_create(object),
+        ("", "namespaces") => {
+            namespace::prepare_create(object);
+            Vec::new()
+        }
+        ("", "persistentvolumeclaims" | "persistentvolumes") => {
+            object["status"] = json!({"phase": "Pending"});
+            Vec::new()
+        }
+        ("apiextensions.k8s.io", _) => crd::prepare_create(object),
+        _ => Vec::new(),
+    }
+}
+
+/// 400 of a body whose fields have wrong types.
+pub(super) fn undecodable(info: &ResourceInfo, gvr: &Gvr, why: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
+        kind = info.kind,
+        version = gvr.version
+    ))
+}
+
+/// The body must be of the resource's kind. Built-in kinds may leave it out.
+pub(super) fn check_type(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Result<(), ApiError> {
+    let wanted = gvr.api_version();
+    let kind = meta::text(object, &["kind"]).to_owned();
+    let api_version = meta::text(object, &["apiVersion"]).to_owned();
+    if info.custom {
+        for (field, text) in [("Kind", &kind), ("apiVersion", &api_version)] {
+            if text.is_empty() {
+                let body = serde_json::to_string(object).unwrap_or_default();
+                return Err(ApiError::bad_request(format!(
+                    "Object '{field}' is missing in '{body}'"
+                )));
+            }
+        }
+    }
+    if !kind.is_empty() && kind != info.kind {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version \"{}\" cannot be handled as a {}",
+            api_version.rsplit('/').next().unwrap_or_default(),
+            info.kind
+        )));
+    }
+    if !api_version.is_empty() && api_version != wanted {
+        return Err(ApiError::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({wanted})"
+        )));
+    }
+    object["kind"] = json!(info.kind);
+    object["apiVersion"] = json!(wanted);
+    Ok(())
+}
+
+pub(super) fn check_namespace(object: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {
+    let Some(namespace) = namespace else {
+        meta::unset(object, "namespace");
+        return Ok(());
+    };
+    let given = meta::field(object, "namespace");
+    if !given.is_empty() && given != namespace {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    meta::set(object, "namespace", json!(namespace));
+    Ok(())
+}
+
+/// Nothing is created in a namespace that does not exist or is being deleted.
+fn namespace_lifecycle(
+    state: &State,
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    namespace: Option<&str>,
+    object: &Value,
+) -> Result<(), ApiError> {
+    let Some(name) = namespace else {
+        return crd::refuse_terminating(state, info, gvr);
+    };
+    let found = state
+        .kinds
+        .find(&Gvr::NAMESPACES)
+        .and_then(|namespaces| state.get(namespaces, &ObjectKey::new(None, name)));
+    let Some(found) = found else {
+        return Err(ApiError::not_found("", "namespaces", name));
+    };
+    if meta::is_deleting(found) {
+        let cause = Cause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {name} is being terminated"),
+            field: "metadata.namespace".into(),
+        };
+        let why =
+            format!("unable to create new content in namespace {name} because it is being terminated");
+        return Err(ApiError::forbidden(&info.group, &info.resource, meta::name(object), &why)
+            .with_causes(vec![cause]));
+    }
+    crd::refuse_terminating(state, info, gvr)
+}
+
+/// Whether a write through that subresource exists for the kind.
+pub(super) fn check_subresource(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    subresource: Subresource,
+) -> Result<(), ApiError> {
+    if info.serves(&gvr.version, subresource) { Ok(()) } else { Err(ApiError::not_served()) }
+}

@@ -1,0 +1,194 @@
+//! The whole cluster in memory: what HTTP, companions and tests all go through.
+
+mod create;
+mod delete;
+mod patch;
+mod pods;
+mod read;
+mod state;
+mod subscription;
+mod types;
+mod update;
+mod write;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub(crate) use state::State;
+pub use state::{EventType, StoreEvent};
+pub use subscription::{Expired, Subscription};
+pub(crate) use write::{Effect, Written};
+pub use types::{
+    Actor, DeleteOptions, Deleted, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
+    Propagation, Subresource, VersionMatch, WriteOptions,
+};
+
+use crate::clock::{Clock, SharedRng};
+use crate::error::ApiError;
+use crate::kinds::{Registry, ResourceInfo, Scope};
+use crate::recorder::Recorder;
+
+/// Namespaces that exist from the start and cannot be deleted, as on a real server.
+const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Actor of what the server does on its own account.
+const SERVER: &str = "kube-apiserver";
+
+/// The whole cluster in memory. Cheap to clone; every clone is the same cluster.
+///
+/// All methods are synchronous and atomic. Each write is checked, stored, logged and recorded in one step.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) state: Mutex<State>,
+    /// The newest version; wakes subscriptions.
+    pub(crate) changed: watch::Sender<u64>,
+    clock: Clock,
+    rng: SharedRng,
+    recorder: Recorder,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// A cluster with its first namespaces and nothing else. `log_limit` is how many changes
+    /// watches can go back.
+    pub fn new(clock: Clock, rng: SharedRng, log_limit: usize) -> Self {
+        let state = State::new(Registry::with_builtin(), log_limit);
+        let (changed, _) = watch::channel(state.rv);
+        let inner = Inner {
+            state: Mutex::new(state),
+            changed,
+            recorder: Recorder::new(clock.clone()),
+            clock,
+            rng,
+        };
+        let cluster = Cluster { inner: Arc::new(inner) };
+        cluster.create_first_namespaces();
+        cluster
+    }
+
+    fn create_first_namespaces(&self) {
+        let actor = Actor::new(SERVER);
+        for name in FIRST_NAMESPACES {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let made = self.create(
+                &actor,
+                &Gvr::NAMESPACES,
+                None,
+                namespace,
+                &WriteOptions::default(),
+            );
+            debug_assert!(made.is_ok(), "{made:?}");
+        }
+        self.inner.recorder.clear();
+    }
+
+    /// Wall clock of the cluster.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// Seeded randomness.
+    pub fn rng(&self) -> &SharedRng {
+        &self.inner.rng
+    }
+
+    /// Who wrote what.
+    pub fn recorder(&self) -> &Recorder {
+        &self.inner.recorder
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> u64 {
+        self.inner.state.lock().rv
+    }
+
+    /// Forgets all changes up to a version: older watches and continue tokens answer 410.
+    pub fn compact(&self, version: u64) {
+        self.inner.state.lock().compact(version);
+        // Readers that stand before it must hear of it.
+        self.inner.changed.send_modify(|_| {});
+    }
+
+    /// Every served kind, ordered by group and resource.
+    pub fn resources(&self) -> Vec<Arc<ResourceInfo>> {
+        self.inner.state.lock().kinds.all().cloned().collect()
+    }
+
+    /// The kind behind a resource, when it is served at that version.
+    pub fn resource(&self, gvr: &Gvr) -> Option<Arc<ResourceInfo>> {
+        self.inner.state.lock().kinds.find(gvr).cloned()
+    }
+
+    /// The kind that an owner reference or a manifest names by `apiVersion` and `kind`.
+    pub fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<(Arc<ResourceInfo>, Gvr)> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let state = self.inner.state.lock();
+        let info = state.kinds.all().find(|info| {
+            info.group == group && info.kind == kind && info.version(version).is_some()
+        })?;
+        Some((Arc::clone(info), info.gvr(version)))
+    }
+
+    /// Everything after a version, of one resource or of all.
+    pub fn subscribe(&self, resource: Option<&Gvr>, from: u64) -> Subscription {
+        let resource = resource.map(|gvr| (gvr.group.to_string(), gvr.resource.to_string()));
+        Subscription::new(self.clone(), resource, from)
+    }
+
+    /// How many objects there are, per `resource.group`.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let counts = self.inner.state.lock().counts();
+        counts
+            .into_iter()
+            .map(|((group, resource), n)| (crate::error::qualified(&resource, &group), n))
+            .collect()
+    }
+
+    /// Wakes readers after a write.
+    fn notify(&self, version: u64) {
+        self.inner.changed.send_if_modified(|seen| {
+            let news = *seen != version;
+            *seen = version;
+            news
+        });
+    }
+}
+
+/// Finds the kind and the object's key; checks that scope and namespace fit.
+fn locate(
+    state: &State,
+    gvr: &Gvr,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<(Arc<ResourceInfo>, ObjectKey), ApiError> {
+    let info = state.kinds.find(gvr).ok_or_else(ApiError::not_served)?;
+    let namespace = namespace.filter(|ns| !ns.is_empty());
+    if (info.scope == Scope::Namespaced) != namespace.is_some() {
+        return Err(ApiError::not_served());
+    }
+    Ok((Arc::clone(info), ObjectKey::new(namespace, name)))
+}
+
+/// The object with `apiVersion` of the version it was asked at. Stored objects carry the storage version.
+pub(crate) fn at_version(info: &ResourceInfo, version: &str, object: Arc<Value>) -> Arc<Value> {
+    if version == info.storage_version {
+        return object;
+    }
+    let mut converted = Value::clone(&object);
+    converted["apiVersion"] = json!(info.api_version(version));
+    Arc::new(converted)
+}

@@ -1,0 +1,107 @@
+//! Subresources of pods that write: binding and eviction.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::write::{Entry, Written};
+use super::{Actor, Cluster, DeleteOptions, Gvr, ObjectKey, State, WriteOptions, locate};
+use crate::error::ApiError;
+use crate::meta;
+use crate::recorder::Verb;
+
+impl Cluster {
+    /// Puts a pod on a node, as a scheduler does through `pods/binding`.
+    ///
+    /// # Errors
+    /// 404; 409 when the pod has a node already or is being deleted.
+    pub fn bind(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        node: &str,
+        options: &WriteOptions,
+    ) -> Result<Arc<Value>, ApiError> {
+        let entry = Entry {
+            actor,
+            verb: Verb::Create,
+            gvr: &Gvr::PODS,
+            subresource: "binding",
+            key: ObjectKey::new(Some(namespace), name),
+            body: Some(Arc::new(json!({"target": {"kind": "Node", "name": node}}))),
+            dry_run: options.dry_run,
+        };
+        let written =
+            self.write(entry, |state| self.bind_in(state, namespace, name, node, *options))?;
+        Ok(written.object)
+    }
+
+    fn bind_in(
+        &self,
+        state: &mut State,
+        namespace: &str,
+        name: &str,
+        node: &str,
+        options: WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let (info, key) = locate(state, &Gvr::PODS, Some(namespace), name)?;
+        let Some(old) = state.get(&info, &key).cloned() else {
+            return Err(ApiError::not_found("", "pods", name));
+        };
+        let conflict = |why: &str| Err(ApiError::conflict("", "pods/binding", name, why));
+        if meta::is_deleting(&old) {
+            return conflict(&format!("pod {name} is being deleted, cannot be assigned to a host"));
+        }
+        let taken = meta::text(&old, &["spec", "nodeName"]);
+        if !taken.is_empty() {
+            return conflict(&format!("pod {name} is already assigned to node {taken:?}"));
+        }
+        let mut new = Value::clone(&old);
+        new["spec"]["nodeName"] = json!(node);
+        let condition = json!({
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": null,
+            "lastTransitionTime": self.clock().now_rfc3339(),
+        });
+        let conditions = new["status"].get_mut("conditions").and_then(Value::as_array_mut);
+        match conditions {
+            Some(list) => {
+                list.retain(|c| c.get("type").is_none_or(|t| t != "PodScheduled"));
+                list.push(condition);
+            }
+            None => new["status"]["conditions"] = json!([condition]),
+        }
+        if options.dry_run {
+            return Ok(Written::changed(Arc::new(new)));
+        }
+        Ok(Written::changed(state.put(&info, &key, new)))
+    }
+
+    /// Deletes a pod on behalf of a drain. There are no disruption budgets, so none stands in the way.
+    ///
+    /// # Errors
+    /// As [`Cluster::delete`].
+    pub fn evict(
+        &self,
+        actor: &Actor,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let entry = Entry {
+            actor,
+            verb: Verb::Create,
+            gvr: &Gvr::PODS,
+            subresource: "eviction",
+            key: ObjectKey::new(Some(namespace), name),
+            body: Some(Arc::new(options.to_json())),
+            dry_run: options.dry_run,
+        };
+        let run = |state: &mut State| {
+            self.delete_in(state, &Gvr::PODS, Some(namespace), name, options)
+        };
+        self.write(entry, run).map(drop)
+    }
+}

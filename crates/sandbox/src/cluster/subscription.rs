@@ -1,0 +1,94 @@
+//! Following the log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::Cluster;
+use super::state::StoreEvent;
+use crate::kinds::ResourceKey;
+
+/// Entries fetched under one lock.
+const BATCH: usize = 256;
+
+/// The log was compacted past the reader: it has to list again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too old resource version: {asked} ({oldest})")]
+pub struct Expired {
+    /// The version after which the reader wanted to go on.
+    pub asked: u64,
+    /// The oldest version from which one can go on.
+    pub oldest: u64,
+}
+
+/// A place in the log, and everything after it, in order.
+#[derive(Debug)]
+pub struct Subscription {
+    cluster: Cluster,
+    resource: Option<ResourceKey>,
+    position: u64,
+    ready: VecDeque<Arc<StoreEvent>>,
+    changed: watch::Receiver<u64>,
+}
+
+impl Subscription {
+    pub(super) fn new(cluster: Cluster, resource: Option<ResourceKey>, from: u64) -> Self {
+        let changed = cluster.inner.changed.subscribe();
+        Subscription { cluster, resource, position: from, ready: VecDeque::new(), changed }
+    }
+
+    /// The version up to which every change has been handed out.
+    pub fn position(&self) -> u64 {
+        self.ready.front().map_or(self.position, |next| next.rv - 1)
+    }
+
+    /// The next change without waiting; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// [`Expired`] when the log was compacted past this reader.
+    pub fn try_next(&mut self) -> Result<Option<Arc<StoreEvent>>, Expired> {
+        if self.ready.is_empty() {
+            self.fill()?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    /// Waits for the next change. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Expired`] when the log was compacted past this reader.
+    pub async fn next(&mut self) -> Result<Arc<StoreEvent>, Expired> {
+        loop {
+            // Seen before looking, so that a change in between wakes us again.
+            self.changed.borrow_and_update();
+            if let Some(event) = self.try_next()? {
+                return Ok(event);
+            }
+            if self.changed.changed().await.is_err() {
+                // The cluster is gone; nothing will ever come.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Expired> {
+        let state = self.cluster.inner.state.lock();
+        let Some(events) = state.since(self.position) else {
+            return Err(Expired { asked: self.position, oldest: state.compacted() });
+        };
+        for event in events {
+            self.position = event.rv;
+            let wanted = self.resource.as_ref().is_none_or(|(group, resource)| {
+                event.resource.resource == *resource && event.resource.group == *group
+            });
+            if wanted {
+                self.ready.push_back(Arc::clone(event));
+                if self.ready.len() == BATCH {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Words shared by every call on a [`Cluster`](super::Cluster).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// Who writes: a companion, a user, a client's user agent. The recorder keeps it with every write.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    /// An actor of that name.
+    pub fn new(name: impl AsRef<str>) -> Self {
+        Actor(Arc::from(name.as_ref()))
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Actor {
+    fn from(name: &str) -> Self {
+        Actor::new(name)
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Group, version and plural resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gvr {
+    /// API group, empty for core.
+    pub group: Cow<'static, str>,
+    /// API version.
+    pub version: Cow<'static, str>,
+    /// Plural resource name.
+    pub resource: Cow<'static, str>,
+}
+
+macro_rules! known {
+    ($($(#[$doc:meta])* $name:ident = $group:literal / $version:literal / $resource:literal;)*) => {
+        impl Gvr {
+            $($(#[$doc])* pub const $name: Gvr = Gvr {
+                group: Cow::Borrowed($group),
+                version: Cow::Borrowed($version),
+                resource: Cow::Borrowed($resource),
+            };)*
+        }
+    };
+}
+
+known! {
+    /// `v1` pods.
+    PODS = ""/"v1"/"pods";
+    /// `v1` nodes.
+    NODES = ""/"v1"/"nodes";
+    /// `v1` namespaces.
+    NAMESPACES = ""/"v1"/"namespaces";
+    /// `v1` events.
+    EVENTS = ""/"v1"/"events";
+    /// `v1` configmaps.
+    CONFIGMAPS = ""/"v1"/"configmaps";
+    /// `v1` secrets.
+    SECRETS = ""/"v1"/"secrets";
+    /// `v1` serviceaccounts.
+    SERVICEACCOUNTS = ""/"v1"/"serviceaccounts";
+    /// `v1` persistentvolumeclaims.
+    PERSISTENTVOLUMECLAIMS = ""/"v1"/"persistentvolumeclaims";
+    /// `v1` persistentvolumes.
+    PERSISTENTVOLUMES = ""/"v1"/"persistentvolumes";
+    /// `coordination.k8s.io/v1` leases.
+    LEASES = "coordination.k8s.io"/"v1"/"leases";
+    /// `apiextensions.k8s.io/v1` customresourcedefinitions.
+    CUSTOMRESOURCEDEFINITIONS = "apiextensions.k8s.io"/"v1"/"customresourcedefinitions";
+    /// `apps/v1` replicasets.
+    REPLICASETS = "apps"/"v1"/"replicasets";
+    /// `apps/v1` deployments.
+    DEPLOYMENTS = "apps"/"v1"/"deployments";
+    /// `batch/v1` jobs.
+    JOBS = "batch"/"v1"/"jobs";
+}
+
+impl Gvr {
+    /// Any resource; an unknown one answers "not served".
+    pub fn new(
+        group: impl Into<String>,
+        version: impl Into<String>,
+        resource: impl Into<String>,
+    ) -> Self {
+        Gvr {
+            group: Cow::Owned(group.into()),
+            version: Cow::Owned(version.into()),
+            resource: Cow::Owned(resource.into()),
+        }
+    }
+
+    /// `group/version`, or only the version for core: the wire's `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.to_string();
+        }
+        format!("{}/{}", self.group, self.version)
+    }
+}
+
+impl fmt::Display for Gvr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.resource)
+    }
+}
+
+/// Which face of an object a write goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Subresource {
+    /// The object itself.
+    #[default]
+    None,
+    /// `/status`.
+    Status,
+    /// `/finalize` of a namespace.
+    Finalize,
+}
+
+impl Subresource {
+    /// The path's last word; empty for the object itself.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Subresource::None => "",
+            Subresource::Status => "status",
+            Subresource::Finalize => "finalize",
+        }
+    }
+}
+
+/// A change to an object.
+#[derive(Debug, Clone)]
+pub enum Patch {
+    /// RFC 7396.
+    Merge(Value),
+    /// RFC 6902: the array of operations.
+    Json(Value),
+    /// Kubernetes' strategic merge patch; built-in kinds only.
+    Strategic(Value),
+}
+
+impl Patch {
+    /// The patch's document.
+    pub fn body(&self) -> &Value {
+        match self {
+            Patch::Merge(body) | Patch::Json(body) | Patch::Strategic(body) => body,
+        }
+    }
+}
+
+/// Options of create, update and patch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// `dryRun=All`: everything is checked, nothing is stored.
+    pub dry_run: bool,
+}
+
+/// What a delete demands of the stored object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    /// 409 unless the uid is this one.
+    pub uid: Option<String>,
+    /// 409 unless the version is this one.
+    pub resource_version: Option<String>,
+}
+
+/// What becomes of the dependents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They lose their owner reference and stay.
+    Orphan,
+    /// They go after the owner.
+    Background,
+    /// They go before the owner.
+    Foreground,
+}
+
+impl Propagation {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Propagation::Orphan => "Orphan",
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        }
+    }
+}
+
+/// `metav1.DeleteOptions`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Seconds; `None` is the kind's default.
+    pub grace_period_seconds: Option<i64>,
+    /// `None` is the kind's default.
+    pub propagation_policy: Option<Propagation>,
+    /// Checked before anything else.
+    pub preconditions: Preconditions,
+    /// `dryRun=All`.
+    pub dry_run: bool,
+}
+
+/// What a delete came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deleted {
+    /// The object is gone; this is its last state.
+    Gone(Arc<Value>),
+    /// The object waits for its finalizers or its grace period.
+    Terminating(Arc<Value>),
+}
+
+impl Deleted {
+    /// The object, whatever became of it.
+    pub fn object(&self) -> &Arc<Value> {
+        match self {
+            Deleted::Gone(object) | Deleted::Terminating(object) => object,
+        }
+    }
+}
+
+/// `resourceVersionMatch` of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// The list as it was at that version.
+    Exact,
+    /// The list at that version or any later one.
+    NotOlderThan,
+}
+
+/// Options of list and delete-collection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// In the wire's syntax, empty for all.
+    pub label_selector: String,
+    /// In the wire's syntax, empty for all.
+    pub field_selector: String,
+    /// Page size; zero for everything.
+    pub limit: usize,
+    /// From the page before.
+    pub continue_token: String,
+    /// In the wire's syntax; empty for the newest.
+    pub resource_version: String,
+    /// How `resource_version` is meant.
+    pub version_match: Option<VersionMatch>,
+}
+
+impl ListOptions {
+    /// Everything that carries these labels.
+    pub fn labels(selector: impl Into<String>) -> Self {
+        ListOptions { label_selector: selector.into(), ..ListOptions::default() }
+    }
+
+    /// Everything that has these fields.
+    pub fn fields(selector: impl Into<String>) -> Self {
+        ListOptions { field_selector: selector.into(), ..ListOptions::default() }
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Clone)]
+pub struct ListPage {
+    /// Ordered by namespace, then name.
+    pub items: Vec<Arc<Value>>,
+    /// The version the whole list is as of: where a watch goes on.
+    pub resource_version: u64,
+    /// Asks for the next page; empty on the last.
+    pub continue_token: String,
+    /// How many objects follow this page; `None` with selectors, as the server does not count then.
+    pub remaining: Option<u64>,
+}
+
+/// Name of one object inside its resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// Empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// A key; `None` for cluster-scoped objects.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        ObjectKey { namespace: Arc::from(namespace.unwrap_or_default()), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            return f.write_str(&self.name);
+        }
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

@@ -1,0 +1,386 @@
+//! Replace, and the rules that every change of an existing object obeys.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::create::{check_namespace, check_subresource, check_type, undecodable};
+use super::write::{Entry, Written};
+use super::{Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate};
+use crate::error::{ApiError, Cause};
+use crate::kinds::{ResourceInfo, StatusFace, Traits, crd, namespace, pod};
+use crate::recorder::Verb;
+use crate::{meta, validate};
+
+/// The message of every lost race on a version.
+const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+impl Cluster {
+    /// Replaces an object and answers it as stored.
+    ///
+    /// # Errors
+    /// What kube-apiserver answers: 400, 404, 409, 422.
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
+    pub fn update(
+        &self,
+        actor: &Actor,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        object: Value,
+        subresource: Subresource,
+        options: &WriteOptions,
+    ) -> Result<Arc<Value>, ApiError> {
+        let written =
+            self.update_written(actor, gvr, namespace, name, object, subresource, options)?;
+        Ok(written.object)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
+    pub(crate) fn update_written(
+        &self,
+        actor: &Actor,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        object: Value,
+        subresource: Subresource,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let entry = Entry {
+            actor,
+            verb: Verb::Update,
+            gvr,
+            subresource: subresource.as_str(),
+            key: ObjectKey::new(namespace, name),
+            body: None,
+            dry_run: options.dry_run,
+        };
+        self.write(entry, |state| {
+            self.update_in(state, gvr, namespace, name, object, subresource, *options)
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
+    fn update_in(
+        &self,
+        state: &mut State,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        mut object: Value,
+        subresource: Subresource,
+        options: WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let (info, key) = locate(state, gvr, namespace, name)?;
+        check_subresource(&info, gvr, subresource)?;
+        if !info.custom {
+            meta::strip_nulls(&mut object);
+        }
+        meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
+        check_type(&info, gvr, &mut object)?;
+        check_name(&object, name)?;
+        check_namespace(&mut object, namespace)?;
+        let Some(old) = state.get(&info, &key).cloned() else {
+            if info.has(Traits::CREATE_ON_UPDATE) && subresource == Subresource::None {
+                meta::set(&mut object, "name", json!(name));
+                meta::unset(&mut object, "resourceVersion");
+                return self.create_in(state, gvr, namespace, object, options);
+            }
+            return Err(ApiError::not_found(&info.group, &info.resource, name));
+        };
+        let uid = meta::uid(&object);
+        if !uid.is_empty() && uid != meta::uid(&old) {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                info.storage_path(&key.namespace, &key.name),
+                meta::uid(&old)
+            );
+            return Err(ApiError::conflict(&info.group, &info.resource, name, &why));
+        }
+        self.apply(state, &info, gvr, &key, &old, object, subresource, options)
+    }
+
+    /// Checks a proposed state against the stored one and stores it, or removes the object when the
+    /// proposal takes its last finalizer.
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
+    pub(super) fn apply(
+        &self,
+        state: &mut State,
+        info: &Arc<ResourceInfo>,
+        gvr: &Gvr,
+        key: &ObjectKey,
+        old: &Arc<Value>,
+        mut new: Value,
+        subresource: Subresource,
+        options: WriteOptions,
+    ) -> Result<Written, ApiError> {
+        check_version(info, key, old, &mut new)?;
+        carry_metadata(old, &mut new);
+        new["apiVersion"] = json!(info.api_version(&info.storage_version));
+        new["kind"] = json!(info.kind);
+        isolate(info, gvr, old, &mut new, subresource);
+        count_generation(info, gvr, old, &mut new);
+        let causes = check_change(info, old, &mut new, subresource);
+        if !causes.is_empty() {
+            return Err(ApiError::invalid(&info.group, &info.kind, &key.name, causes));
+        }
+        if goes_away(info, old, &new) {
+            if !options.dry_run {
+                self.remove_in(state, info, key);
+            }
+            return Ok(Written::removed(Arc::new(new)));
+        }
+        if new == **old {
+            return Ok(Written::unchanged(Arc::clone(old)));
+        }
+        if options.dry_run {
+            return Ok(Written::changed(Arc::new(new)));
+        }
+        let stored = state.put(info, key, new);
+        if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+            crd::changed(state, &stored);
+        }
+        Ok(Written::changed(stored))
+    }
+
+    /// Removes an object from the store, with what hangs on it.
+    pub(crate) fn remove_in(
+        &self,
+        state: &mut State,
+        info: &Arc<ResourceInfo>,
+        key: &ObjectKey,
+    ) -> Option<Arc<Value>> {
+        let last = state.remove(info, key)?;
+        if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+            crd::removed(state, &last);
+        }
+        if info.custom {
+            crd::instance_removed(self, state, info);
+        }
+        Some(last)
+    }
+}
+
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
+    let given = meta::name(object);
+    if given == name {
+        return Ok(());
+    }
+    if given.is_empty() {
+        return Err(ApiError::bad_request("name must be provided"));
+    }
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({given}) does not match the name on the URL ({name})"
+    )))
+}
+
+fn check_version(
+    info: &ResourceInfo,
+    key: &ObjectKey,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
+    let current = meta::field(old, "resourceVersion");
+    let given = meta::field(new, "resourceVersion");
+    if given == current {
+        return Ok(());
+    }
+    if given.is_empty() || given == "0" {
+        if info.has(Traits::UNCONDITIONAL_UPDATE) {
+            let current = current.to_owned();
+            meta::set(new, "resourceVersion", json!(current));
+            return Ok(());
+        }
+        let cause = Cause::invalid(
+            "metadata.resourceVersion",
+            "0",
+            "must be specified for an update",
+        );
+        return Err(ApiError::invalid(&info.group, &info.kind, &key.name, vec![cause]));
+    }
+    if given.parse::<u64>().is_err() {
+        let cause = Cause::invalid(
+            "metadata.resourceVersion",
+            &format!("{given:?}"),
+            &format!("strconv.ParseUint: parsing {given:?}: invalid syntax"),
+        );
+        return Err(ApiError::invalid(&info.group, &info.kind, &key.name, vec![cause]));
+    }
+    Err(ApiError::conflict(&info.group, &info.resource, &key.name, MODIFIED))
+}
+
+/// Fields that an update may leave out, or cannot change without being refused for it.
+fn carry_metadata(old: &Value, new: &mut Value) {
+    let Some(had) = old.get("metadata").and_then(Value::as_object) else { return };
+    let Some(metadata) = meta::metadata_mut(new) else { return };
+    for field in ["creationTimestamp", "generation"] {
+        match had.get(field) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    if let Some(at) = had.get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".into(), at.clone());
+    }
+    for field in ["uid", "generateName", "deletionGracePeriodSeconds", "namespace"] {
+        if let Some(value) = had.get(field)
+            && !metadata.contains_key(field)
+        {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+}
+
+fn carry(old: &Value, new: &mut Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) => {
+            // Mostly equal already: comparing is cheaper than cloning a whole status.
+            if map.get(field) != Some(value) {
+                map.insert(field.to_owned(), value.clone());
+            }
+        }
+        None => {
+            map.remove(field);
+        }
+    }
+}
+
+/// Keeps a write on its side of the status subresource.
+fn isolate(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    old: &Value,
+    new: &mut Value,
+    subresource: Subresource,
+) {
+    let face = info.status_face(&gvr.version);
+    match subresource {
+        Subresource::None => {
+            if face != StatusFace::None {
+                carry(old, new, "status");
+            }
+            if info.is(&Gvr::NAMESPACES) {
+                namespace::keep_spec_finalizers(old, new);
+            }
+        }
+        Subresource::Finalize => carry(old, new, "status"),
+        Subresource::Status => {
+            let mut kept = json!({});
+            if let Some(map) = new.as_object_mut() {
+                for field in ["status", "metadata"] {
+                    if let Some(value) = map.remove(field) {
+                        kept[field] = value;
+                    }
+                }
+            }
+            let version = kept["metadata"].get("resourceVersion").cloned();
+            if face == StatusFace::StatusOnly {
+                kept["metadata"] = old["metadata"].clone();
+            } else if info.is(&Gvr::PODS) {
+                // Old kubelets garbled owner references here, so the server ignores them.
+                let owners = meta::at(old, &["metadata", "ownerReferences"]).cloned();
+                match owners {
+                    Some(owners) => meta::set(&mut kept, "ownerReferences", owners),
+                    None => meta::unset(&mut kept, "ownerReferences"),
+                }
+            }
+            if let Some(version) = version {
+                meta::set(&mut kept, "resourceVersion", version);
+            }
+            if let (Some(map), Some(had)) = (kept.as_object_mut(), old.as_object()) {
+                for (field, value) in had {
+                    if field != "status" && field != "metadata" {
+                        map.insert(field.clone(), value.clone());
+                    }
+                }
+            }
+            *new = kept;
+        }
+    }
+}
+
+fn count_generation(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value) {
+    if !info.has(Traits::GENERATION) {
+        return;
+    }
+    let counts = |field: &str| match field {
+        "metadata" | "apiVersion" | "kind" => false,
+        "status" => info.status_face(&gvr.version) == StatusFace::None,
+        _ => info.custom || field != "status",
+    };
+    let counted = |object: &Value| object.as_object().map_or(0, |m| m.keys().filter(|k| counts(k)).count());
+    let same = counted(old) == counted(new)
+        && old
+            .as_object()
+            .is_none_or(|m| m.iter().filter(|(k, _)| counts(k)).all(|(k, v)| new.get(k) == Some(v)));
+    if same {
+        return;
+    }
+    let generation = meta::at(old, &["metadata", "generation"]).and_then(Value::as_i64);
+    meta::set(new, "generation", json!(generation.unwrap_or(0).saturating_add(1)));
+}
+
+/// Everything that is wrong with turning `old` into `new`.
+fn check_change(
+    info: &ResourceInfo,
+    old: &Value,
+    new: &mut Value,
+    subresource: Subresource,
+) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (had, has) = (&old["metadata"], &new["metadata"]);
+    for field in ["name", "namespace", "uid", "deletionTimestamp"] {
+        if had.get(field) != has.get(field) {
+            let value = has.get(field).cloned().unwrap_or_else(|| json!(""));
+            let path = format!("metadata.{field}");
+            causes.push(Cause::invalid(&path, &value.to_string(), "field is immutable"));
+        }
+    }
+    let field = "deletionGracePeriodSeconds";
+    if had.get(field) != has.get(field) {
+        let value = has.get(field).cloned().unwrap_or(Value::Null);
+        let path = format!("metadata.{field}");
+        let why = "field is immutable; may only be changed via deletion";
+        causes.push(Cause::invalid(&path, &value.to_string(), why));
+    }
+    if meta::is_deleting(old) {
+        let before = meta::finalizers(old);
+        let mut added: Vec<&str> = meta::finalizers(new)
+            .iter()
+            .filter(|f| !before.contains(f))
+            .filter_map(Value::as_str)
+            .collect();
+        added.sort_unstable();
+        if !added.is_empty() {
+            let quoted: Vec<String> = added.iter().map(|f| format!("{f:?}")).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                quoted.join(", ")
+            );
+            causes.push(Cause::forbidden("metadata.finalizers", &why));
+        }
+    }
+    if had != has {
+        causes.extend(validate::metadata(info, new));
+    }
+    if info.is(&Gvr::PODS) && subresource == Subresource::None {
+        causes.extend(pod::check_update(old, new));
+    }
+    if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+        causes.extend(crd::check_update(old, new));
+    }
+    causes
+}
+
+/// True when `new` takes the last finalizer of an object whose grace has run out.
+fn goes_away(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
+    if !meta::is_deleting(old) || !meta::finalizers(new).is_empty() {
+        return false;
+    }
+    if info.is(&Gvr::NAMESPACES) {
+        return namespace::spec_finalizers(new).is_empty();
+    }
+    meta::grace(old).is_none_or(|seconds| seconds == 0)
+}

@@ -1,0 +1,113 @@
+//! What every write has in common: one lock, one line in the record, one wake-up.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Actor, Cluster, Gvr, ObjectKey, State, at_version};
+use crate::error::ApiError;
+use crate::meta;
+use crate::recorder::{Outcome, Verb, Write};
+
+/// What the recorder is told about a write before it is tried.
+pub(super) struct Entry<'a> {
+    pub(super) actor: &'a Actor,
+    pub(super) verb: Verb,
+    pub(super) gvr: &'a Gvr,
+    pub(super) subresource: &'static str,
+    pub(super) key: ObjectKey,
+    pub(super) body: Option<Arc<Value>>,
+    pub(super) dry_run: bool,
+}
+
+/// What an accepted write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Created,
+    Changed,
+    Unchanged,
+    /// The object is gone.
+    Removed,
+}
+
+/// An accepted write.
+#[derive(Debug, Clone)]
+pub(crate) struct Written {
+    pub(crate) effect: Effect,
+    pub(crate) object: Arc<Value>,
+}
+
+impl Written {
+    pub(crate) fn created(object: Arc<Value>) -> Self {
+        Written { effect: Effect::Created, object }
+    }
+
+    pub(crate) fn changed(object: Arc<Value>) -> Self {
+        Written { effect: Effect::Changed, object }
+    }
+
+    pub(crate) fn unchanged(object: Arc<Value>) -> Self {
+        Written { effect: Effect::Unchanged, object }
+    }
+
+    pub(crate) fn removed(object: Arc<Value>) -> Self {
+        Written { effect: Effect::Removed, object }
+    }
+}
+
+impl Cluster {
+    /// Runs a write under the lock and records it there, so that the record's order is the store's.
+    pub(super) fn write(
+        &self,
+        entry: Entry<'_>,
+        work: impl FnOnce(&mut State) -> Result<Written, ApiError>,
+    ) -> Result<Written, ApiError> {
+        let mut state = self.inner.state.lock();
+        let info = state.kinds.find(entry.gvr).cloned();
+        let version = entry.gvr.version.clone();
+        let result = work(&mut state);
+        self.recorder().push(record(entry, &result));
+        let rv = state.rv;
+        drop(state);
+        self.notify(rv);
+        let mut written = result?;
+        if let Some(info) = info {
+            written.object = at_version(&info, &version, written.object);
+        }
+        Ok(written)
+    }
+}
+
+fn record(entry: Entry<'_>, result: &Result<Written, ApiError>) -> Write {
+    let mut write = Write {
+        index: 0,
+        at: Timestamp::UNIX_EPOCH,
+        actor: entry.actor.clone(),
+        verb: entry.verb,
+        resource: entry.gvr.clone(),
+        subresource: entry.subresource,
+        key: entry.key,
+        uid: String::new(),
+        resource_version: 0,
+        body: entry.body,
+        object: None,
+        dry_run: entry.dry_run,
+        outcome: Outcome::Applied,
+    };
+    match result {
+        Ok(written) => {
+            write.uid = meta::uid(&written.object).to_owned();
+            write.resource_version = meta::version(&written.object);
+            if write.key.name.is_empty() {
+                write.key.name = Arc::from(meta::name(&written.object));
+            }
+            if written.effect == Effect::Unchanged {
+                write.outcome = Outcome::NoOp;
+            }
+            write.object = Some(Arc::clone(&written.object));
+        }
+        Err(error) => write.outcome = Outcome::Refused(error.code),
+    }
+    write
+}

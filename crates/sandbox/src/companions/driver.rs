@@ -1,0 +1,213 @@
+//! The loop that all companions share: take in what changed, do what is due, wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::object;
+use crate::cluster::{Cluster, EventType, Gvr, ListOptions, ObjectKey, StoreEvent, Subscription};
+use crate::kinds::ResourceInfo;
+
+/// Units of work done before other tasks get a turn.
+const BATCH: usize = 64;
+
+/// What a companion is told. An object's last state is told when it is gone.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    /// It is there, and this is what it looks like.
+    Upserted(Arc<Value>),
+    /// It is gone.
+    Removed(Arc<Value>),
+}
+
+/// Which kinds a companion is told of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Interest {
+    Everything,
+    Only(&'static [Gvr]),
+}
+
+impl Interest {
+    fn covers(self, resource: &ResourceInfo) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Only(kinds) => kinds.iter().any(|gvr| resource.is(gvr)),
+        }
+    }
+}
+
+/// What a unit of work came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There may be more to do at once.
+    Worked,
+    /// Nothing to do before this time, unless something changes.
+    Idle { until: Option<Instant> },
+}
+
+/// A companion: an index over the cluster, and work that follows from it.
+///
+/// Level-triggered: what is told is only that something changed. All that happened up to a
+/// moment has been told before work is asked for.
+pub(crate) trait Controller: Send + 'static {
+    /// The kinds it wants to be told of.
+    fn interest(&self) -> Interest;
+    /// Takes in a change. Writes nothing.
+    fn observe(&mut self, gvr: &Gvr, change: &Change, now: Instant);
+    /// Does one thing that is due.
+    fn work(&mut self, now: Instant) -> Progress;
+    /// Waits for something to do that is no change of an object. Cancel safe.
+    fn called(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+}
+
+/// Runs a companion until it is cancelled.
+pub(crate) async fn drive(
+    cluster: Cluster,
+    mut controller: impl Controller,
+    cancel: CancellationToken,
+) {
+    let mut feed = Feed::new(cluster, controller.interest());
+    while !cancel.is_cancelled() {
+        let mut progress = Progress::Worked;
+        for _ in 0..BATCH {
+            feed.drain(&mut controller);
+            progress = controller.work(Instant::now());
+            if progress != Progress::Worked {
+                break;
+            }
+        }
+        let Progress::Idle { until } = progress else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            () = controller.called() => {}
+            () = feed.wait() => {}
+            () = at(until) => {}
+        }
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// All changes to what a companion is interested in, in the log's order. When the log was
+/// compacted past it, it compares what it knew with what is there.
+struct Feed {
+    cluster: Cluster,
+    interest: Interest,
+    known: BTreeMap<(Gvr, ObjectKey), Arc<Value>>,
+    subscription: Option<Subscription>,
+    next: Option<Arc<StoreEvent>>,
+}
+
+impl Feed {
+    fn new(cluster: Cluster, interest: Interest) -> Self {
+        Self { cluster, interest, known: BTreeMap::new(), subscription: None, next: None }
+    }
+
+    /// Tells everything that happened up to now.
+    fn drain(&mut self, to: &mut impl Controller) {
+        loop {
+            if self.subscription.is_none() {
+                self.list(to);
+            }
+            let event = match (self.next.take(), &mut self.subscription) {
+                (Some(event), _) => event,
+                (None, Some(subscription)) => match subscription.try_next() {
+                    Ok(Some(event)) => event,
+                    Ok(None) => return,
+                    Err(expired) => {
+                        tracing::debug!(%expired, "a companion lists again");
+                        self.subscription = None;
+                        continue;
+                    }
+                },
+                (None, None) => return,
+            };
+            self.tell(&event, to);
+        }
+    }
+
+    /// Waits until there is something to tell. Cancel safe.
+    async fn wait(&mut self) {
+        let Some(subscription) = self.subscription.as_mut() else {
+            return;
+        };
+        if self.next.is_some() {
+            return;
+        }
+        match subscription.next().await {
+            Ok(event) => self.next = Some(event),
+            Err(_) => self.subscription = None,
+        }
+    }
+
+    fn tell(&mut self, event: &StoreEvent, to: &mut impl Controller) {
+        if !self.interest.covers(&event.resource) {
+            return;
+        }
+        let gvr = event.resource.storage_gvr();
+        let key = (gvr.clone(), event.key.clone());
+        // The list may have been newer than the place in the log.
+        if self.known.get(&key).is_some_and(|known| version(known) >= event.rv) {
+            return;
+        }
+        let now = Instant::now();
+        if event.event_type == EventType::Deleted {
+            self.known.remove(&key);
+            to.observe(&gvr, &Change::Removed(Arc::clone(&event.object)), now);
+            return;
+        }
+        self.known.insert(key, Arc::clone(&event.object));
+        to.observe(&gvr, &Change::Upserted(Arc::clone(&event.object)), now);
+    }
+
+    fn list(&mut self, to: &mut impl Controller) {
+        let from = self.cluster.version();
+        let now = Instant::now();
+        let mut before = std::mem::take(&mut self.known);
+        for resource in self.cluster.resources() {
+            if !self.interest.covers(&resource) {
+                continue;
+            }
+            let gvr = resource.storage_gvr();
+            let Ok(page) = self.cluster.list(&gvr, None, &ListOptions::default()) else {
+                continue;
+            };
+            for object in page.items {
+                let key = ObjectKey::new(object::namespace(&object), object::name(&object));
+                let key = (gvr.clone(), key);
+                let old = before.remove(&key);
+                if let Some(old) = &old
+                    && object::uid(old) != object::uid(&object)
+                {
+                    to.observe(&gvr, &Change::Removed(Arc::clone(old)), now);
+                }
+                if old.is_none_or(|old| version(&old) != version(&object)) {
+                    to.observe(&gvr, &Change::Upserted(Arc::clone(&object)), now);
+                }
+                self.known.insert(key, object);
+            }
+        }
+        for ((gvr, _), gone) in before {
+            to.observe(&gvr, &Change::Removed(gone), now);
+        }
+        self.subscription = Some(self.cluster.subscribe(None, from));
+    }
+}
+
+fn version(object: &Value) -> u64 {
+    object::resource_version(object).parse().unwrap_or_default()
+}

@@ -1,0 +1,302 @@
+//! The life of a pod's containers on a node: a state machine over time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::plan::{RunFor, RunPlan};
+
+/// The first wait before a container is started again; it doubles up to [`LAST_BACKOFF`].
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const LAST_BACKOFF: Duration = Duration::from_secs(300);
+/// What a container exits with that had to be killed, or whose end nobody saw.
+const KILLED: i32 = 137;
+
+/// One moment on both clocks: timers run on the one, what is written comes from the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    pub(super) wall: Timestamp,
+}
+
+impl Now {
+    /// The wall clock's time of a moment not later than now.
+    fn wall_of(&self, instant: Instant) -> Timestamp {
+        let ago = self.instant.saturating_duration_since(instant);
+        self.wall.saturating_sub(ago).unwrap_or(self.wall)
+    }
+}
+
+/// `spec.restartPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RestartPolicy {
+    Always,
+    OnFailure,
+    Never,
+}
+
+impl RestartPolicy {
+    fn restarts_after(self, exit_code: i32) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => exit_code != 0,
+            Self::Never => false,
+        }
+    }
+}
+
+/// The last run of the containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) started: Timestamp,
+    pub(super) finished: Timestamp,
+    pub(super) exit_code: i32,
+}
+
+/// Where the containers are in their life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Being created.
+    Starting { until: Instant },
+    /// Running since then.
+    Running { since: Instant, started: Timestamp, until: Option<Instant> },
+    /// Ended, and to be started again.
+    BackOff { last: Run, until: Instant },
+    /// Over. Without a run none of them ever ran.
+    Ended { last: Option<Run>, at: Timestamp },
+}
+
+/// When the containers were asked to stop, and how long they have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stop {
+    asked: Instant,
+    grace: Duration,
+}
+
+/// What a node's container runtime knows about one pod. It lives on while the node is cut off.
+#[derive(Debug, Clone)]
+pub(super) struct Runtime {
+    plan: RunPlan,
+    policy: RestartPolicy,
+    stop: Option<Stop>,
+    pub(super) stage: Stage,
+    pub(super) accepted: Timestamp,
+    pub(super) restarts: u32,
+}
+
+impl Runtime {
+    pub(super) fn accept(plan: RunPlan, policy: RestartPolicy, now: Now) -> Self {
+        let until = now.instant + plan.start_delay;
+        Self {
+            plan,
+            policy,
+            stop: None,
+            stage: Stage::Starting { until },
+            accepted: now.wall,
+            restarts: 0,
+        }
+    }
+
+    /// Asks the containers to stop within `grace`. Asked again, only a shorter grace counts.
+    pub(super) fn stop(&mut self, grace: Duration, now: Now) {
+        let stop = self.stop.get_or_insert(Stop { asked: now.instant, grace });
+        stop.grace = stop.grace.min(grace);
+    }
+
+    /// The grace its containers were asked to stop within, if they were.
+    pub(super) fn grace(&self) -> Option<Duration> {
+        self.stop.map(|stop| stop.grace)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended { .. })
+    }
+
+    /// Lets time pass up to `now`.
+    pub(super) fn advance(&mut self, now: Now) {
+        while let Some(next) = self.next(now) {
+            self.stage = next;
+        }
+    }
+
+    /// When something will happen next without anybody's doing.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Starting { until } | Stage::BackOff { until, .. } => Some(until),
+            Stage::Running { until, .. } => self.end(until).map(|(when, _)| when),
+            Stage::Ended { .. } => None,
+        }
+    }
+
+    /// When a run ends, and with which exit code.
+    fn end(&self, natural: Option<Instant>) -> Option<(Instant, i32)> {
+        let natural = natural.map(|when| (when, self.plan.exit_code));
+        let stopped = self.stop.map(|stop| {
+            let code =
+                if self.plan.stop_time > stop.grace { KILLED } else { self.plan.stop_exit_code };
+            (stop.asked + self.plan.stop_time.min(stop.grace), code)
+        });
+        match (natural, stopped) {
+            (Some(natural), Some(stopped)) if stopped.0 < natural.0 => Some(stopped),
+            (Some(natural), _) => Some(natural),
+            (None, stopped) => stopped,
+        }
+    }
+
+    fn next(&mut self, now: Now) -> Option<Stage> {
+        match self.stage {
+            Stage::Ended { .. } => None,
+            Stage::Starting { .. } if self.stop.is_some() => {
+                Some(Stage::Ended { last: None, at: now.wall })
+            }
+            Stage::BackOff { last, .. } if self.stop.is_some() => {
+                Some(Stage::Ended { last: Some(last), at: now.wall })
+            }
+            Stage::Starting { until } => (until <= now.instant).then(|| self.run(until, now)),
+            Stage::BackOff { until, .. } => (until <= now.instant).then(|| {
+                self.restarts = self.restarts.saturating_add(1);
+                self.run(until, now)
+            }),
+            Stage::Running { started, until, .. } => {
+                let (when, exit_code) = self.end(until)?;
+                if when > now.instant {
+                    return None;
+                }
+                let finished = now.wall_of(when);
+                let last = Run { started, finished, exit_code };
+                if self.stop.is_none() && self.policy.restarts_after(exit_code) {
+                    let wait = FIRST_BACKOFF.saturating_mul(1 << self.restarts.min(8));
+                    return Some(Stage::BackOff { last, until: when + wait.min(LAST_BACKOFF) });
+                }
+                Some(Stage::Ended { last: Some(last), at: finished })
+            }
+        }
+    }
+
+    fn run(&self, since: Instant, now: Now) -> Stage {
+        let until = match self.plan.run_for {
+            RunFor::Time(time) => Some(since + time),
+            RunFor::Ever => None,
+        };
+        Stage::Running { since, started: now.wall_of(since), until }
+    }
+}
+
+/// What is told about containers that never ran although their pod is over.
+pub(super) const NEVER_RAN: i32 = KILLED;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const EVER: RunFor = RunFor::Ever;
+
+    fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn runs(run_for: RunFor, exit_code: i32) -> RunPlan {
+        RunPlan {
+            start_delay: secs(2),
+            run_for,
+            exit_code,
+            stop_time: secs(5),
+            stop_exit_code: 143,
+        }
+    }
+
+    /// The stage in a word, and the exit code of the last run.
+    fn outline(runtime: &Runtime) -> (&'static str, Option<i32>) {
+        match runtime.stage {
+            Stage::Starting { .. } => ("starting", None),
+            Stage::Running { .. } => ("running", None),
+            Stage::BackOff { last, .. } => ("back-off", Some(last.exit_code)),
+            Stage::Ended { last, .. } => ("ended", last.map(|run| run.exit_code)),
+        }
+    }
+
+    #[rstest]
+    #[case::it_takes_its_time_to_start(runs(EVER, 0), None, 1, ("starting", None))]
+    #[case::then_it_runs(runs(EVER, 0), None, 2, ("running", None))]
+    #[case::for_ever(runs(EVER, 0), None, 100_000, ("running", None))]
+    #[case::or_for_its_time(runs(RunFor::Time(secs(10)), 3), None, 12, ("ended", Some(3)))]
+    #[case::stopped_before_it_ran(runs(EVER, 0), Some((1, 30)), 1, ("ended", None))]
+    #[case::it_takes_its_time_to_stop(runs(EVER, 0), Some((10, 30)), 14, ("running", None))]
+    #[case::and_then_has_stopped(runs(EVER, 0), Some((10, 30)), 15, ("ended", Some(143)))]
+    #[case::too_slow_to_stop_it_is_killed(runs(EVER, 0), Some((10, 3)), 13, ("ended", Some(137)))]
+    #[case::no_grace_at_all(runs(EVER, 0), Some((10, 0)), 10, ("ended", Some(137)))]
+    #[case::done_while_being_stopped(runs(RunFor::Time(secs(10)), 0), Some((11, 30)), 12, ("ended", Some(0)))]
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_is_never_restarted(
+        #[case] plan: RunPlan,
+        #[case] stopped: Option<(u64, u64)>,
+        #[case] until: u64,
+        #[case] expected: (&'static str, Option<i32>),
+    ) {
+        let start = now();
+        let mut runtime = Runtime::accept(plan, RestartPolicy::Never, start);
+        for second in 0..=until {
+            let moment = later(start, second);
+            if let Some((when, grace)) = stopped
+                && when == second
+            {
+                runtime.stop(secs(grace), moment);
+            }
+            runtime.advance(moment);
+        }
+        assert_eq!(outline(&runtime), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restarted_container_backs_off_ever_longer() {
+        let start = now();
+        let mut runtime =
+            Runtime::accept(runs(RunFor::Time(secs(1)), 1), RestartPolicy::OnFailure, start);
+        let mut restarted_at = vec![];
+        for second in 0..80 {
+            let before = runtime.restarts;
+            runtime.advance(later(start, second));
+            if runtime.restarts > before {
+                restarted_at.push(second);
+            }
+        }
+        // Started at 2, over at 3, 10 s; over at 14, 20 s; over at 35, 40 s.
+        assert_eq!(restarted_at, [13, 34, 75]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_happened_while_nobody_looked_is_dated_back() {
+        let start = now();
+        let mut runtime =
+            Runtime::accept(runs(RunFor::Time(secs(10)), 0), RestartPolicy::Never, start);
+        runtime.advance(later(start, 500));
+        let Stage::Ended { last: Some(run), at } = runtime.stage else {
+            panic!("{:?}", runtime.stage);
+        };
+        assert_eq!(run.started, start.wall + secs(2));
+        assert_eq!((run.finished, at), (start.wall + secs(12), start.wall + secs(12)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_request_can_only_shorten_the_grace() {
+        let start = now();
+        let mut runtime = Runtime::accept(runs(EVER, 0), RestartPolicy::Never, start);
+        runtime.advance(later(start, 2));
+        runtime.stop(secs(4), later(start, 2));
+        runtime.stop(secs(60), later(start, 3));
+        assert_eq!(runtime.next_timer(), Some(start.instant + secs(6)));
+        runtime.stop(secs(0), later(start, 4));
+        runtime.advance(later(start, 4));
+        assert_eq!(outline(&runtime), ("ended", Some(137)));
+    }
+
+    fn now() -> Now {
+        Now { instant: Instant::now(), wall: Timestamp::from_second(1_700_000_000).unwrap() }
+    }
+
+    fn later(start: Now, seconds: u64) -> Now {
+        Now { instant: start.instant + secs(seconds), wall: start.wall + secs(seconds) }
+    }
+}

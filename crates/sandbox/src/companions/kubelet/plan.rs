@@ -1,0 +1,297 @@
+//! How a pod is going to fare on its node: decided once, when the node first sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+
+use crate::companions::object;
+
+/// How a pod fares when its node accepts it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPlan {
+    /// From being seen by the node until its containers run.
+    pub start_delay: Duration,
+    /// How long the containers run if left alone.
+    pub run_for: RunFor,
+    /// What every container exits with in the end.
+    pub exit_code: i32,
+    /// How long the containers take to stop when asked to. Never longer than the grace period:
+    /// then they are killed (exit code 137).
+    pub stop_time: Duration,
+    /// What the containers exit with when stopped before their time.
+    pub stop_exit_code: i32,
+}
+
+/// How long containers run if left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunFor {
+    /// This long.
+    Time(Duration),
+    /// Until stopped.
+    Ever,
+}
+
+impl Default for RunPlan {
+    /// Starts within half a second, runs until stopped, stops within a tenth of a second.
+    fn default() -> Self {
+        Self {
+            start_delay: Duration::from_millis(500),
+            run_for: RunFor::Ever,
+            exit_code: 0,
+            stop_time: Duration::from_millis(100),
+            stop_exit_code: 143,
+        }
+    }
+}
+
+/// Why a node refuses a pod that was bound to it, in a real kubelet's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// `status.reason`, such as `OutOfcpu` or `NodeAffinity`.
+    pub reason: String,
+    /// What follows `Pod was rejected: ` in `status.message`.
+    pub detail: String,
+}
+
+impl Rejection {
+    /// The rejection with this `status.reason` and the text that goes with it.
+    #[must_use]
+    pub fn new(reason: &str) -> Self {
+        let detail = match reason {
+            "NodeAffinity" => {
+                "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+                    .to_owned()
+            }
+            "UnexpectedAdmissionError" => {
+                "Allocate failed due to no healthy devices present; cannot allocate unhealthy \
+                 devices, which is unexpected"
+                    .to_owned()
+            }
+            other => match other.strip_prefix("OutOf") {
+                Some(resource) => return Self::out_of(resource, 1_000, 3_500, 4_000),
+                None => format!("Predicate {other} failed"),
+            },
+        };
+        Self { reason: reason.to_owned(), detail }
+    }
+
+    /// The rejection for want of a resource, with the figures in the units of a kubelet's message:
+    /// milli-cores, bytes, pods.
+    #[must_use]
+    pub fn out_of(resource: &str, requested: i128, used: i128, capacity: i128) -> Self {
+        Self {
+            reason: format!("OutOf{resource}"),
+            detail: format!(
+                "Node didn't have enough resource: {resource}, requested: {requested}, \
+                 used: {used}, capacity: {capacity}"
+            ),
+        }
+    }
+
+    /// The whole `status.message`.
+    #[must_use]
+    pub fn message(&self) -> String {
+        format!("Pod was rejected: {}", self.detail)
+    }
+}
+
+/// How a pod is going to fare.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodPlan {
+    /// The node refuses it: phase `Failed`, no container ever runs.
+    Reject(Rejection),
+    /// The node runs it.
+    Run(RunPlan),
+}
+
+/// A programmed say in how pods fare.
+///
+/// It is asked once for each pod, after annotations and probabilities have been applied; `plan` is
+/// what they came to. Any `Fn(&str, &Value, PodPlan) -> PodPlan` is a script.
+pub trait KubeletScript: Send + Sync {
+    /// How `pod` fares on `node`.
+    fn plan(&self, node: &str, pod: &Value, plan: PodPlan) -> PodPlan;
+}
+
+impl<F: Fn(&str, &Value, PodPlan) -> PodPlan + Send + Sync> KubeletScript for F {
+    fn plan(&self, node: &str, pod: &Value, plan: PodPlan) -> PodPlan {
+        self(node, pod, plan)
+    }
+}
+
+/// Rejections by chance, drawn from the seed and the pod's UID: a pod's luck depends on nothing
+/// else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RejectionChance {
+    /// From 0 (never) to 1 (always).
+    pub probability: f64,
+    /// The reasons to choose from.
+    pub reasons: Vec<String>,
+}
+
+/// Annotations by which a pod scripts its own fate. Numbers are decimal seconds.
+pub mod annotations {
+    /// How long the containers run if left alone, such as `2.5`.
+    pub const RUN_SECONDS: &str = "sandbox.belayer.dev/run-seconds";
+    /// What the containers exit with.
+    pub const EXIT_CODE: &str = "sandbox.belayer.dev/exit-code";
+    /// Seconds until the containers run.
+    pub const START_DELAY: &str = "sandbox.belayer.dev/start-delay";
+    /// `"true"`: the containers run until stopped.
+    pub const NEVER_FINISH: &str = "sandbox.belayer.dev/never-finish";
+    /// The node refuses the pod for this reason, such as `OutOfcpu`.
+    pub const REJECT_REASON: &str = "sandbox.belayer.dev/reject-reason";
+    /// Seconds that the containers take to stop.
+    pub const STOP_SECONDS: &str = "sandbox.belayer.dev/stop-seconds";
+    /// What the containers exit with when stopped before their time.
+    pub const STOP_EXIT_CODE: &str = "sandbox.belayer.dev/stop-exit-code";
+}
+
+/// Where plans come from.
+#[derive(Clone, Default)]
+pub(super) struct Planner {
+    pub(super) default: RunPlan,
+    pub(super) chance: Option<RejectionChance>,
+    pub(super) script: Option<Arc<dyn KubeletScript>>,
+    pub(super) seed: u64,
+}
+
+impl Planner {
+    pub(super) fn plan(&self, node: &str, pod: &Value) -> PodPlan {
+        let plan = self.before_script(pod);
+        match &self.script {
+            Some(script) => script.plan(node, pod, plan),
+            None => plan,
+        }
+    }
+
+    fn before_script(&self, pod: &Value) -> PodPlan {
+        let asked = object::annotation(pod, annotations::REJECT_REASON);
+        if let Some(reason) = asked.filter(|reason| !reason.is_empty()) {
+            return PodPlan::Reject(Rejection::new(reason));
+        }
+        match self.bad_luck(pod) {
+            Some(rejection) => PodPlan::Reject(rejection),
+            None => PodPlan::Run(annotated(&self.default, pod)),
+        }
+    }
+
+    fn bad_luck(&self, pod: &Value) -> Option<Rejection> {
+        let chance = self.chance.as_ref()?;
+        if chance.reasons.is_empty() {
+            return None;
+        }
+        let mut luck = StdRng::seed_from_u64(self.seed ^ fingerprint(object::uid(pod)));
+        if luck.random::<f64>() >= chance.probability {
+            return None;
+        }
+        let reason = luck.random_range(0..chance.reasons.len());
+        chance.reasons.get(reason).map(|reason| Rejection::new(reason))
+    }
+}
+
+fn annotated(default: &RunPlan, pod: &Value) -> RunPlan {
+    let read = |key| object::annotation(pod, key);
+    let seconds = |key| read(key).and_then(parse_seconds);
+    let number = |key| read(key).and_then(|text| text.parse::<i32>().ok());
+    let run_for = match read(annotations::NEVER_FINISH) {
+        Some("true") => RunFor::Ever,
+        _ => seconds(annotations::RUN_SECONDS).map_or(default.run_for, RunFor::Time),
+    };
+    RunPlan {
+        start_delay: seconds(annotations::START_DELAY).unwrap_or(default.start_delay),
+        run_for,
+        exit_code: number(annotations::EXIT_CODE).unwrap_or(default.exit_code),
+        stop_time: seconds(annotations::STOP_SECONDS).unwrap_or(default.stop_time),
+        stop_exit_code: number(annotations::STOP_EXIT_CODE).unwrap_or(default.stop_exit_code),
+    }
+}
+
+fn parse_seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.trim().parse().ok()?).ok()
+}
+
+/// A number that stands for a text, the same in every run (FNV-1a): the standard library's own
+/// hashes promise nothing across versions.
+pub(crate) fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn pod(annotations: &Value) -> Value {
+        json!({"metadata": {"name": "a", "uid": "u-1", "annotations": annotations}})
+    }
+
+    fn run() -> RunPlan {
+        RunPlan::default()
+    }
+
+    #[rstest]
+    #[case::nothing_said(json!({}), PodPlan::Run(run()))]
+    #[case::a_life_time(
+        json!({annotations::RUN_SECONDS: "2.5", annotations::EXIT_CODE: "3"}),
+        PodPlan::Run(RunPlan { run_for: RunFor::Time(Duration::from_millis(2_500)), exit_code: 3, ..run() })
+    )]
+    #[case::never_finishing_wins_over_a_life_time(
+        json!({annotations::RUN_SECONDS: "2", annotations::NEVER_FINISH: "true"}),
+        PodPlan::Run(run())
+    )]
+    #[case::slow_to_start_and_to_stop(
+        json!({annotations::START_DELAY: "9", annotations::STOP_SECONDS: "30", annotations::STOP_EXIT_CODE: "0"}),
+        PodPlan::Run(RunPlan {
+            start_delay: Duration::from_secs(9),
+            stop_time: Duration::from_secs(30),
+            stop_exit_code: 0,
+            ..run()
+        })
+    )]
+    #[case::nonsense_counts_as_nothing_said(
+        json!({annotations::RUN_SECONDS: "-1", annotations::EXIT_CODE: "bad", annotations::START_DELAY: "NaN"}),
+        PodPlan::Run(run())
+    )]
+    #[case::a_rejection(
+        json!({annotations::REJECT_REASON: "OutOfmemory"}),
+        PodPlan::Reject(Rejection::out_of("memory", 1_000, 3_500, 4_000))
+    )]
+    fn annotations_say_how_a_pod_fares(#[case] said: Value, #[case] expected: PodPlan) {
+        assert_eq!(Planner::default().plan("node-1", &pod(&said)), expected);
+    }
+
+    #[test]
+    fn a_script_has_the_last_word() {
+        let planner = Planner {
+            script: Some(Arc::new(|node: &str, _: &Value, _: PodPlan| {
+                PodPlan::Reject(Rejection::new(node))
+            })),
+            ..Planner::default()
+        };
+        let expected = PodPlan::Reject(Rejection::new("node-1"));
+        assert_eq!(planner.plan("node-1", &pod(&json!({}))), expected);
+    }
+
+    #[test]
+    fn chance_is_fair_and_repeats_itself_for_a_seed() {
+        let draw = |seed| {
+            let chance = RejectionChance { probability: 0.25, reasons: vec!["OutOfcpu".into()] };
+            let planner = Planner { chance: Some(chance), seed, ..Planner::default() };
+            (0..1_000)
+                .map(|i| json!({"metadata": {"uid": format!("u-{i}")}}))
+                .map(|pod| matches!(planner.plan("n", &pod), PodPlan::Reject(_)))
+                .collect::<Vec<_>>()
+        };
+        let rejected = draw(7).iter().filter(|rejected| **rejected).count();
+        assert!((200..300).contains(&rejected), "{rejected}");
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

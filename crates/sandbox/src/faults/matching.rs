@@ -1,0 +1,126 @@
+//! Which requests a fault is about.
+
+use crate::recorder::Verb;
+
+/// What is known of a request before it is carried out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// `None` for discovery and the like.
+    pub verb: Option<Verb>,
+    /// API group, empty for core.
+    pub group: String,
+    /// Plural resource; empty for discovery and the like.
+    pub resource: String,
+    /// `status`, `binding`, ...; empty for the object itself.
+    pub subresource: String,
+    /// Empty for cluster-scoped objects and for all namespaces.
+    pub namespace: String,
+    /// Empty for lists, watches and creates.
+    pub name: String,
+    /// Who asks.
+    pub client: String,
+    /// The path of the URL.
+    pub path: String,
+}
+
+/// A set of requests: every word said narrows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Match {
+    verbs: Vec<Verb>,
+    group: Option<String>,
+    resource: Option<String>,
+    subresource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    client: Option<String>,
+    path: Option<String>,
+}
+
+impl Match {
+    /// Every request.
+    pub fn any() -> Self {
+        Match::default()
+    }
+
+    /// Requests of one verb.
+    pub fn verb(verb: Verb) -> Self {
+        Match { verbs: vec![verb], ..Match::default() }
+    }
+
+    /// Requests of any of these verbs.
+    pub fn verbs(verbs: impl IntoIterator<Item = Verb>) -> Self {
+        Match { verbs: verbs.into_iter().collect(), ..Match::default() }
+    }
+
+    /// The five that write.
+    pub fn writes() -> Self {
+        use Verb::{Create, Delete, DeleteCollection, Patch, Update};
+        Match::verbs([Create, Update, Patch, Delete, DeleteCollection])
+    }
+
+    /// Watches.
+    pub fn watches() -> Self {
+        Match::verb(Verb::Watch)
+    }
+
+    /// Of this API group; core is empty.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Of this plural resource.
+    pub fn resource(mut self, resource: impl Into<String>) -> Self {
+        self.resource = Some(resource.into());
+        self
+    }
+
+    /// Of this subresource; empty is the object itself.
+    pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
+        self.subresource = Some(subresource.into());
+        self
+    }
+
+    /// In this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// About this object.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// By this client.
+    pub fn client(mut self, client: impl Into<String>) -> Self {
+        self.client = Some(client.into());
+        self
+    }
+
+    /// With a path that begins so; for discovery and the like.
+    pub fn path_prefix(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    pub(crate) fn matches(&self, target: &Target) -> bool {
+        let fits = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        };
+        (self.verbs.is_empty() || target.verb.is_some_and(|v| self.verbs.contains(&v)))
+            && fits(&self.group, &target.group)
+            && fits(&self.resource, &target.resource)
+            && fits(&self.subresource, &target.subresource)
+            && fits(&self.client, &target.client)
+            && self.matches_object(&target.namespace, &target.name)
+            && self.path.as_ref().is_none_or(|p| target.path.starts_with(p.as_str()))
+    }
+
+    /// Compares namespace and name alone: for the objects that a watch carries.
+    pub(crate) fn matches_object(&self, namespace: &str, name: &str) -> bool {
+        self.namespace.as_ref().is_none_or(|n| n == namespace)
+            && self.name.as_ref().is_none_or(|n| n == name)
+    }
+}

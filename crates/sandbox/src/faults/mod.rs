@@ -1,0 +1,348 @@
+//! Faults: what goes wrong, for whom, and how often.
+//!
+//! A fault is a [`Match`] of requests, a choice among the matching ones, and what happens to those chosen.
+//! Companions act on the cluster directly and never meet a fault.
+
+mod answer;
+mod matching;
+mod watches;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub use answer::Answer;
+pub use matching::{Match, Target};
+pub use watches::WatchEnd;
+pub(crate) use watches::{LiveWatch, Visibility, WatchPlan};
+
+use crate::clock::SharedRng;
+
+/// What happens to a request that a fault has chosen.
+#[derive(Debug, Clone)]
+enum Action {
+    /// Only the delay, if any.
+    None,
+    Answer(Answer),
+    /// The connection breaks before the server saw the request.
+    LoseRequest,
+    /// The request is carried out, and the connection breaks before the answer.
+    LoseAnswer,
+    /// No answer until the client gives up.
+    Hang,
+    /// Reads see the cluster as of this version.
+    Stale(u64),
+    Watch(WatchPlan),
+    /// Events of matching objects never reach matching watches.
+    Hide(Match),
+    /// Matching watches stand still.
+    Pause,
+}
+
+/// Which of the matching requests are chosen.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    skip: u64,
+    every: u64,
+    times: Option<u64>,
+    probability: f64,
+}
+
+/// One fault, to be handed to [`Faults::inject`].
+#[derive(Debug, Clone)]
+pub struct Fault {
+    matching: Match,
+    choice: Choice,
+    delay: Duration,
+    action: Action,
+}
+
+impl Fault {
+    /// A fault for these requests; without more said it does nothing but count them.
+    pub fn on(matching: Match) -> Self {
+        let choice = Choice { skip: 0, every: 1, times: None, probability: 1.0 };
+        Fault { matching, choice, delay: Duration::ZERO, action: Action::None }
+    }
+
+    /// Ends after it has been applied that often.
+    pub fn times(mut self, times: u64) -> Self {
+        self.choice.times = Some(times);
+        self
+    }
+
+    /// Applies to the n-th match alone, counted from one.
+    pub fn nth(mut self, n: u64) -> Self {
+        self.choice.skip = n.saturating_sub(1);
+        self.times(1)
+    }
+
+    /// Lets the first `n` matches pass.
+    pub fn after(mut self, n: u64) -> Self {
+        self.choice.skip = n;
+        self
+    }
+
+    /// Applies to every n-th match.
+    pub fn every(mut self, n: u64) -> Self {
+        self.choice.every = n.max(1);
+        self
+    }
+
+    /// Applies to a match with this probability, drawn from the sandbox's seed.
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.choice.probability = probability;
+        self
+    }
+
+    /// The request waits that long before anything else happens to it.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The request is answered so, and not carried out.
+    pub fn answer(self, answer: Answer) -> Self {
+        self.action(Action::Answer(answer))
+    }
+
+    /// The connection is lost before the request is carried out.
+    pub fn lose_request(self) -> Self {
+        self.action(Action::LoseRequest)
+    }
+
+    /// The request is carried out, and the connection is lost before the answer.
+    pub fn lose_answer(self) -> Self {
+        self.action(Action::LoseAnswer)
+    }
+
+    /// There is no answer until the client gives up or the fault is removed; the request is not carried out.
+    pub fn hang(self) -> Self {
+        self.action(Action::Hang)
+    }
+
+    /// Get, list and watch are answered by a server that has seen nothing after this version. Writes are not stale.
+    pub fn stale(self, version: u64) -> Self {
+        self.action(Action::Stale(version))
+    }
+
+    /// The watch ends after that many events.
+    pub fn end_watch_after(self, events: u64, end: WatchEnd) -> Self {
+        self.action(Action::Watch(WatchPlan { end: Some((events, end)), ..WatchPlan::default() }))
+    }
+
+    /// Every event of the watch arrives that much later.
+    pub fn delay_events(self, delay: Duration) -> Self {
+        self.action(Action::Watch(WatchPlan { delay, ..WatchPlan::default() }))
+    }
+
+    /// Events of these objects never reach matching watches, running ones included, while the fault stands.
+    /// What was hidden is not made up for: the next event of the object is the first that is seen.
+    pub fn hide(self, objects: Match) -> Self {
+        self.action(Action::Hide(objects))
+    }
+
+    /// Matching watches, running ones included, stand still while the fault stands, and catch up after it.
+    pub fn pause_watches(self) -> Self {
+        self.action(Action::Pause)
+    }
+
+    fn action(mut self, action: Action) -> Self {
+        self.action = action;
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Rule {
+    id: u64,
+    fault: Fault,
+    matched: u64,
+    hits: Arc<AtomicU64>,
+}
+
+impl Rule {
+    fn chooses(&mut self, rng: &SharedRng) -> bool {
+        let choice = self.fault.choice;
+        let place = self.matched;
+        self.matched += 1;
+        let Some(past) = place.checked_sub(choice.skip) else { return false };
+        if !past.is_multiple_of(choice.every) || self.spent() {
+            return false;
+        }
+        if choice.probability < 1.0 && rng.unit() >= choice.probability {
+            return false;
+        }
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn spent(&self) -> bool {
+        self.fault.choice.times.is_some_and(|times| self.hits.load(Ordering::Relaxed) >= times)
+    }
+}
+
+/// All faults of one sandbox. Cheap to clone; every clone is the same set.
+#[derive(Clone)]
+pub struct Faults {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rules: Mutex<Vec<Rule>>,
+    watches: Mutex<Vec<std::sync::Weak<LiveWatch>>>,
+    next_id: AtomicU64,
+    rng: SharedRng,
+    available: AtomicU64,
+    /// Wakes everything that waits for faults to change.
+    changed: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").field("rules", &self.inner.rules.lock().len()).finish()
+    }
+}
+
+/// What the faults decided for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) delay: Duration,
+    pub(crate) fate: Fate,
+    pub(crate) stale: Option<u64>,
+    pub(crate) watch: WatchPlan,
+}
+
+#[derive(Debug, Default)]
+pub(crate) enum Fate {
+    #[default]
+    Pass,
+    Answer(Answer),
+    LoseRequest,
+    LoseAnswer,
+    /// Hangs while the rule of this id stands.
+    Hang(u64),
+}
+
+impl Faults {
+    pub(crate) fn new(rng: SharedRng) -> Self {
+        let (changed, _) = watch::channel(0);
+        let inner = Inner {
+            rules: Mutex::default(),
+            watches: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            rng,
+            available: AtomicU64::new(1),
+            changed,
+        };
+        Faults { inner: Arc::new(inner) }
+    }
+
+    /// Puts a fault in force; it stands until it is spent or removed.
+    pub fn inject(&self, fault: Fault) -> FaultHandle {
+        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let hits = Arc::new(AtomicU64::new(0));
+        let rule = Rule { id, fault, matched: 0, hits: Arc::clone(&hits) };
+        self.inner.rules.lock().push(rule);
+        self.wake();
+        FaultHandle { faults: self.clone(), id, hits }
+    }
+
+    /// Removes every fault and brings the server back.
+    pub fn clear(&self) {
+        self.inner.rules.lock().clear();
+        self.set_available(1);
+    }
+
+    /// Refuses every connection and breaks the running watches, until [`Faults::restore`].
+    pub fn cut_off(&self) {
+        self.set_available(0);
+    }
+
+    /// Ends [`Faults::cut_off`].
+    pub fn restore(&self) {
+        self.set_available(1);
+    }
+
+    pub(crate) fn is_available(&self) -> bool {
+        self.inner.available.load(Ordering::Relaxed) == 1
+    }
+
+    fn set_available(&self, available: u64) {
+        self.inner.available.store(available, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.inner.changed.send_modify(|n| *n += 1);
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+
+    pub(crate) fn stands(&self, id: u64) -> bool {
+        self.inner.rules.lock().iter().any(|rule| rule.id == id)
+    }
+
+    fn remove(&self, id: u64) {
+        self.inner.rules.lock().retain(|rule| rule.id != id);
+        self.wake();
+    }
+
+    /// Decides what happens to one request. The first rule that settles it wins; delays add up.
+    pub(crate) fn decide(&self, target: &Target) -> Decision {
+        let mut decision = Decision::default();
+        for rule in self.inner.rules.lock().iter_mut() {
+            if matches!(rule.fault.action, Action::Hide(_) | Action::Pause) {
+                continue;
+            }
+            if !rule.fault.matching.matches(target) || !rule.chooses(&self.inner.rng) {
+                continue;
+            }
+            decision.delay = decision.delay.saturating_add(rule.fault.delay);
+            let fate = match &rule.fault.action {
+                Action::Answer(answer) => Fate::Answer(answer.clone()),
+                Action::LoseRequest => Fate::LoseRequest,
+                Action::LoseAnswer => Fate::LoseAnswer,
+                Action::Hang => Fate::Hang(rule.id),
+                Action::Stale(version) => {
+                    decision.stale = Some(*version);
+                    continue;
+                }
+                Action::Watch(plan) => {
+                    decision.watch.add(plan);
+                    continue;
+                }
+                Action::None | Action::Hide(_) | Action::Pause => continue,
+            };
+            if matches!(decision.fate, Fate::Pass) {
+                decision.fate = fate;
+            }
+        }
+        decision
+    }
+}
+
+/// A fault in force. Dropping the handle leaves it in force.
+#[derive(Debug, Clone)]
+pub struct FaultHandle {
+    faults: Faults,
+    id: u64,
+    hits: Arc<AtomicU64>,
+}
+
+impl FaultHandle {
+    /// How many requests (or hidden events) it has been applied to.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Takes it out of force. Requests that hang by it are let go on.
+    pub fn remove(&self) {
+        self.faults.remove(self.id);
+    }
+}

@@ -1,0 +1,122 @@
+//! Faults of watches, running ones included.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Action, Faults, Match, Target};
+use crate::cluster::ObjectKey;
+
+/// How a watch is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchEnd {
+    /// The stream ends as after its time-out, without a word.
+    Close,
+    /// The connection breaks in the middle.
+    Break,
+    /// An ERROR event says 410 Expired, then the stream ends.
+    Expired,
+    /// A frame that is no JSON; the stream goes on.
+    Garbage,
+}
+
+/// What is planned for one watch from its start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WatchPlan {
+    pub(crate) end: Option<(u64, WatchEnd)>,
+    pub(crate) delay: Duration,
+}
+
+impl WatchPlan {
+    pub(super) fn add(&mut self, other: &WatchPlan) {
+        self.end = self.end.or(other.end);
+        self.delay = self.delay.saturating_add(other.delay);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.end.is_none() && self.delay.is_zero()
+    }
+}
+
+/// A running watch, as the faults see it.
+#[derive(Debug)]
+pub(crate) struct LiveWatch {
+    pub(crate) target: Target,
+    command: Mutex<Option<WatchEnd>>,
+}
+
+impl LiveWatch {
+    pub(crate) fn take_command(&self) -> Option<WatchEnd> {
+        self.command.lock().take()
+    }
+}
+
+/// What a running watch may show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    Everything,
+    /// Nothing after this version.
+    UpTo(u64),
+    Nothing,
+}
+
+impl Faults {
+    pub(crate) fn register(&self, target: Target) -> Arc<LiveWatch> {
+        let watch = Arc::new(LiveWatch { target, command: Mutex::default() });
+        let mut watches = self.inner.watches.lock();
+        watches.retain(|w| w.strong_count() > 0);
+        watches.push(Arc::downgrade(&watch));
+        watch
+    }
+
+    /// Ends running watches; answers how many.
+    pub fn end_watches(&self, matching: &Match, end: WatchEnd) -> usize {
+        let running: Vec<Arc<LiveWatch>> =
+            self.inner.watches.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut ended = 0;
+        for watch in running.iter().filter(|w| matching.matches(&w.target)) {
+            *watch.command.lock() = Some(end);
+            ended += 1;
+        }
+        self.wake();
+        ended
+    }
+
+    /// How many matching watches run.
+    pub fn running_watches(&self, matching: &Match) -> usize {
+        let watches = self.inner.watches.lock();
+        watches.iter().filter_map(Weak::upgrade).filter(|w| matching.matches(&w.target)).count()
+    }
+
+    /// What a watch may show right now.
+    pub(crate) fn visibility(&self, target: &Target) -> Visibility {
+        let mut seen = Visibility::Everything;
+        for rule in self.inner.rules.lock().iter() {
+            match &rule.fault.action {
+                Action::Pause if rule.fault.matching.matches(target) => return Visibility::Nothing,
+                Action::Stale(version) if rule.fault.matching.matches(target) => {
+                    seen = Visibility::UpTo(*version);
+                }
+                _ => {}
+            }
+        }
+        seen
+    }
+
+    /// True when an event of that object must not reach that watch; counts as a hit.
+    pub(crate) fn hides(&self, target: &Target, key: &ObjectKey) -> bool {
+        for rule in self.inner.rules.lock().iter() {
+            if let Action::Hide(objects) = &rule.fault.action
+                && rule.fault.matching.matches(target)
+                && objects.matches_object(&key.namespace, &key.name)
+                && !rule.spent()
+            {
+                rule.hits.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,480 @@
+//! Requests for objects.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::negotiate::{accept, content_type};
+use super::respond::{self, Answer, Writer};
+use super::route::{ResourceRequest, verb};
+use super::{Call, Server, review, watch};
+use crate::cluster::{
+    DeleteOptions, Effect, Gvr, ListOptions, Patch, Preconditions, Propagation, Subresource,
+    VersionMatch, WriteOptions, Written,
+};
+use crate::error::{ApiError, Cause, Reason};
+use crate::kinds::ResourceInfo;
+use crate::meta;
+use crate::recorder::Verb;
+
+pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest) -> Answer {
+    if let Some(answer) = review::serve(call, request) {
+        return answer;
+    }
+    answer(server, call, request).unwrap_or_else(|error| respond::refuse(&error))
+}
+
+fn method_not_allowed() -> ApiError {
+    let message = "the server does not allow this method on the requested resource";
+    ApiError::method_not_allowed(message)
+}
+
+fn answer(
+    server: &Arc<Server>,
+    call: &Call,
+    request: &ResourceRequest,
+) -> Result<Answer, ApiError> {
+    let info = server.cluster.resource(&request.gvr).ok_or_else(ApiError::not_served)?;
+    let verb = verb(&call.parts.method, request, &call.query).ok_or_else(method_not_allowed)?;
+    let form = accept(&call.parts.headers)?;
+    let one = Request { server, call, request, info: &info };
+    let writer = Writer {
+        info: &info,
+        version: &request.gvr.version,
+        form,
+        include_object: call.query.get("includeObject"),
+        now: server.cluster.clock().now(),
+    };
+    match request.subresource.as_str() {
+        "" | "status" | "finalize" => one.main(verb, &writer),
+        "log" if one.is_pod() && verb == Verb::Get => {
+            server.cluster.get(&request.gvr, one.namespace(), &request.name)?;
+            Ok(respond::raw(200, "text/plain", ""))
+        }
+        "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
+        "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
+        _ => Err(ApiError::not_served()),
+    }
+}
+
+struct Request<'a> {
+    server: &'a Arc<Server>,
+    call: &'a Call,
+    request: &'a ResourceRequest,
+    info: &'a ResourceInfo,
+}
+
+impl Request<'_> {
+    fn namespace(&self) -> Option<&str> {
+        Some(self.request.namespace.as_str()).filter(|ns| !ns.is_empty())
+    }
+
+    fn is_pod(&self) -> bool {
+        self.info.is(&Gvr::PODS)
+    }
+
+    fn subresource(&self) -> Result<Subresource, ApiError> {
+        let subresource = match self.request.subresource.as_str() {
+            "status" => Subresource::Status,
+            "finalize" => Subresource::Finalize,
+            _ => Subresource::None,
+        };
+        if self.info.serves(&self.request.gvr.version, subresource) {
+            Ok(subresource)
+        } else {
+            Err(ApiError::not_served())
+        }
+    }
+
+    fn main(&self, verb: Verb, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let subresource = self.subresource()?;
+        let plain = subresource == Subresource::None;
+        let request = self.request;
+        match verb {
+            Verb::Get => {
+                let at = self.call.decision.stale;
+                let found = self.server.cluster.get_as_of(
+                    &request.gvr,
+                    self.namespace(),
+                    &request.name,
+                    at,
+                )?;
+                Ok(writer.object(200, &found))
+            }
+            Verb::List => {
+                if self.call.query.flag("sendInitialEvents") {
+                    return Err(crate::cluster::list_options_invalid(Cause::forbidden(
+                        "sendInitialEvents",
+                        "sendInitialEvents is forbidden for list",
+                    )));
+                }
+                let page = self.server.cluster.list_as_of(
+                    &request.gvr,
+                    self.namespace(),
+                    &self.list_options()?,
+                    self.call.decision.stale,
+                )?;
+                Ok(writer.list(&page))
+            }
+            Verb::Watch => watch::serve(self.server, self.call, request, self.info, writer.form),
+            Verb::Create if plain && request.name.is_empty() => self.create(writer),
+            Verb::Update => self.update(subresource, writer),
+            Verb::Patch => self.patch(subresource, writer),
+            Verb::Delete if plain => self.delete(writer),
+            Verb::DeleteCollection if plain => self.delete_collection(writer),
+            _ => Err(method_not_allowed()),
+        }
+    }
+
+    fn list_options(&self) -> Result<ListOptions, ApiError> {
+        let query = &self.call.query;
+        let limit = query.get("limit");
+        let limit: i64 = match limit {
+            "" => 0,
+            text => text.parse().map_err(|_| {
+                ApiError::bad_request(format!(
+                    "unable to decode query parameter limit: strconv.ParseInt: parsing {text:?}: invalid syntax"
+                ))
+            })?,
+        };
+        let version_match = match query.get("resourceVersionMatch") {
+            "" => None,
+            "Exact" => Some(VersionMatch::Exact),
+            "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+            other => {
+                return Err(crate::cluster::list_options_invalid(Cause::not_supported(
+                    "resourceVersionMatch",
+                    other,
+                    &["Exact", "NotOlderThan"],
+                )));
+            }
+        };
+        Ok(ListOptions {
+            label_selector: query.get("labelSelector").to_owned(),
+            field_selector: query.get("fieldSelector").to_owned(),
+            limit: usize::try_from(limit).unwrap_or(0),
+            continue_token: query.get("continue").to_owned(),
+            resource_version: query.get("resourceVersion").to_owned(),
+            version_match,
+        })
+    }
+
+    fn body(&self) -> Result<Value, ApiError> {
+        let media = content_type(&self.call.parts.headers);
+        if !matches!(media.as_str(), "" | "application/json") {
+            return Err(unsupported_media("application/json"));
+        }
+        parse(&self.call.body)
+    }
+
+    fn write_options(&self) -> Result<WriteOptions, ApiError> {
+        Ok(WriteOptions { dry_run: dry_run(self.call.query.get("dryRun"))? })
+    }
+
+    fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let stored = self.server.cluster.create(
+            &self.call.actor,
+            &self.request.gvr,
+            self.namespace(),
+            self.body()?,
+            &self.write_options()?,
+        )?;
+        Ok(writer.object(201, &stored))
+    }
+
+    fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let written = self.server.cluster.update_written(
+            &self.call.actor,
+            &self.request.gvr,
+            self.namespace(),
+            &self.request.name,
+            self.body()?,
+            subresource,
+            &self.write_options()?,
+        )?;
+        Ok(writer.object(code(&written), &written.object))
+    }
+
+    fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let written = self.server.cluster.patch_written(
+            &self.call.actor,
+            &self.request.gvr,
+            self.namespace(),
+            &self.request.name,
+            self.patch_body()?,
+            subresource,
+            &self.write_options()?,
+        )?;
+        Ok(writer.object(code(&written), &written.object))
+    }
+
+    fn patch_body(&self) -> Result<Patch, ApiError> {
+        const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+        let make = match content_type(&self.call.parts.headers).as_str() {
+            "application/merge-patch+json" => Patch::Merge,
+            "application/json-patch+json" => Patch::Json,
+            "application/strategic-merge-patch+json" if self.info.custom => {
+                return Err(crate::cluster::unsupported_strategic());
+            }
+            "application/strategic-merge-patch+json" => Patch::Strategic,
+            _ => return Err(unsupported_media(ACCEPTED)),
+        };
+        let body = serde_json::from_slice(&self.call.body)
+            .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+        Ok(make(body))
+    }
+
+    fn delete_options(&self) -> Result<DeleteOptions, ApiError> {
+        let media = content_type(&self.call.parts.headers);
+        if self.call.body.is_empty() {
+            return from_query(self.call);
+        }
+        if !matches!(media.as_str(), "" | "application/json") {
+            return Err(unsupported_media("application/json"));
+        }
+        delete_options(&parse(&self.call.body)?)
+    }
+
+    fn delete(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        use crate::kinds::Traits;
+        let options = self.delete_options()?;
+        let request = self.request;
+        let written = self.server.cluster.delete_written(
+            &self.call.actor,
+            &request.gvr,
+            self.namespace(),
+            &request.name,
+            &options,
+        )?;
+        if written.effect == Effect::Removed && !self.info.has(Traits::RETURNS_DELETED) {
+            let status = json!({
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": success_details(self.info, &written.object),
+            });
+            return Ok(writer.object(200, &status));
+        }
+        let foreground = options.propagation_policy == Some(Propagation::Foreground);
+        let waits = written.effect != Effect::Removed;
+        Ok(writer.object(if waits && foreground { 202 } else { 200 }, &written.object))
+    }
+
+    fn delete_collection(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let options = self.delete_options()?;
+        let items = self.server.cluster.delete_collection(
+            &self.call.actor,
+            &self.request.gvr,
+            self.namespace(),
+            &options,
+            &self.list_options()?,
+        )?;
+        let page = crate::cluster::ListPage {
+            items,
+            resource_version: self.server.cluster.version(),
+            continue_token: String::new(),
+            remaining: None,
+        };
+        Ok(writer.list(&page))
+    }
+
+    fn bind(&self) -> Result<Answer, ApiError> {
+        let body = self.body()?;
+        let kind = meta::text(&body, &["target", "kind"]);
+        let node = meta::text(&body, &["target", "name"]);
+        let mut causes = Vec::new();
+        if !matches!(kind, "" | "Node") {
+            causes.push(Cause::not_supported("target.kind", kind, &["Node", "<empty>"]));
+        }
+        if node.is_empty() {
+            causes.push(Cause::required("target.name", ""));
+        }
+        if !causes.is_empty() {
+            return Err(ApiError::invalid("", "Binding", &self.request.name, causes));
+        }
+        self.server.cluster.bind(
+            &self.call.actor,
+            &self.request.namespace,
+            &self.request.name,
+            node,
+            &self.write_options()?,
+        )?;
+        Ok(respond::json(201, &success(201)))
+    }
+
+    fn evict(&self) -> Result<Answer, ApiError> {
+        let body = self.body()?;
+        let mut options = match body.get("deleteOptions") {
+            None | Some(Value::Null) => DeleteOptions::default(),
+            Some(options) => delete_options(options)?,
+        };
+        options.dry_run |= self.write_options()?.dry_run;
+        self.server.cluster.evict(
+            &self.call.actor,
+            &self.request.namespace,
+            &self.request.name,
+            &options,
+        )?;
+        Ok(respond::json(201, &success(201)))
+    }
+}
+
+fn success(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+}
+
+fn success_details(info: &ResourceInfo, object: &Value) -> Value {
+    let mut details = json!({
+        "name": meta::name(object),
+        "kind": info.resource,
+        "uid": meta::uid(object),
+    });
+    if !info.group.is_empty() {
+        details["group"] = json!(info.group);
+    }
+    details
+}
+
+fn code(written: &Written) -> u16 {
+    if written.effect == Effect::Created { 201 } else { 200 }
+}
+
+fn unsupported_media(accepted: &str) -> ApiError {
+    ApiError::new(
+        415,
+        Reason::UnsupportedMediaType,
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        ),
+    )
+}
+
+fn parse(body: &[u8]) -> Result<Value, ApiError> {
+    let value: Value = serde_json::from_slice(body).map_err(|e| {
+        ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+    })?;
+    if !value.is_object() {
+        return Err(ApiError::bad_request(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
+        ));
+    }
+    Ok(value)
+}
+
+fn dry_run(text: &str) -> Result<bool, ApiError> {
+    match text {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => Err(options_invalid(Cause::not_supported("dryRun", other, &["All"]))),
+    }
+}
+
+fn options_invalid(cause: Cause) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause])
+}
+
+fn propagation(text: &str) -> Result<Option<Propagation>, ApiError> {
+    Ok(Some(match text {
+        "" => return Ok(None),
+        "Orphan" => Propagation::Orphan,
+        "Background" => Propagation::Background,
+        "Foreground" => Propagation::Foreground,
+        other => {
+            return Err(options_invalid(Cause::not_supported(
+                "propagationPolicy",
+                other,
+                &["Background", "Foreground", "Orphan", "nil"],
+            )));
+        }
+    }))
+}
+
+fn from_query(call: &Call) -> Result<DeleteOptions, ApiError> {
+    let query = &call.query;
+    let seconds = match query.get("gracePeriodSeconds") {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+        })?),
+    };
+    let mut options = DeleteOptions {
+        grace_period_seconds: seconds,
+        propagation_policy: propagation(query.get("propagationPolicy"))?,
+        preconditions: Preconditions::default(),
+        dry_run: dry_run(query.get("dryRun"))?,
+    };
+    if !query.get("orphanDependents").is_empty() {
+        set_orphan(&mut options, query.flag("orphanDependents"))?;
+    }
+    Ok(options)
+}
+
+/// The old way to name a propagation policy.
+fn set_orphan(options: &mut DeleteOptions, orphan: bool) -> Result<(), ApiError> {
+    if options.propagation_policy.is_some() {
+        return Err(options_invalid(Cause::invalid(
+            "propagationPolicy",
+            &format!("{:?}", options.propagation_policy.map_or("", Propagation::as_str)),
+            "orphanDependents and deletionPropagation cannot be both set",
+        )));
+    }
+    let policy = if orphan { Propagation::Orphan } else { Propagation::Background };
+    options.propagation_policy = Some(policy);
+    Ok(())
+}
+
+fn delete_options(body: &Value) -> Result<DeleteOptions, ApiError> {
+    let wrong = |field: &str| {
+        ApiError::bad_request(format!(
+            "json: cannot unmarshal value into Go struct field DeleteOptions.{field}"
+        ))
+    };
+    let kind = meta::text(body, &["kind"]);
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version \"v1\" cannot be handled as a DeleteOptions"
+        )));
+    }
+    let seconds = match body.get("gracePeriodSeconds") {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?),
+    };
+    let text = |field: &'static str, value: Option<&Value>| match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(wrong(field)),
+    };
+    let wanted = body.get("preconditions").unwrap_or(&Value::Null);
+    let policy = text("propagationPolicy", body.get("propagationPolicy"))?;
+    let mut options = DeleteOptions {
+        grace_period_seconds: seconds,
+        propagation_policy: propagation(policy.as_deref().unwrap_or_default())?,
+        preconditions: Preconditions {
+            uid: text("preconditions.uid", wanted.get("uid"))?,
+            resource_version: text("preconditions.resourceVersion", wanted.get("resourceVersion"))?,
+        },
+        dry_run: false,
+    };
+    match body.get("dryRun") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(stages)) => {
+            for stage in stages {
+                options.dry_run |= dry_run(stage.as_str().unwrap_or_default())?;
+            }
+        }
+        Some(_) => return Err(wrong("dryRun")),
+    }
+    match body.get("orphanDependents") {
+        None | Some(Value::Null) => {}
+        Some(Value::Bool(orphan)) => set_orphan(&mut options, *orphan)?,
+        Some(_) => return Err(wrong("orphanDependents")),
+    }
+    Ok(options)
+}
+
+/// True for methods that a path without objects answers.
+pub(crate) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}

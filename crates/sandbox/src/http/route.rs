@@ -1,0 +1,133 @@
+//! From a URL to a request of the API.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use http::{Method, Uri};
+use percent_encoding::percent_decode_str;
+
+use crate::cluster::Gvr;
+use crate::recorder::Verb;
+
+/// The query of a URL. The first value of a name counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    pub(crate) fn parse(uri: &Uri) -> Self {
+        let mut query = BTreeMap::new();
+        for (key, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
+            query.entry(key.into_owned()).or_insert_with(|| value.into_owned());
+        }
+        Query(query)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> &str {
+        self.0.get(key).map(String::as_str).unwrap_or_default()
+    }
+
+    /// Go's `strconv.ParseBool`, with nonsense as true, as the server's conversion does.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        match self.0.get(key).map(String::as_str) {
+            None | Some("" | "false" | "0") => false,
+            Some(_) => true,
+        }
+    }
+}
+
+/// A request for objects.
+#[derive(Debug, Clone)]
+pub(crate) struct ResourceRequest {
+    pub(crate) gvr: Gvr,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone)]
+pub(crate) enum Route {
+    Resource(ResourceRequest),
+    /// Discovery, health, version, openapi.
+    Other(Vec<String>),
+}
+
+pub(crate) fn route(uri: &Uri) -> Option<Route> {
+    let parts: Vec<String> = uri
+        .path()
+        .split('/')
+        .filter(|p| !p.is_empty())
+        .map(|p| percent_decode_str(p).decode_utf8().map(Cow::into_owned))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let (group, version, rest) = match words.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+        _ => return Some(Route::Other(parts)),
+    };
+    let (namespace, resource, name, tail) = match rest {
+        ["namespaces", name, sub @ ("status" | "finalize")] => ("", "namespaces", *name, vec![*sub]),
+        ["namespaces", namespace, resource, tail @ ..] => {
+            let name = tail.first().copied().unwrap_or_default();
+            (*namespace, *resource, name, tail.get(1..).unwrap_or_default().to_vec())
+        }
+        [resource, tail @ ..] => {
+            let name = tail.first().copied().unwrap_or_default();
+            ("", *resource, name, tail.get(1..).unwrap_or_default().to_vec())
+        }
+        [] => return None,
+    };
+    Some(Route::Resource(ResourceRequest {
+        gvr: Gvr::new(group, version, resource),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: tail.join("/"),
+    }))
+}
+
+/// The verb of a request for objects.
+pub(crate) fn verb(method: &Method, request: &ResourceRequest, query: &Query) -> Option<Verb> {
+    let named = !request.name.is_empty();
+    let watching = query.flag("watch");
+    match (method.as_str(), named) {
+        ("GET" | "HEAD", _) if watching && request.subresource.is_empty() => Some(Verb::Watch),
+        ("GET" | "HEAD", true) => Some(Verb::Get),
+        ("GET" | "HEAD", false) => Some(Verb::List),
+        ("POST", _) => Some(Verb::Create),
+        ("PUT", true) => Some(Verb::Update),
+        ("PATCH", true) => Some(Verb::Patch),
+        ("DELETE", true) => Some(Verb::Delete),
+        ("DELETE", false) => Some(Verb::DeleteCollection),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("/api/v1/pods", "v1/pods", "", "", "")]
+    #[case("/api/v1/namespaces/a", "v1/namespaces", "", "a", "")]
+    #[case("/api/v1/namespaces/a/finalize", "v1/namespaces", "", "a", "finalize")]
+    #[case("/api/v1/namespaces/a/pods", "v1/pods", "a", "", "")]
+    #[case("/api/v1/namespaces/a/pods/p/status", "v1/pods", "a", "p", "status")]
+    #[case("/apis/g.dev/v1/namespaces/a/things/t", "g.dev/v1/things", "a", "t", "")]
+    #[case("/apis/g.dev/v1/things/t%20x", "g.dev/v1/things", "", "t x", "")]
+    fn paths_lead_to_objects(
+        #[case] path: &str,
+        #[case] gvr: &str,
+        #[case] namespace: &str,
+        #[case] name: &str,
+        #[case] subresource: &str,
+    ) {
+        let Some(Route::Resource(request)) = route(&path.parse().unwrap()) else { panic!("{path}") };
+        assert_eq!(request.gvr.to_string(), gvr);
+        assert_eq!(request.namespace, namespace);
+        assert_eq!(request.name, name);
+        assert_eq!(request.subresource, subresource);
+    }
+}

@@ -1,0 +1,319 @@
+//! CustomResourceDefinitions: what they install, and how they leave.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace, Traits};
+use crate::cluster::{Cluster, DeleteOptions, Gvr, ObjectKey, State};
+use crate::error::{ApiError, Cause};
+use crate::meta;
+
+/// Keeps a definition until its last instance is gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+fn definitions(state: &State) -> Option<Arc<ResourceInfo>> {
+    state.kinds.find(&Gvr::CUSTOMRESOURCEDEFINITIONS).cloned()
+}
+
+fn key_of(crd: &Value) -> ResourceKey {
+    let group = meta::text(crd, &["spec", "group"]).to_owned();
+    (group, meta::text(crd, &["spec", "names", "plural"]).to_owned())
+}
+
+/// Defaults and checks of a new definition.
+pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
+    let causes = check(crd);
+    if !causes.is_empty() {
+        return causes;
+    }
+    let kind = meta::text(crd, &["spec", "names", "kind"]).to_owned();
+    let names = &mut crd["spec"]["names"];
+    if meta::text(names, &["singular"]).is_empty() {
+        names["singular"] = json!(kind.to_lowercase());
+    }
+    if meta::text(names, &["listKind"]).is_empty() {
+        names["listKind"] = json!(format!("{kind}List"));
+    }
+    if crd["spec"].get("conversion").is_none() {
+        crd["spec"]["conversion"] = json!({"strategy": "None"});
+    }
+    let stored = versions(crd).find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    let stored = stored.map(|v| meta::text(v, &["name"]).to_owned()).unwrap_or_default();
+    crd["status"] = json!({
+        "conditions": [],
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": [stored],
+    });
+    Vec::new()
+}
+
+fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
+    meta::at(crd, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn check(crd: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let (group, plural) = key_of(crd);
+    for (field, text) in [
+        ("spec.group", group.as_str()),
+        ("spec.names.plural", plural.as_str()),
+        ("spec.names.kind", meta::text(crd, &["spec", "names", "kind"])),
+    ] {
+        if text.is_empty() {
+            causes.push(Cause::required(field, ""));
+        }
+    }
+    let name = meta::name(crd);
+    if name != format!("{plural}.{group}") {
+        causes.push(Cause::invalid(
+            "metadata.name",
+            &format!("{name:?}"),
+            "must be spec.names.plural+\".\"+spec.group",
+        ));
+    }
+    let scope = meta::text(crd, &["spec", "scope"]);
+    if !matches!(scope, "Namespaced" | "Cluster") {
+        causes.push(Cause::not_supported("spec.scope", scope, &["Cluster", "Namespaced"]));
+    }
+    let stored = versions(crd).filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
+    if stored != 1 {
+        causes.push(Cause::invalid(
+            "spec.versions",
+            &serde_json::to_string(&crd["spec"]["versions"]).unwrap_or_default(),
+            "must have exactly one version marked as storage version",
+        ));
+    }
+    for (index, version) in versions(crd).enumerate() {
+        if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {
+            let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+            causes.push(Cause::required(&path, "schemas are required"));
+        }
+    }
+    causes
+}
+
+/// Everything that is wrong with a changed definition.
+pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let mut causes = check(new);
+    for field in ["group", "scope"] {
+        let path = ["spec", field];
+        if meta::text(old, &path) != meta::text(new, &path) {
+            let value = format!("{:?}", meta::text(new, &path));
+            causes.push(Cause::invalid(&format!("spec.{field}"), &value, "field is immutable"));
+        }
+    }
+    causes
+}
+
+/// Installs a new definition and says so in its status.
+pub(crate) fn accept(cluster: &Cluster, state: &mut State, info: &Arc<ResourceInfo>, key: &ObjectKey) {
+    let Some(crd) = state.get(info, key).cloned() else { return };
+    let mut crd = Value::clone(&crd);
+    let now = cluster.clock().now_rfc3339();
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind, "status": "True", "lastTransitionTime": now,
+            "reason": reason, "message": message,
+        })
+    };
+    crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
+    crd["status"]["conditions"] = json!([
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ]);
+    let stored = state.put(info, key, crd);
+    changed(state, &stored);
+}
+
+/// Serves what a definition says by now.
+pub(crate) fn changed(state: &mut State, crd: &Value) {
+    let info = describe(crd);
+    // A definition must not take a built-in kind's place.
+    if state.kinds.get(&info.key()).is_none_or(|had| had.custom) {
+        state.kinds.insert(info);
+    }
+}
+
+/// Stops serving a definition that is gone.
+pub(crate) fn removed(state: &mut State, crd: &Value) {
+    let key = key_of(crd);
+    if state.kinds.get(&key).is_some_and(|info| info.custom) {
+        state.kinds.remove(&key);
+        state.drop_table(&key);
+    }
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let list = value.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn describe(crd: &Value) -> ResourceInfo {
+    let (group, resource) = key_of(crd);
+    let names = &crd["spec"]["names"];
+    let stored = versions(crd).find(|v| v.get("storage") == Some(&Value::Bool(true)));
+    let mut served: Vec<ServedVersion> = versions(crd)
+        .filter(|v| v.get("served") != Some(&Value::Bool(false)))
+        .map(served_version)
+        .collect();
+    served.sort_by_key(|v| priority(&v.name));
+    let cluster = meta::text(crd, &["spec", "scope"]) == "Cluster";
+    let accepted = &crd["status"]["acceptedNames"];
+    let name = |field: &str| {
+        let text = meta::text(names, &[field]);
+        if text.is_empty() { meta::text(accepted, &[field]) } else { text }.to_owned()
+    };
+    ResourceInfo {
+        group,
+        versions: served,
+        storage_version: stored.map(|v| meta::text(v, &["name"]).to_owned()).unwrap_or_default(),
+        resource,
+        singular: name("singular"),
+        kind: name("kind"),
+        list_kind: name("listKind"),
+        short_names: texts(names.get("shortNames")),
+        categories: texts(names.get("categories")),
+        scope: if cluster { Scope::Cluster } else { Scope::Namespaced },
+        custom: true,
+        traits: Traits::GENERATION,
+    }
+}
+
+/// Kubernetes' order of versions: stable before beta before alpha, then the newest first.
+fn priority(version: &str) -> (u8, std::cmp::Reverse<u32>, std::cmp::Reverse<u32>, String) {
+    let number = |text: &str| -> u32 {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    };
+    let body = version.strip_prefix('v').unwrap_or(version);
+    let (stage, minor) = match (body.split_once("beta"), body.split_once("alpha")) {
+        (Some((_, minor)), _) => (1, number(minor)),
+        (_, Some((_, minor))) => (2, number(minor)),
+        _ if !body.is_empty() && body.bytes().all(|b| b.is_ascii_digit()) => (0, 0),
+        _ => (3, 0),
+    };
+    use std::cmp::Reverse;
+    (stage, Reverse(number(body)), Reverse(minor), version.to_owned())
+}
+
+fn served_version(version: &Value) -> ServedVersion {
+    let status = meta::at(version, &["subresources", "status"]).is_some();
+    let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    let fields = version.get("selectableFields").and_then(Value::as_array);
+    ServedVersion {
+        name: meta::text(version, &["name"]).to_owned(),
+        status: if status { StatusFace::StatusOnly } else { StatusFace::None },
+        columns: columns.into_iter().flatten().map(column).collect(),
+        selectable: fields
+            .into_iter()
+            .flatten()
+            .map(|f| meta::text(f, &["jsonPath"]).trim_start_matches('.').to_owned())
+            .collect(),
+    }
+}
+
+fn column(column: &Value) -> Column {
+    let text = |field: &str| meta::text(column, &[field]).to_owned();
+    let priority = column.get("priority").and_then(Value::as_i64).unwrap_or(0);
+    Column {
+        name: text("name"),
+        kind: text("type"),
+        format: text("format"),
+        description: text("description"),
+        priority: i32::try_from(priority).unwrap_or(0),
+        path: text("jsonPath"),
+    }
+}
+
+/// What a delete request writes on a definition.
+pub(crate) fn mark_terminating(cluster: &Cluster, crd: &mut Value) {
+    let mut finalizers = meta::finalizers(crd).to_vec();
+    if !finalizers.iter().any(|f| f == CLEANUP) {
+        finalizers.push(json!(CLEANUP));
+    }
+    meta::set_finalizers(crd, finalizers);
+    let condition = json!({
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": cluster.clock().now_rfc3339(),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    });
+    if !crd.get("status").is_some_and(Value::is_object) {
+        crd["status"] = json!({});
+    }
+    let conditions = crd["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    match conditions {
+        Some(list) => list.push(condition),
+        None => crd["status"]["conditions"] = json!([condition]),
+    }
+}
+
+/// Deletes every instance; those with finalizers stay until they are released.
+pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value) {
+    let Some(info) = state.kinds.get(&key_of(crd)).filter(|info| info.custom).cloned() else {
+        return;
+    };
+    let all: Vec<ObjectKey> =
+        state.table(&info).into_iter().flat_map(|t| t.keys().cloned()).collect();
+    for key in all {
+        // Gone already is as good.
+        let _ = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
+    }
+    instance_removed(cluster, state, &info);
+}
+
+/// Lets a terminating definition go once its last instance is gone.
+pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<ResourceInfo>) {
+    if state.table(info).is_some_and(|table| !table.is_empty()) {
+        return;
+    }
+    let Some(definitions) = definitions(state) else { return };
+    let key = ObjectKey::new(None, &format!("{}.{}", info.resource, info.group));
+    let Some(crd) = state.get(&definitions, &key).cloned() else { return };
+    if !meta::is_deleting(&crd) || !meta::has_finalizer(&crd, CLEANUP) {
+        return;
+    }
+    let left: Vec<Value> =
+        meta::finalizers(&crd).iter().filter(|f| *f != CLEANUP).cloned().collect();
+    let last = left.is_empty();
+    let mut crd = Value::clone(&crd);
+    meta::set_finalizers(&mut crd, left);
+    if !last {
+        state.put(&definitions, &key, crd);
+        return;
+    }
+    cluster.remove_in(state, &definitions, &key);
+}
+
+/// 405 on a create of an instance while the definition is being deleted.
+pub(crate) fn refuse_terminating(
+    state: &State,
+    info: &ResourceInfo,
+    gvr: &Gvr,
+) -> Result<(), ApiError> {
+    if !info.custom {
+        return Ok(());
+    }
+    let Some(definitions) = definitions(state) else { return Ok(()) };
+    let key = ObjectKey::new(None, &format!("{}.{}", gvr.resource, gvr.group));
+    if state.get(&definitions, &key).is_some_and(|crd| meta::is_deleting(crd)) {
+        return Err(ApiError::method_not_allowed(
+            "create not allowed while custom resource definition is terminating",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_as_kubernetes_orders_them() {
+        let mut names = ["v1alpha1", "v2", "foo1", "v1", "v11beta2", "v10beta3", "v1alpha2"];
+        names.sort_by_key(|name| priority(name));
+        assert_eq!(names, ["v2", "v1", "v11beta2", "v10beta3", "v1alpha2", "v1alpha1", "foo1"]);
+    }
+}

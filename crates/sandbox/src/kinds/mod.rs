@@ -1,0 +1,233 @@
+//! The kinds that are served: the built-in ones, and those of installed CRDs.
+
+mod builtin;
+pub(crate) mod crd;
+pub(crate) mod namespace;
+pub(crate) mod pod;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::{Gvr, Subresource};
+
+pub(crate) use builtin::builtin;
+
+/// Whether objects of a kind live in namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// They do.
+    Namespaced,
+    /// They do not.
+    Cluster,
+}
+
+/// What a write through `/status` may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusFace {
+    /// There is no status subresource.
+    None,
+    /// `status` and metadata (labels, annotations, finalizers), as pods and nodes have it.
+    WithMetadata,
+    /// `status` alone, as custom resources have it.
+    StatusOnly,
+}
+
+/// Habits in which kinds differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Traits(u16);
+
+impl Traits {
+    /// Counts `metadata.generation`.
+    pub(crate) const GENERATION: Traits = Traits(1);
+    /// PUT without resourceVersion is accepted.
+    pub(crate) const UNCONDITIONAL_UPDATE: Traits = Traits(2);
+    /// PUT of a name that does not exist creates.
+    pub(crate) const CREATE_ON_UPDATE: Traits = Traits(4);
+    /// An immediate delete answers with the object, not with a Status.
+    pub(crate) const RETURNS_DELETED: Traits = Traits(8);
+    /// The status a client sends with a create is kept.
+    pub(crate) const STATUS_ON_CREATE: Traits = Traits(16);
+    /// Deletes orphan the dependents unless told otherwise.
+    pub(crate) const ORPHANS_BY_DEFAULT: Traits = Traits(32);
+    /// Deletes know nothing of dependents.
+    pub(crate) const NO_GARBAGE_COLLECTION: Traits = Traits(64);
+    /// Names are any path segment (RBAC), not DNS subdomains.
+    pub(crate) const PATH_NAMES: Traits = Traits(128);
+
+    pub(crate) const fn and(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+
+    pub(crate) const fn has(self, other: Traits) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Heading.
+    pub name: String,
+    /// `string`, `integer`, `date`, and so on.
+    pub kind: String,
+    /// `name` for the first column, else mostly empty.
+    pub format: String,
+    /// For humans.
+    pub description: String,
+    /// Zero is always shown, more only with `-o wide`.
+    pub priority: i32,
+    /// Simple JSON path of a CRD's printer column; empty for built-in columns.
+    pub path: String,
+}
+
+/// One served version of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedVersion {
+    /// `v1`.
+    pub name: String,
+    /// What `/status` of this version may touch.
+    pub status: StatusFace,
+    /// Printer columns of a CRD; empty for built-in kinds.
+    pub columns: Vec<Column>,
+    /// Fields, as dotted paths, that field selectors may name besides metadata's.
+    pub selectable: Vec<String>,
+}
+
+/// A kind that is served: what discovery tells, and how its objects behave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceInfo {
+    /// API group, empty for core.
+    pub group: String,
+    /// Served versions, the preferred one first.
+    pub versions: Vec<ServedVersion>,
+    /// The version objects are kept in.
+    pub storage_version: String,
+    /// Plural name.
+    pub resource: String,
+    /// Singular name.
+    pub singular: String,
+    /// Kind.
+    pub kind: String,
+    /// Kind of a list.
+    pub list_kind: String,
+    /// What kubectl accepts besides the plural.
+    pub short_names: Vec<String>,
+    /// `all` and the like.
+    pub categories: Vec<String>,
+    /// Whether objects live in namespaces.
+    pub scope: Scope,
+    /// True for kinds of a CRD.
+    pub custom: bool,
+    pub(crate) traits: Traits,
+}
+
+impl ResourceInfo {
+    /// The served version of that name.
+    pub fn version(&self, name: &str) -> Option<&ServedVersion> {
+        self.versions.iter().find(|v| v.name == name)
+    }
+
+    /// The resource at a version.
+    pub fn gvr(&self, version: &str) -> Gvr {
+        Gvr::new(self.group.clone(), version, self.resource.clone())
+    }
+
+    /// The resource at the version that its objects are kept in.
+    pub fn storage_gvr(&self) -> Gvr {
+        self.gvr(&self.storage_version)
+    }
+
+    /// `apiVersion` of objects at a version.
+    pub fn api_version(&self, version: &str) -> String {
+        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+    }
+
+    /// True when objects live in namespaces.
+    pub fn namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    pub(crate) fn has(&self, one: Traits) -> bool {
+        self.traits.has(one)
+    }
+
+    pub(crate) fn serves(&self, version: &str, subresource: Subresource) -> bool {
+        match subresource {
+            Subresource::None => true,
+            Subresource::Status => self.status_face(version) != StatusFace::None,
+            Subresource::Finalize => self.group.is_empty() && self.resource == "namespaces",
+        }
+    }
+
+    pub(crate) fn status_face(&self, version: &str) -> StatusFace {
+        self.version(version).map_or(StatusFace::None, |v| v.status)
+    }
+
+    pub(crate) fn is(&self, gvr: &Gvr) -> bool {
+        self.group == gvr.group && self.resource == gvr.resource
+    }
+
+    pub(crate) fn key(&self) -> ResourceKey {
+        (self.group.clone(), self.resource.clone())
+    }
+
+    /// etcd's path of an object: error messages print it.
+    pub(crate) fn storage_path(&self, namespace: &str, name: &str) -> String {
+        let resource = match self.resource.as_str() {
+            "nodes" if !self.custom => "minions",
+            resource => resource,
+        };
+        let mut path = "/registry/".to_owned();
+        if self.custom || self.group == "apiextensions.k8s.io" {
+            path.push_str(&self.group);
+            path.push('/');
+        }
+        path.push_str(resource);
+        if !namespace.is_empty() {
+            path.push('/');
+            path.push_str(namespace);
+        }
+        path.push('/');
+        path.push_str(name);
+        path
+    }
+}
+
+/// Group and plural resource.
+pub(crate) type ResourceKey = (String, String);
+
+/// All served kinds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registry {
+    kinds: BTreeMap<ResourceKey, Arc<ResourceInfo>>,
+}
+
+impl Registry {
+    pub(crate) fn with_builtin() -> Self {
+        let mut registry = Registry::default();
+        builtin().into_iter().for_each(|info| registry.insert(info));
+        registry
+    }
+
+    pub(crate) fn insert(&mut self, info: ResourceInfo) {
+        self.kinds.insert(info.key(), Arc::new(info));
+    }
+
+    pub(crate) fn remove(&mut self, key: &ResourceKey) {
+        self.kinds.remove(key);
+    }
+
+    /// The kind, when it is served at that version.
+    pub(crate) fn find(&self, gvr: &Gvr) -> Option<&Arc<ResourceInfo>> {
+        let key = (gvr.group.to_string(), gvr.resource.to_string());
+        self.kinds.get(&key).filter(|info| info.version(&gvr.version).is_some())
+    }
+
+    pub(crate) fn get(&self, key: &ResourceKey) -> Option<&Arc<ResourceInfo>> {
+        self.kinds.get(key)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ResourceInfo>> {
+        self.kinds.values()
+    }
+}

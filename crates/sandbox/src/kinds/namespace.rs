@@ -1,0 +1,52 @@
+//! Namespaces: two lists of finalizers, two phases.
+
+use serde_json::{Value, json};
+
+use crate::meta;
+
+/// The finalizer in `spec` that the namespace controller takes off once everything inside is gone.
+const KUBERNETES: &str = "kubernetes";
+
+/// `spec.finalizers`.
+pub(crate) fn spec_finalizers(object: &Value) -> &[Value] {
+    meta::at(object, &["spec", "finalizers"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(crate) fn prepare_create(object: &mut Value) {
+    let name = meta::name(object).to_owned();
+    if !name.is_empty() {
+        let labels = meta::metadata_mut(object).map(|m| m.entry("labels").or_insert(json!({})));
+        if let Some(labels) = labels {
+            labels["kubernetes.io/metadata.name"] = json!(name);
+        }
+    }
+    let mut finalizers = spec_finalizers(object).to_vec();
+    if !finalizers.iter().any(|f| f == KUBERNETES) {
+        finalizers.push(json!(KUBERNETES));
+    }
+    object["spec"] = json!({"finalizers": finalizers});
+    object["status"] = json!({"phase": "Active"});
+}
+
+/// Only `/finalize` changes `spec.finalizers`.
+pub(crate) fn keep_spec_finalizers(old: &Value, new: &mut Value) {
+    let finalizers = spec_finalizers(old);
+    if finalizers == spec_finalizers(new) && old.get("spec").is_some() == new.get("spec").is_some() {
+        return;
+    }
+    let finalizers = finalizers.to_vec();
+    if !new.get("spec").is_some_and(Value::is_object) {
+        new["spec"] = json!({});
+    }
+    match finalizers.is_empty() {
+        true => drop(new["spec"].as_object_mut().map(|spec| spec.remove("finalizers"))),
+        false => new["spec"]["finalizers"] = json!(finalizers),
+    }
+}
+
+pub(crate) fn mark_terminating(object: &mut Value) {
+    if !object.get("status").is_some_and(Value::is_object) {
+        object["status"] = json!({});
+    }
+    object["status"]["phase"] = json!("Terminating");
+}

@@ -1,0 +1,200 @@
+//! Pods: defaults, what may change, how long they may take to go.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Cause;
+use crate::meta;
+
+/// Seconds, when the pod's spec says nothing.
+const DEFAULT_GRACE: i64 = 30;
+
+/// Seconds of grace that a first delete gives.
+pub(crate) fn grace(pod: &Value, asked: Option<i64>) -> i64 {
+    let of_spec = || {
+        let seconds = meta::at(pod, &["spec", "terminationGracePeriodSeconds"]);
+        seconds.and_then(Value::as_i64).unwrap_or(0)
+    };
+    let unscheduled = meta::text(pod, &["spec", "nodeName"]).is_empty();
+    let ended = matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
+    if unscheduled || ended {
+        return 0;
+    }
+    match asked.unwrap_or_else(of_spec) {
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+/// Defaults and checks of a new pod.
+pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
+    let causes = check_spec(pod);
+    if !causes.is_empty() {
+        return causes;
+    }
+    default_spec(pod);
+    let qos = qos_class(pod);
+    pod["status"] = json!({"phase": "Pending", "qosClass": qos});
+    Vec::new()
+}
+
+fn check_spec(pod: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let containers = meta::at(pod, &["spec", "containers"]);
+    let Some(containers) = containers.and_then(Value::as_array).filter(|c| !c.is_empty()) else {
+        return vec![Cause::required("spec.containers", "")];
+    };
+    for (index, container) in containers.iter().enumerate() {
+        for field in ["name", "image"] {
+            if meta::text(container, &[field]).is_empty() {
+                let path = format!("spec.containers[{index}].{field}");
+                causes.push(Cause::required(&path, ""));
+            }
+        }
+    }
+    let policy = meta::text(pod, &["spec", "restartPolicy"]);
+    if !policy.is_empty() && !matches!(policy, "Always" | "OnFailure" | "Never") {
+        causes.push(Cause::not_supported(
+            "spec.restartPolicy",
+            policy,
+            &["Always", "OnFailure", "Never"],
+        ));
+    }
+    let seconds = meta::at(pod, &["spec", "terminationGracePeriodSeconds"]);
+    if seconds.is_some_and(|s| !s.is_i64()) {
+        causes.push(Cause::invalid(
+            "spec.terminationGracePeriodSeconds",
+            &seconds.map(ToString::to_string).unwrap_or_default(),
+            "must be an integer",
+        ));
+    }
+    causes
+}
+
+fn default(map: &mut Map<String, Value>, field: &str, value: Value) {
+    if !map.contains_key(field) {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+fn default_spec(pod: &mut Value) {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    default(spec, "restartPolicy", json!("Always"));
+    default(spec, "dnsPolicy", json!("ClusterFirst"));
+    default(spec, "schedulerName", json!("default-scheduler"));
+    default(spec, "terminationGracePeriodSeconds", json!(DEFAULT_GRACE));
+    default(spec, "securityContext", json!({}));
+    default(spec, "enableServiceLinks", json!(true));
+    default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+    default(spec, "priority", json!(0));
+    default(spec, "serviceAccountName", json!("default"));
+    let account = spec["serviceAccountName"].clone();
+    default(spec, "serviceAccount", account);
+    if let Some(tolerations) =
+        spec.entry("tolerations").or_insert_with(|| json!([])).as_array_mut()
+    {
+        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+            let tolerated = |t: &Value| {
+                let any = t.get("key").is_none() && meta::text(t, &["operator"]) == "Exists";
+                any || t.get("key").is_some_and(|k| k == key)
+            };
+            if !tolerations.iter().any(tolerated) {
+                tolerations.push(json!({
+                    "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300
+                }));
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+            let floating = image.ends_with(":latest") || !image.contains([':', '@']);
+            let policy = if floating { "Always" } else { "IfNotPresent" };
+            default(container, "imagePullPolicy", json!(policy));
+            default(container, "resources", json!({}));
+            default(container, "terminationMessagePath", json!("/dev/termination-log"));
+            default(container, "terminationMessagePolicy", json!("File"));
+        }
+    }
+}
+
+fn qos_class(pod: &Value) -> &'static str {
+    let containers = meta::at(pod, &["spec", "containers"]).and_then(Value::as_array);
+    let mut any = false;
+    let mut guaranteed = true;
+    for container in containers.into_iter().flatten() {
+        for resource in ["cpu", "memory"] {
+            let limit = meta::at(container, &["resources", "limits", resource]);
+            let request = meta::at(container, &["resources", "requests", resource]);
+            any |= limit.is_some() || request.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+const IMMUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// Everything that is wrong with changing a pod's spec so.
+pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let (had, has) = (&old["spec"], new.get("spec").unwrap_or(&Value::Null));
+    if had == has {
+        return Vec::new();
+    }
+    let mut causes = Vec::new();
+    let mut allowed = has.clone();
+    let gated = had.get("schedulingGates").is_some();
+    if let (Some(allowed), Some(had)) = (allowed.as_object_mut(), had.as_object()) {
+        let mut free = vec!["activeDeadlineSeconds", "tolerations"];
+        if gated {
+            free.extend(["schedulingGates", "nodeSelector", "affinity"]);
+        }
+        if had.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) {
+            free.push("terminationGracePeriodSeconds");
+        }
+        for field in free {
+            match had.get(field) {
+                Some(value) => allowed.insert(field.to_owned(), value.clone()),
+                None => allowed.remove(field),
+            };
+        }
+        for list in ["containers", "initContainers"] {
+            copy_images(allowed.get_mut(list), had.get(list));
+        }
+    }
+    if allowed != *had {
+        causes.push(Cause::forbidden("spec", IMMUTABLE));
+    }
+    if !tolerations_kept(had, has) {
+        let why = "existing tolerations can not be modified except its tolerationSeconds";
+        causes.push(Cause::forbidden("spec.tolerations", why));
+    }
+    causes
+}
+
+fn copy_images(new: Option<&mut Value>, old: Option<&Value>) {
+    let new = new.and_then(Value::as_array_mut).into_iter().flatten();
+    let old = old.and_then(Value::as_array).into_iter().flatten();
+    for (new, old) in new.zip(old) {
+        if let (Some(new), Some(image)) = (new.as_object_mut(), old.get("image")) {
+            new.insert("image".to_owned(), image.clone());
+        }
+    }
+}
+
+fn tolerations_kept(old: &Value, new: &Value) -> bool {
+    let list = |spec: &Value| -> Vec<Value> {
+        let list = spec.get("tolerations").and_then(Value::as_array).cloned();
+        let mut list = list.unwrap_or_default();
+        for toleration in list.iter_mut().filter_map(Value::as_object_mut) {
+            toleration.remove("tolerationSeconds");
+        }
+        list
+    };
+    let new = list(new);
+    list(old).iter().all(|toleration| new.contains(toleration))
+}

@@ -1,0 +1,24 @@
+#![doc = "An embedded Kubernetes API server."]
+
+mod clock;
+mod cluster;
+pub mod companions;
+mod error;
+mod kinds;
+mod meta;
+mod patch;
+mod recorder;
+mod selector;
+mod validate;
+pub mod workload;
+
+pub use clock::{Clock, Epoch, SharedRng, rfc3339};
+pub use cluster::{
+    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, Gvr, ListOptions, ListPage,
+    ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
+    VersionMatch, WriteOptions,
+};
+pub use error::{ApiError, Cause, Details, Reason};
+pub use kinds::{Column, ResourceInfo, Scope, ServedVersion, StatusFace};
+pub use recorder::{Mark, Outcome, Recorder, Verb, Write};
+pub use selector::{FieldSelector, LabelSelector, SelectorError, Selectors};

@@ -1,0 +1,247 @@
+//! Reading and shaping `metadata` of an untyped object.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Cause;
+
+const EMPTY: &[Value] = &[];
+
+/// Text at a path; empty when absent or of another type.
+pub(crate) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The value at a path.
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.get(key))
+}
+
+/// Text of one metadata field; empty when absent.
+pub(crate) fn field<'a>(object: &'a Value, name: &str) -> &'a str {
+    object.get("metadata").and_then(|m| m.get(name)).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `metadata.name`.
+pub(crate) fn name(object: &Value) -> &str {
+    field(object, "name")
+}
+
+/// `metadata.uid`.
+pub(crate) fn uid(object: &Value) -> &str {
+    field(object, "uid")
+}
+
+/// `metadata.resourceVersion` as a number; zero when absent.
+pub(crate) fn version(object: &Value) -> u64 {
+    field(object, "resourceVersion").parse().unwrap_or(0)
+}
+
+/// True once a delete has been accepted.
+pub(crate) fn is_deleting(object: &Value) -> bool {
+    !field(object, "deletionTimestamp").is_empty()
+}
+
+/// `metadata.finalizers`.
+pub(crate) fn finalizers(object: &Value) -> &[Value] {
+    object
+        .get("metadata")
+        .and_then(|m| m.get("finalizers"))
+        .and_then(Value::as_array)
+        .map_or(EMPTY, Vec::as_slice)
+}
+
+/// True when that finalizer is on the object.
+pub(crate) fn has_finalizer(object: &Value, name: &str) -> bool {
+    finalizers(object).iter().any(|f| f == name)
+}
+
+/// `metadata.deletionGracePeriodSeconds`.
+pub(crate) fn grace(object: &Value) -> Option<i64> {
+    at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64)
+}
+
+/// The metadata map, made when it is missing. `None` when the object is no object.
+pub(crate) fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    let map = object.as_object_mut()?;
+    let metadata = map.entry("metadata").or_insert_with(|| json!({}));
+    if !metadata.is_object() {
+        *metadata = json!({});
+    }
+    metadata.as_object_mut()
+}
+
+/// Sets one metadata field.
+pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.insert(field.to_owned(), value);
+    }
+}
+
+/// Drops one metadata field.
+pub(crate) fn unset(object: &mut Value, field: &str) {
+    if let Some(metadata) = metadata_mut(object) {
+        metadata.remove(field);
+    }
+}
+
+/// Replaces the finalizers; an empty list drops the field, as the wire does.
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<Value>) {
+    if finalizers.is_empty() {
+        return unset(object, "finalizers");
+    }
+    set(object, "finalizers", Value::Array(finalizers));
+}
+
+const TEXT_FIELDS: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+];
+const NUMBER_FIELDS: &[&str] = &["generation", "deletionGracePeriodSeconds"];
+const TEXT_MAPS: &[&str] = &["labels", "annotations"];
+const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid"];
+
+/// Brings `metadata` into the form a typed server would print: known fields only, without nulls and
+/// empties. Answers what has the wrong type. managedFields are dropped: this server keeps none.
+pub(crate) fn normalise(object: &mut Value) -> Result<(), String> {
+    let Some(map) = object.as_object_mut() else {
+        return Err("json: cannot unmarshal value into an object".into());
+    };
+    let metadata = match map.get_mut("metadata") {
+        None | Some(Value::Null) => {
+            map.insert("metadata".into(), json!({}));
+            return Ok(());
+        }
+        Some(Value::Object(metadata)) => metadata,
+        Some(_) => return Err(wrong_type("metadata", "v1.ObjectMeta")),
+    };
+    let mut wrong = None;
+    metadata.retain(|key, value| match keep(key, value) {
+        Ok(keep) => keep,
+        Err(error) => {
+            wrong.get_or_insert(error);
+            false
+        }
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
+fn keep(key: &str, value: &mut Value) -> Result<bool, String> {
+    if value.is_null() {
+        return Ok(false);
+    }
+    if TEXT_FIELDS.contains(&key) {
+        let Some(text) = value.as_str() else { return Err(wrong_type(key, "string")) };
+        return Ok(!text.is_empty());
+    }
+    if NUMBER_FIELDS.contains(&key) {
+        return if value.is_i64() { Ok(true) } else { Err(wrong_type(key, "int64")) };
+    }
+    if TEXT_MAPS.contains(&key) {
+        let Some(map) = value.as_object_mut() else {
+            return Err(wrong_type(key, "map[string]string"));
+        };
+        for (name, text) in map.iter_mut() {
+            match text {
+                Value::String(_) => {}
+                // Go decodes null into a string as its zero value.
+                Value::Null => *text = json!(""),
+                _ => return Err(wrong_type(&format!("{key}.{name}"), "string")),
+            }
+        }
+        return Ok(!map.is_empty());
+    }
+    match key {
+        "finalizers" => {
+            let Some(list) = value.as_array() else { return Err(wrong_type(key, "[]string")) };
+            if list.iter().any(|f| !f.is_string()) {
+                return Err(wrong_type(key, "string"));
+            }
+            Ok(!list.is_empty())
+        }
+        "ownerReferences" => keep_owners(value),
+        _ => Ok(false),
+    }
+}
+
+fn keep_owners(value: &mut Value) -> Result<bool, String> {
+    let key = "ownerReferences";
+    let Some(list) = value.as_array_mut() else {
+        return Err(wrong_type(key, "[]v1.OwnerReference"));
+    };
+    for owner in list.iter_mut() {
+        let Some(owner) = owner.as_object_mut() else {
+            return Err(wrong_type(key, "v1.OwnerReference"));
+        };
+        for field in OWNER_FIELDS {
+            let text = owner.entry(*field).or_insert_with(|| json!(""));
+            if text.is_null() {
+                *text = json!("");
+            }
+            if !text.is_string() {
+                return Err(wrong_type(&format!("{key}.{field}"), "string"));
+            }
+        }
+        for field in ["controller", "blockOwnerDeletion"] {
+            match owner.get(field) {
+                None | Some(Value::Bool(_)) => {}
+                Some(Value::Null) => {
+                    owner.remove(field);
+                }
+                Some(_) => return Err(wrong_type(&format!("{key}.{field}"), "bool")),
+            }
+        }
+    }
+    Ok(!list.is_empty())
+}
+
+fn wrong_type(field: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal value into Go struct field ObjectMeta.{field} of type {wanted}")
+}
+
+/// Owner references that lack what an owner must have.
+pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let owners = at(object, &["metadata", "ownerReferences"]).and_then(Value::as_array);
+    let owners = owners.map_or(EMPTY, Vec::as_slice);
+    for (index, owner) in owners.iter().enumerate() {
+        for (field, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if text(owner, &[field]).is_empty() {
+                let path = format!("metadata.ownerReferences[{index}].{field}");
+                causes.push(Cause::invalid(&path, "\"\"", why));
+            }
+        }
+    }
+    let controllers =
+        owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true))).count();
+    if controllers > 1 {
+        causes.push(Cause::invalid(
+            "metadata.ownerReferences",
+            &serde_json::to_string(owners).unwrap_or_default(),
+            "Only one reference can have Controller set to true",
+        ));
+    }
+    causes
+}
+
+/// Drops nulls below the top level, as decoding into a typed object does.
+pub(crate) fn strip_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, v| !v.is_null());
+            map.values_mut().for_each(strip_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(strip_nulls),
+        _ => {}
+    }
+}

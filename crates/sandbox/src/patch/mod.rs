@@ -1,0 +1,4 @@
+//! Patches on untyped objects.
+
+pub(crate) mod merge;
+pub(crate) mod strategic;

@@ -1,0 +1,208 @@
+//! Who wrote what: tests assert what was written, not only how things ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::cluster::{Actor, Gvr, ObjectKey, Subresource};
+
+/// What a request does, in Kubernetes' words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// Read one object.
+    Get,
+    /// Read many.
+    List,
+    /// Follow many.
+    Watch,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH.
+    Patch,
+    /// DELETE of one object.
+    Delete,
+    /// DELETE of many.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// The word RBAC uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+        }
+    }
+
+    /// True for the five that write.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+}
+
+/// What a write came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The object changed (or would have, in a dry run).
+    Applied,
+    /// Accepted, and nothing changed.
+    NoOp,
+    /// Refused with this status code.
+    Refused(u16),
+}
+
+/// One mutating request.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// Place in the record, from zero.
+    pub index: usize,
+    /// Cluster time.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: Actor,
+    /// What.
+    pub verb: Verb,
+    /// Of which kind.
+    pub resource: Gvr,
+    /// `status`, `binding`, `eviction`, ...; empty for the object itself.
+    pub subresource: &'static str,
+    /// Of which object.
+    pub key: ObjectKey,
+    /// Its uid; empty when there is no such object.
+    pub uid: String,
+    /// Version after the write; unchanged by a no-op; zero when refused.
+    pub resource_version: u64,
+    /// The patch, or the object as it was sent when it was refused.
+    pub body: Option<Arc<Value>>,
+    /// The object after the write.
+    pub object: Option<Arc<Value>>,
+    /// `dryRun=All`.
+    pub dry_run: bool,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Write {
+    /// True when the store changed.
+    pub fn changed(&self) -> bool {
+        self.outcome == Outcome::Applied && !self.dry_run
+    }
+
+    /// One line without uids and times: what two runs of one seed have in common.
+    pub fn summary(&self) -> String {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        let outcome = match self.outcome {
+            Outcome::Applied => "applied".to_owned(),
+            Outcome::NoOp => "no-op".to_owned(),
+            Outcome::Refused(code) => code.to_string(),
+        };
+        let dry_run = if self.dry_run { " dry-run" } else { "" };
+        format!(
+            "{} {} {}{slash}{} {} {outcome}{dry_run}",
+            self.actor,
+            self.verb.as_str(),
+            self.resource,
+            self.subresource,
+            self.key,
+        )
+    }
+}
+
+/// A place in the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Mark(usize);
+
+/// Requests of one actor to one resource by one verb.
+type RequestKey = (Actor, Verb, String);
+
+#[derive(Debug, Default)]
+struct Log {
+    writes: Vec<Write>,
+    requests: BTreeMap<RequestKey, u64>,
+}
+
+/// The record of one cluster. Cheap to clone; every clone is the same record.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    clock: Clock,
+    log: Arc<Mutex<Log>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Recorder { clock, log: Arc::default() }
+    }
+
+    pub(crate) fn push(&self, mut write: Write) {
+        let mut log = self.log.lock();
+        write.index = log.writes.len();
+        write.at = self.clock.now();
+        log.writes.push(write);
+    }
+
+    pub(crate) fn count(&self, actor: &Actor, verb: Verb, resource: &str) {
+        let key = (actor.clone(), verb, resource.to_owned());
+        *self.log.lock().requests.entry(key).or_default() += 1;
+    }
+
+    /// Every mutating request so far, in the order the server decided them.
+    pub fn writes(&self) -> Vec<Write> {
+        self.log.lock().writes.clone()
+    }
+
+    /// Those of one actor.
+    pub fn writes_by(&self, actor: &str) -> Vec<Write> {
+        self.log.lock().writes.iter().filter(|w| w.actor.as_str() == actor).cloned().collect()
+    }
+
+    /// A place to look back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.log.lock().writes.len())
+    }
+
+    /// Every mutating request after a mark.
+    pub fn since(&self, mark: Mark) -> Vec<Write> {
+        self.log.lock().writes.get(mark.0..).map(<[Write]>::to_vec).unwrap_or_default()
+    }
+
+    /// How many requests an actor sent over HTTP or in-process, by verb and `resource.group`; requests that a
+    /// fault answered are counted too.
+    pub fn requests_by(&self, actor: &str) -> BTreeMap<(Verb, String), u64> {
+        let log = self.log.lock();
+        let mine = log.requests.iter().filter(|((who, _, _), _)| who.as_str() == actor);
+        mine.map(|((_, verb, resource), n)| ((*verb, resource.clone()), *n)).collect()
+    }
+
+    /// How many requests of one kind an actor sent.
+    pub fn requests(&self, actor: &str, verb: Verb, resource: &str) -> u64 {
+        let key = (Actor::new(actor), verb, resource.to_owned());
+        self.log.lock().requests.get(&key).copied().unwrap_or(0)
+    }
+
+    /// All actors that sent a request or wrote, ordered.
+    pub fn actors(&self) -> Vec<Actor> {
+        let log = self.log.lock();
+        let mut actors: Vec<Actor> = log.requests.keys().map(|(who, _, _)| who.clone()).collect();
+        actors.extend(log.writes.iter().map(|w| w.actor.clone()));
+        actors.sort();
+        actors.dedup();
+        actors
+    }
+
+    /// Forgets everything so far. Marks taken before are void.
+    pub fn clear(&self) {
+        *self.log.lock() = Log::default();
+    }
+}

@@ -1,0 +1,318 @@
+//! Label and field selectors.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::kinds::ResourceInfo;
+use crate::meta;
+
+/// A selector that cannot be understood: the words of a 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Not the syntax of a label selector.
+    #[error("unable to parse requirement: {0}")]
+    Label(String),
+    /// Not the syntax of a field selector.
+    #[error("invalid selector: '{0}'; can't understand '{1}'")]
+    Field(String, String),
+    /// The kind does not select by that field.
+    #[error("field label not supported: {0}")]
+    UnsupportedField(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Operator {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    DoesNotExist,
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+}
+
+impl Requirement {
+    fn matches(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match &self.operator {
+            Operator::In(values) => value.is_some_and(|v| values.iter().any(|w| w == v)),
+            Operator::NotIn(values) => value.is_none_or(|v| values.iter().all(|w| w != v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::GreaterThan(than) => number().is_some_and(|n| n > *than),
+            Operator::LessThan(than) => number().is_some_and(|n| n < *than),
+        }
+    }
+}
+
+/// A label selector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelSelector(Vec<Requirement>);
+
+impl LabelSelector {
+    /// Reads the wire's syntax: `a=b, c!=d, e in (f, g), h notin (i), j, !k, l > 1`.
+    ///
+    /// # Errors
+    /// When it is not that syntax.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let parts = split_outside_parentheses(text);
+        let parts = parts.iter().map(|p| p.trim());
+        let all_empty = text.trim().is_empty();
+        if all_empty {
+            return Ok(LabelSelector::default());
+        }
+        parts.map(requirement).collect::<Result<_, _>>().map(LabelSelector)
+    }
+
+    /// True when it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True when the object's labels fit.
+    pub fn matches(&self, object: &Value) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let labels = meta::at(object, &["metadata", "labels"]);
+        self.0.iter().all(|r| r.matches(labels.and_then(|l| l.get(&r.key)).and_then(Value::as_str)))
+    }
+}
+
+fn split_outside_parentheses(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0u32, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn requirement(text: &str) -> Result<Requirement, SelectorError> {
+    let bad = || SelectorError::Label(format!("found '{text}', expected: a requirement"));
+    let make = |key: &str, operator| {
+        let key = key.trim();
+        match crate::validate::qualified_name(key) {
+            None => Ok(Requirement { key: key.to_owned(), operator }),
+            Some(why) => Err(SelectorError::Label(format!("<nil>: Invalid value: {key:?}: {why}"))),
+        }
+    };
+    if let Some(key) = text.strip_prefix('!') {
+        return make(key, Operator::DoesNotExist);
+    }
+    if let Some((head, values)) = text.split_once('(') {
+        let values = values.strip_suffix(')').ok_or_else(bad)?;
+        if values.contains(['(', ')']) {
+            return Err(bad());
+        }
+        let values = values.split(',').map(|v| v.trim().to_owned()).collect();
+        let mut words = head.split_whitespace();
+        return match (words.next(), words.next(), words.next()) {
+            (Some(key), Some("in"), None) => make(key, Operator::In(values)),
+            (Some(key), Some("notin"), None) => make(key, Operator::NotIn(values)),
+            _ => Err(bad()),
+        };
+    }
+    for (sign, equal) in [("!=", false), ("==", true), ("=", true)] {
+        if let Some((key, value)) = text.split_once(sign) {
+            let value = value.trim();
+            if value.contains(['=', '!', ' ']) {
+                return Err(bad());
+            }
+            let values = vec![value.to_owned()];
+            return make(key, if equal { Operator::In(values) } else { Operator::NotIn(values) });
+        }
+    }
+    for (sign, greater) in [('>', true), ('<', false)] {
+        if let Some((key, value)) = text.split_once(sign) {
+            let than = value.trim().parse().map_err(|_| bad())?;
+            let operator =
+                if greater { Operator::GreaterThan(than) } else { Operator::LessThan(than) };
+            return make(key, operator);
+        }
+    }
+    make(text, Operator::Exists)
+}
+
+/// A field selector.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldSelector(Vec<FieldTerm>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FieldTerm {
+    path: Vec<String>,
+    equal: bool,
+    value: String,
+}
+
+impl FieldSelector {
+    /// Reads the wire's syntax (`a.b=c, d.e!=f`) for a kind at a version.
+    ///
+    /// # Errors
+    /// When it is not that syntax, or the kind does not select by a field.
+    pub fn parse(text: &str, info: &ResourceInfo, version: &str) -> Result<Self, SelectorError> {
+        let mut terms = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let signs = [("!=", false), ("==", true), ("=", true)];
+            let term = signs.iter().find_map(|(sign, equal)| {
+                let (field, value) = part.split_once(sign)?;
+                Some((field.trim(), *equal, value.trim()))
+            });
+            let Some((field, equal, value)) = term else {
+                return Err(SelectorError::Field(text.to_owned(), part.to_owned()));
+            };
+            let selectable = info.version(version).map_or(&[][..], |v| v.selectable.as_slice());
+            let namespace = field == "metadata.namespace" && info.namespaced();
+            let known = field == "metadata.name" || namespace || selectable.iter().any(|s| s == field);
+            if !known {
+                return Err(SelectorError::UnsupportedField(field.to_owned()));
+            }
+            let path = field.split('.').map(str::to_owned).collect();
+            terms.push(FieldTerm { path, equal, value: value.to_owned() });
+        }
+        Ok(FieldSelector(terms))
+    }
+
+    /// True when it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True when the object's fields fit. An absent field counts as empty.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.0.iter().all(|term| term.matches(object))
+    }
+
+    /// The one name it demands.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let named = |t: &&FieldTerm| t.equal && t.path.len() == 2 && t.path[1] == "name";
+        let named = self.0.iter().filter(|t| t.path[0] == "metadata").find(named);
+        named.map(|t| t.value.as_str())
+    }
+}
+
+impl FieldTerm {
+    fn matches(&self, object: &Value) -> bool {
+        let found = self.path.iter().try_fold(object, |value, key| value.get(key));
+        let equal = match found {
+            None | Some(Value::Null) => {
+                // Booleans and numbers are printed as their zero values when they are absent.
+                self.value.is_empty()
+                    || (self.is(&["spec", "unschedulable"]) && self.value == "false")
+                    || (self.is(&["spec", "hostNetwork"]) && self.value == "false")
+                    || (self.is(&["status", "replicas"]) && self.value == "0")
+                    || (self.is(&["status", "successful"]) && self.value == "0")
+            }
+            Some(Value::String(text)) => *text == self.value,
+            // An event's `source` selects by the component that it names.
+            Some(Value::Object(map)) => {
+                map.get("component").and_then(Value::as_str) == Some(self.value.as_str())
+            }
+            Some(other) => other.to_string() == self.value,
+        };
+        equal == self.equal
+    }
+
+    fn is(&self, path: &[&str]) -> bool {
+        self.path == path
+    }
+}
+
+/// Both selectors of a list or watch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// By labels.
+    pub labels: LabelSelector,
+    /// By fields.
+    pub fields: FieldSelector,
+}
+
+impl Selectors {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// As the two do.
+    pub fn parse(
+        labels: &str,
+        fields: &str,
+        info: &ResourceInfo,
+        version: &str,
+    ) -> Result<Self, SelectorError> {
+        let labels = LabelSelector::parse(labels)?;
+        Ok(Selectors { labels, fields: FieldSelector::parse(fields, info, version)? })
+    }
+
+    /// True when they select everything.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// True when the object fits both.
+    pub fn matches(&self, object: &Value) -> bool {
+        self.labels.matches(object) && self.fields.matches(object)
+    }
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requirements", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", true)]
+    #[case("app=web", true)]
+    #[case("app == web", true)]
+    #[case("app=db", false)]
+    #[case("app!=db", true)]
+    #[case("missing!=x", true)]
+    #[case("app in (db, web)", true)]
+    #[case("app notin (db, web)", false)]
+    #[case("missing notin (a)", true)]
+    #[case("app", true)]
+    #[case("!app", false)]
+    #[case("!missing", true)]
+    #[case("tier>2", true)]
+    #[case("tier<2", false)]
+    #[case("app=web,tier=3", true)]
+    #[case("app=web,tier in (1,2)", false)]
+    #[case("a.dev/b=c", true)]
+    fn label_selectors_match_as_on_the_wire(#[case] text: &str, #[case] wanted: bool) {
+        let object =
+            json!({"metadata": {"labels": {"app": "web", "tier": "3", "a.dev/b": "c"}}});
+        assert_eq!(LabelSelector::parse(text).unwrap().matches(&object), wanted, "{text}");
+    }
+
+    #[rstest]
+    #[case("a=b=c")]
+    #[case("a in b")]
+    #[case("a in (b")]
+    #[case("a>x")]
+    #[case(",")]
+    #[case("a b")]
+    fn nonsense_is_refused(#[case] text: &str) {
+        assert!(LabelSelector::parse(text).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,209 @@
+//! What names, labels and finalizers may look like.
+
+use serde_json::Value;
+
+use crate::cluster::Gvr;
+use crate::error::Cause;
+use crate::kinds::{ResourceInfo, Traits};
+use crate::meta;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+/// All annotations of one object together, keys and values, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+fn lower(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
+fn dns_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    lower(*first) && lower(*last) && bytes.iter().all(|b| lower(*b) || *b == b'-')
+}
+
+/// Why `text` is no DNS subdomain.
+pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
+    if text.len() > 253 {
+        return Some("must be no more than 253 bytes");
+    }
+    (!text.split('.').all(dns_label)).then_some(SUBDOMAIN)
+}
+
+/// Why `text` is no DNS label.
+pub(crate) fn label_name(text: &str) -> Option<&'static str> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 bytes");
+    }
+    (!dns_label(text)).then_some(LABEL)
+}
+
+fn simple_name(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
+}
+
+/// Why `text` is no qualified name (an optional DNS prefix, a slash, a name).
+pub(crate) fn qualified_name(text: &str) -> Option<String> {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    if name.contains('/') {
+        return Some(format!(
+            "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            QUALIFIED.trim_start_matches("name part ")
+        ));
+    }
+    if let Some(prefix) = prefix {
+        if prefix.is_empty() {
+            return Some("prefix part must be non-empty".into());
+        }
+        if let Some(why) = subdomain(prefix) {
+            return Some(format!("prefix part {why}"));
+        }
+    }
+    if name.is_empty() {
+        return Some("name part must be non-empty".into());
+    }
+    if name.len() > 63 {
+        return Some("name part must be no more than 63 bytes".into());
+    }
+    (!simple_name(name)).then(|| QUALIFIED.to_owned())
+}
+
+fn label_value(text: &str) -> Option<&'static str> {
+    if text.len() > 63 {
+        return Some("must be no more than 63 bytes");
+    }
+    (!text.is_empty() && !simple_name(text)).then_some(LABEL_VALUE)
+}
+
+fn path_segment(text: &str) -> Option<&'static str> {
+    match text {
+        "." => Some("may not be '.'"),
+        ".." => Some("may not be '..'"),
+        text if text.contains('/') => Some("may not contain '/'"),
+        text if text.contains('%') => Some("may not contain '%'"),
+        _ => None,
+    }
+}
+
+fn name_rule(info: &ResourceInfo, name: &str) -> Option<&'static str> {
+    if info.has(Traits::PATH_NAMES) {
+        return path_segment(name);
+    }
+    if info.is(&Gvr::NAMESPACES) { label_name(name) } else { subdomain(name) }
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+/// Everything that is wrong with an object's metadata.
+pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let name = meta::name(object);
+    if let Some(why) = name_rule(info, name) {
+        causes.push(Cause::invalid("metadata.name", &quoted(name), why));
+    }
+    texts(object, "labels", |key, value| {
+        if let Some(why) = qualified_name(key) {
+            causes.push(Cause::invalid("metadata.labels", &quoted(key), &why));
+        }
+        if let Some(why) = label_value(value) {
+            causes.push(Cause::invalid("metadata.labels", &quoted(value), why));
+        }
+    });
+    let mut size = 0;
+    texts(object, "annotations", |key, value| {
+        size += key.len() + value.len();
+        // Annotation keys may be written in capitals.
+        if let Some(why) = qualified_name(&key.to_lowercase()) {
+            causes.push(Cause::invalid("metadata.annotations", &quoted(key), &why));
+        }
+    });
+    if size > ANNOTATIONS_LIMIT {
+        causes.push(Cause {
+            reason: "FieldValueTooLong".into(),
+            message: format!("Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"),
+            field: "metadata.annotations".into(),
+        });
+    }
+    causes.extend(meta::check_owners(object));
+    causes.extend(finalizers(info, object));
+    causes
+}
+
+fn texts(object: &Value, field: &str, mut each: impl FnMut(&str, &str)) {
+    let Some(map) = meta::at(object, &["metadata", field]).and_then(Value::as_object) else {
+        return;
+    };
+    for (key, value) in map {
+        each(key, value.as_str().unwrap_or_default());
+    }
+}
+
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+
+fn finalizers(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut policies = 0;
+    for (index, finalizer) in meta::finalizers(object).iter().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        policies += usize::from(matches!(text, "orphan" | "foregroundDeletion"));
+        let path = "metadata.finalizers";
+        if let Some(why) = qualified_name(text) {
+            causes.push(Cause::invalid(path, &quoted(text), &why));
+            continue;
+        }
+        // Only the core group insists on a prefix.
+        let core = !info.custom && info.group.is_empty();
+        if core && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) {
+            let path = format!("{path}[{index}]");
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(&path, &quoted(text), why));
+        }
+    }
+    if policies > 1 {
+        causes.push(Cause::invalid(
+            "metadata.finalizers",
+            &serde_json::to_string(meta::finalizers(object)).unwrap_or_default(),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        ));
+    }
+    causes
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("a", true)]
+    #[case("a-b.c", true)]
+    #[case("", false)]
+    #[case("A", false)]
+    #[case("-a", false)]
+    #[case("a..b", false)]
+    fn object_names_are_dns_subdomains(#[case] name: &str, #[case] good: bool) {
+        assert_eq!(subdomain(name).is_none(), good, "{name}");
+    }
+
+    #[rstest]
+    #[case("belayer.dev/pod-status", true)]
+    #[case("plain", true)]
+    #[case("/name", false)]
+    #[case("a/b/c", false)]
+    #[case("UPPER.dev/name", false)]
+    #[case("a/", false)]
+    fn finalizers_are_qualified_names(#[case] name: &str, #[case] good: bool) {
+        assert_eq!(qualified_name(name).is_none(), good, "{name}");
+    }
+}

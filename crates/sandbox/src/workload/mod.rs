@@ -1,0 +1,1 @@
+//! A scripted workload in the manner of a workflow engine.

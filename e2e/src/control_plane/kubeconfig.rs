@@ -1,0 +1,58 @@
+//! Kubeconfigs for the users of a control plane.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Whom a kubeconfig speaks for, and to which server.
+#[derive(Debug, Clone)]
+pub struct Kubeconfig {
+    /// The API server's address, for example `https://127.0.0.1:6443`.
+    pub server: String,
+    /// The certificate authority as PEM, or nothing for plain http.
+    pub authority_pem: Option<String>,
+    /// The bearer token, or nothing where the server asks for none.
+    pub token: Option<String>,
+}
+
+impl Kubeconfig {
+    /// Writes the kubeconfig, readable by its owner alone.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        fs::write(path, self.render()?).with_context(|| format!("write {}", path.display()))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        }
+        Ok(())
+    }
+
+    /// The text: JSON, which every reader of kubeconfigs takes as the YAML that it is.
+    fn render(&self) -> Result<String> {
+        let mut cluster = serde_json::json!({ "server": self.server });
+        if let Some(pem) = &self.authority_pem {
+            let data = k8s_openapi::ByteString(pem.clone().into_bytes());
+            cluster["certificate-authority-data"] = serde_json::to_value(data)?;
+        }
+        let user = match &self.token {
+            Some(token) => serde_json::json!({ "token": token }),
+            None => serde_json::json!({}),
+        };
+        let text = serde_json::to_string_pretty(&serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "belayer-e2e", "cluster": cluster }],
+            "users": [{ "name": "user", "user": user }],
+            "contexts": [{
+                "name": "belayer-e2e",
+                "context": { "cluster": "belayer-e2e", "user": "user" }
+            }],
+            "current-context": "belayer-e2e",
+        }))?;
+        Ok(text)
+    }
+}

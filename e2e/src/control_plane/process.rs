@@ -1,0 +1,195 @@
+//! One program of ours: logged to a file, dead when its parent is, stopped by its own id.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+/// How much of a log's end an error message quotes.
+const QUOTED_BYTES: u64 = 3_000;
+/// A killed process is gone well before.
+const REAP_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A running program. Dropping it kills it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `program` with its output in `log` (appended, so that a restart adds to it).
+    ///
+    /// On Linux the kernel kills the program when the thread that started it ends, so that even a
+    /// crash of ours leaves nothing running: call this from the main thread or a runtime worker.
+    ///
+    /// # Errors
+    /// When the log cannot be opened or the program cannot be started.
+    pub fn start<I, S>(name: &str, program: &Path, arguments: I, log: &Path) -> Result<Self>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        let mut command = dies_with_parent(program);
+        command.args(arguments);
+        Self::spawn(name, command, log)
+    }
+
+    fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .with_context(|| format!("open the log {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+    }
+
+    /// The program's name, as given at its start.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process id, or nothing once it has ended and been waited for.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Where the output goes.
+    #[must_use]
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// Everything written so far.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        let bytes = fs::read(&self.log).with_context(|| format!("read {}", self.log.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// An error that quotes the log's end if the program is not running any more.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn check_running(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended early: {status}\n{}", self.name, self.log_end()),
+        }
+    }
+
+    /// The last lines of the log, with the path, for an error message.
+    #[must_use]
+    pub fn log_end(&self) -> String {
+        let end = read_end(&self.log).unwrap_or_default();
+        format!("--- end of {} ---\n{end}", self.log.display())
+    }
+
+    /// Sends a signal to this very process.
+    ///
+    /// # Errors
+    /// When it has ended already.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = pid.with_context(|| format!("{} has ended", self.name))?;
+        kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// When it takes longer than `deadline`.
+    pub async fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
+        match tokio::time::timeout(deadline, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("{} did not end within {deadline:?}\n{}", self.name, self.log_end()),
+        }
+    }
+
+    /// Kills it at once and waits until it is gone.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.child.kill().await.with_context(|| format!("kill {}", self.name))
+    }
+}
+
+impl Drop for Process {
+    /// Kills and reaps: whoever owns the program's files removes them next.
+    fn drop(&mut self) {
+        let killed = self.child.start_kill();
+        let give_up = Instant::now() + REAP_DEADLINE;
+        while killed.is_ok() && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A command whose process the kernel kills with its parent, where the system can do that.
+///
+/// `setpriv` of util-linux sets the parent-death signal and then becomes the program (the process id
+/// stays the same). Elsewhere killing on drop has to do.
+fn dies_with_parent(program: &Path) -> Command {
+    const SETPRIV: &str = "/usr/bin/setpriv";
+    if cfg!(target_os = "linux") && Path::new(SETPRIV).exists() {
+        let mut command = Command::new(SETPRIV);
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        return command;
+    }
+    Command::new(program)
+}
+
+fn read_end(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(QUOTED_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_that_ends_is_told_with_its_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let script = ["-c", "echo out of rope; exit 3"];
+        let mut process = Process::start("sh", Path::new("/bin/sh"), script, &log).unwrap();
+        let status = process.wait(Duration::from_secs(10)).await.unwrap();
+        assert_eq!(status.code(), Some(3));
+        let told = process.check_running().unwrap_err().to_string();
+        assert!(told.contains("out of rope"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_signal_reaches_the_program_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut process = Process::start("sleep", Path::new("/bin/sleep"), ["60"], &log).unwrap();
+        process.signal(Signal::TERM).unwrap();
+        let status = process.wait(Duration::from_secs(10)).await.unwrap();
+        assert!(!status.success());
+    }
+}

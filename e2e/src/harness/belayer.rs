@@ -1,0 +1,248 @@
+//! Belayer as its users run it: a process of its own, started from the built binary.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use rustix::process::Signal;
+
+use super::wait::eventually;
+use crate::control_plane::Process;
+use crate::control_plane::ports::free_ports;
+
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_DEADLINE: Duration = Duration::from_secs(40);
+const SCRAPE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How to start Belayer.
+#[derive(Debug, Clone, Default)]
+pub struct BelayerOptions {
+    arguments: Vec<String>,
+    config: Option<String>,
+    kubeconfig: Option<PathBuf>,
+    server: Option<SocketAddr>,
+}
+
+impl BelayerOptions {
+    /// With one more argument.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// With this configuration file; the header is added.
+    #[must_use]
+    pub fn config(mut self, keys: &str) -> Self {
+        self.config = Some(format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}"));
+        self
+    }
+
+    /// With this kubeconfig, instead of that of Belayer's ServiceAccount.
+    #[must_use]
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// Connecting to the API server by this address.
+    #[must_use]
+    pub fn through(mut self, server: SocketAddr) -> Self {
+        self.server = Some(server);
+        self
+    }
+}
+
+/// A running Belayer. Dropping it kills it.
+#[derive(Debug)]
+pub struct Belayer {
+    process: Process,
+    metrics: SocketAddr,
+    debug: SocketAddr,
+}
+
+impl Belayer {
+    /// Starts `binary` without waiting for anything. `dir` gets its log and files.
+    pub(super) fn spawn(
+        binary: &Path,
+        kubeconfig: &Path,
+        dir: &Path,
+        options: &BelayerOptions,
+    ) -> Result<Self> {
+        let [metrics, debug] = free_ports()?;
+        let [metrics, debug] = [metrics, debug].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let mut kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| kubeconfig.to_owned());
+        if let Some(server) = options.server {
+            kubeconfig = rerouted(&kubeconfig, server, dir)?;
+        }
+        let mut arguments = vec![
+            "run".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--metrics-bind-address={metrics}"),
+            format!("--debug-bind-address={debug}"),
+            "--log-level=debug".to_owned(),
+        ];
+        if let Some(config) = &options.config {
+            let path = dir.join("config.yaml");
+            fs::write(&path, config)?;
+            arguments.push(format!("--config={}", path.display()));
+        }
+        arguments.extend(options.arguments.iter().cloned());
+        let process = Process::start("belayer", binary, arguments, &dir.join("belayer.log"))?;
+        Ok(Self { process, metrics, debug })
+    }
+
+    /// Waits until its caches are synced.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready within 30 s; quotes its log.
+    pub async fn ready(&mut self) -> Result<()> {
+        let (metrics, process) = (self.metrics, &mut self.process);
+        let ended = async {
+            let status = process.wait(READY_DEADLINE * 2).await;
+            status.map(|status| status.to_string())
+        };
+        let ready = eventually("belayer is ready", READY_DEADLINE, async || {
+            get(metrics, "/readyz").await.map(drop)
+        });
+        tokio::select! {
+            ready = ready => ready.with_context(|| self.process.log_end()),
+            status = ended => bail!("belayer ended: {}\n{}", status?, self.process.log_end()),
+        }
+    }
+
+    /// Asks it to stop as Kubernetes does and waits for the end.
+    ///
+    /// # Errors
+    /// When it does not end within its grace period, or not with exit code 0.
+    pub async fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::TERM)?;
+        let status = self.process.wait(STOP_DEADLINE).await?;
+        ensure!(status.success(), "belayer ended with {status}\n{}", self.process.log_end());
+        ensure!(!self.log()?.contains("panicked at"), "belayer panicked\n{}", self.process.log_end());
+        Ok(())
+    }
+
+    /// Kills it with -9: it gets no chance to finish anything.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn kill(mut self) -> Result<()> {
+        self.process.kill().await
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When it does not within `deadline`.
+    pub async fn ended(&mut self, deadline: Duration) -> Result<ExitStatus> {
+        self.process.wait(deadline).await
+    }
+
+    /// Everything it has written to its log.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        self.process.log()
+    }
+
+    /// The sum of all series of a metric that have these labels; zero if there is none.
+    ///
+    /// # Errors
+    /// When the endpoint does not answer.
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        let text = get(self.metrics, "/metrics").await?;
+        Ok(sum(&text, name, labels))
+    }
+
+    /// What `/debug/holds` says.
+    ///
+    /// # Errors
+    /// When the endpoint does not answer with JSON.
+    pub async fn holds(&self) -> Result<serde_json::Value> {
+        let text = get(self.debug, "/debug/holds").await?;
+        serde_json::from_str(&text).with_context(|| format!("/debug/holds answered {text:?}"))
+    }
+}
+
+/// The same kubeconfig with another address of the server.
+fn rerouted(
+    kubeconfig: &Path,
+    server: SocketAddr,
+    dir: &Path,
+) -> Result<PathBuf> {
+    let mut read = kube::config::Kubeconfig::read_from(kubeconfig)?;
+    for cluster in read.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        let scheme = match &cluster.server {
+            Some(old) if old.starts_with("http://") => "http",
+            _ => "https",
+        };
+        cluster.server = Some(format!("{scheme}://{server}"));
+    }
+    let path = dir.join("rerouted.kubeconfig");
+    fs::write(&path, serde_json::to_string(&read)?)?;
+    Ok(path)
+}
+
+async fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let url = format!("http://{address}{path}").parse()?;
+    let exchange = async {
+        let answer = client.get(url).await?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        ensure!(status.is_success(), "{path} answered {status}: {text}");
+        Ok(text)
+    };
+    match tokio::time::timeout(SCRAPE_DEADLINE, exchange).await {
+        Ok(text) => text,
+        Err(_) => bail!("{path} did not answer"),
+    }
+}
+
+/// Adds up the series of one metric in the text format.
+fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let value = |line: &str| -> Option<f64> {
+        let (series, value) = line.rsplit_once(' ')?;
+        let (own_name, own_labels) = series.split_once('{').unwrap_or((series, ""));
+        let has = |(key, value): &(&str, &str)| {
+            let pair = format!("{key}=\"{value}\"");
+            own_labels.trim_end_matches('}').split(',').any(|own| own == pair)
+        };
+        (own_name == name && labels.iter().all(has)).then(|| value.parse().ok())?
+    };
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(value).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const TEXT: &str = "\
+# HELP belayer_holds now held
+belayer_holds{controller=\"pod-finalizer\"} 7
+belayer_releases_total{controller=\"pod-finalizer\",evidence=\"OwnerGone\"} 3
+belayer_releases_total{controller=\"pod-finalizer\",evidence=\"Consumed\"} 2
+belayer_holds_added_total 11
+";
+
+    #[rstest]
+    #[case::one_series("belayer_holds", &[("controller", "pod-finalizer")], 7.0)]
+    #[case::all_series_are_added_up("belayer_releases_total", &[], 5.0)]
+    #[case::a_label_picks_one("belayer_releases_total", &[("evidence", "Consumed")], 2.0)]
+    #[case::a_longer_name_is_another("belayer_holds_added", &[], 0.0)]
+    #[case::without_labels("belayer_holds_added_total", &[], 11.0)]
+    fn series_are_found(#[case] name: &str, #[case] labels: &[(&str, &str)], #[case] expected: f64) {
+        assert!((sum(TEXT, name, labels) - expected).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,60 @@
+//! kubectl, as a person would use it against the cluster.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::Command;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// kubectl with an admin's kubeconfig and one namespace.
+#[derive(Debug, Clone)]
+pub struct Kubectl {
+    pub(super) kubeconfig: PathBuf,
+    pub(super) namespace: String,
+}
+
+impl Kubectl {
+    /// Whether kubectl can be run here.
+    #[must_use]
+    pub fn is_installed() -> bool {
+        let version = std::process::Command::new("kubectl")
+            .args(["version", "--client"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        version.is_ok_and(|status| status.success())
+    }
+
+    /// Runs one command and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails (with what it said) or does not end within 20 s.
+    pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
+        let running = self.command().args(arguments).stdin(Stdio::null()).output();
+        let said = match tokio::time::timeout(DEADLINE, running).await {
+            Ok(output) => output.context("start kubectl")?,
+            Err(_) => bail!("kubectl {} did not end", arguments.join(" ")),
+        };
+        if !said.status.success() {
+            let why = String::from_utf8_lossy(&said.stderr);
+            bail!("kubectl {}: {}", arguments.join(" "), why.trim());
+        }
+        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    /// The command itself, for what goes on running.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .env("KUBECONFIG", &self.kubeconfig)
+            // Its discovery cache would remember another cluster on the same port.
+            .arg(format!("--cache-dir={}.cache", self.kubeconfig.display()))
+            .args(["--namespace", &self.namespace])
+            .kill_on_drop(true);
+        command
+    }
+}

@@ -1,0 +1,19 @@
+//! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
+
+mod belayer;
+mod cluster;
+mod kubectl;
+mod objects;
+mod proxy;
+mod runner;
+mod scenario;
+mod wait;
+
+pub use self::belayer::{Belayer, BelayerOptions};
+pub use self::cluster::{Cluster, Setting};
+pub use self::kubectl::Kubectl;
+pub use self::objects::{HOLD, PodBuilder, Workflow, finalizers, pod, workflows};
+pub use self::proxy::Proxy;
+pub use self::runner::{Keep, RunOptions, Summary, list, run};
+pub use self::scenario::{Scenario, Sharing};
+pub use self::wait::{eventually, throughout};

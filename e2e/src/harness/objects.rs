@@ -1,0 +1,171 @@
+//! Workflows and pods, as scenarios need them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+/// The hold under test. Written out here on purpose: users see this very name.
+pub const HOLD: &str = "belayer.dev/pod-status";
+
+/// The label that makes a pod one of a workflow's.
+pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
+
+/// The label by which the consumer says that it has taken the result.
+pub(crate) const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
+
+/// An owner of pods.
+#[derive(Debug, Clone)]
+pub struct Workflow {
+    /// Its name.
+    pub name: String,
+    /// Its UID: what tells it from another of the same name.
+    pub uid: String,
+}
+
+impl Workflow {
+    /// What identifies the created object.
+    ///
+    /// # Errors
+    /// When the server gave no UID.
+    pub fn of(object: &DynamicObject) -> Result<Self> {
+        Ok(Self { name: object.name_any(), uid: object.uid().context("a workflow without a uid")? })
+    }
+}
+
+/// The workflows of a namespace.
+#[must_use]
+pub fn workflows(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "argoproj.io".into(),
+        version: "v1alpha1".into(),
+        api_version: "argoproj.io/v1alpha1".into(),
+        kind: "Workflow".into(),
+        plural: "workflows".into(),
+    };
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// A pod that no scheduler binds: its status is what the scenario writes.
+#[must_use]
+pub fn pod(name: impl Into<String>) -> PodBuilder {
+    PodBuilder {
+        name: name.into(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        finalizers: Vec::new(),
+        owners: Vec::new(),
+        scheduler: "nobody",
+    }
+}
+
+/// Builds a [`pod`].
+#[derive(Debug, Clone)]
+pub struct PodBuilder {
+    name: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    finalizers: Vec<String>,
+    owners: Vec<Value>,
+    scheduler: &'static str,
+}
+
+impl PodBuilder {
+    /// One of the workflow's pods, as Argo makes them: labelled, owned, deleted before its owner.
+    #[must_use]
+    pub fn of(mut self, workflow: &Workflow) -> Self {
+        self.owners.push(json!({
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "name": workflow.name,
+            "uid": workflow.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }));
+        self.label(WORKFLOW_LABEL, &workflow.name)
+    }
+
+    /// With a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// With an annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// With a finalizer, after those given before.
+    #[must_use]
+    pub fn finalizer(mut self, name: &str) -> Self {
+        self.finalizers.push(name.into());
+        self
+    }
+
+    /// With the hold, as a Belayer of earlier would have left it.
+    #[must_use]
+    pub fn held(self) -> Self {
+        self.finalizer(HOLD)
+    }
+
+    /// Bound to a node by the cluster's own scheduler and run by its kubelet.
+    #[must_use]
+    pub fn scheduled(mut self) -> Self {
+        self.scheduler = "default-scheduler";
+        self
+    }
+
+    /// The object to create.
+    ///
+    /// # Errors
+    /// Never in practice: the document is a pod.
+    pub fn build(&self) -> Result<Pod> {
+        let document = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "labels": self.labels,
+                "annotations": self.annotations,
+                "finalizers": self.finalizers,
+                "ownerReferences": self.owners,
+            },
+            "spec": {
+                "schedulerName": self.scheduler,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                // There is no account whose token could be mounted.
+                "automountServiceAccountToken": false,
+                "containers": [{ "name": "main", "image": "registry.invalid/step:1" }],
+            },
+        });
+        serde_json::from_value(document).context("a pod")
+    }
+}
+
+/// The finalizers of an object, in order.
+#[must_use]
+pub fn finalizers(object: &impl kube::ResourceExt) -> Vec<&str> {
+    object.finalizers().iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workflows_pod_is_labelled_and_owned() {
+        let workflow = Workflow { name: "w".into(), uid: "1-2-3".into() };
+        let built = pod("p").of(&workflow).held().build().unwrap();
+        assert_eq!(built.labels()[WORKFLOW_LABEL], "w");
+        assert_eq!(built.owner_references()[0].uid, "1-2-3");
+        assert_eq!(finalizers(&built), [HOLD]);
+    }
+}

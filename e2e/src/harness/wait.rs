@@ -1,0 +1,103 @@
+//! Waiting for a condition, with a deadline and with what was seen last.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+const FIRST_POLL: Duration = Duration::from_millis(20);
+const SLOWEST_POLL: Duration = Duration::from_millis(400);
+
+/// Looks until `look` succeeds. An error of `look` means "not yet" and says what was seen.
+///
+/// # Errors
+/// When it has not succeeded within `deadline`: names `what` and the last thing seen.
+pub async fn eventually<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
+    let started = Instant::now();
+    let mut pause = FIRST_POLL;
+    loop {
+        // A look that hangs must not outlast the deadline either.
+        let left = deadline.saturating_sub(started.elapsed()).max(FIRST_POLL);
+        let seen = match tokio::time::timeout(left, look()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(seen)) => seen,
+            Err(_) => anyhow!("the last look did not return"),
+        };
+        if started.elapsed() + pause > deadline {
+            bail!("not within {deadline:?}: {what}; last seen: {seen:#}");
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3 / 2).min(SLOWEST_POLL);
+    }
+}
+
+/// Looks again and again for the whole of `window`; every look must succeed.
+///
+/// # Errors
+/// When one look fails: names `what` and how far into the window it was.
+pub async fn throughout(
+    what: &str,
+    window: Duration,
+    mut look: impl AsyncFnMut() -> Result<()>,
+) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let elapsed = started.elapsed();
+        if let Err(seen) = look().await {
+            bail!("{what} for {window:?}, but after {elapsed:?}: {seen:#}");
+        }
+        if elapsed >= window {
+            return Ok(());
+        }
+        tokio::time::sleep(SLOWEST_POLL.min(window / 10)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_condition_that_comes_true_is_waited_for() {
+        let mut looks = 0;
+        let value = eventually("third look", Duration::from_secs(10), async || {
+            looks += 1;
+            if looks < 3 {
+                bail!("look {looks}");
+            }
+            Ok(looks)
+        });
+        assert_eq!(value.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_deadline_tells_what_was_seen_last() {
+        let never: Result<()> =
+            eventually("rain", Duration::from_millis(30), async || bail!("sun")).await;
+        let told = never.unwrap_err().to_string();
+        assert!(told.contains("rain") && told.ends_with("last seen: sun"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_does_not_outlast_the_deadline() {
+        let never: Result<()> =
+            eventually("anything", Duration::from_millis(30), async || std::future::pending().await).await;
+        assert!(never.unwrap_err().to_string().contains("did not return"));
+    }
+
+    #[tokio::test]
+    async fn one_failed_look_ends_a_window() {
+        let mut looks = 0;
+        let broken = throughout("quiet", Duration::from_secs(10), async || {
+            looks += 1;
+            if looks == 2 {
+                bail!("a write");
+            }
+            Ok(())
+        });
+        assert!(broken.await.unwrap_err().to_string().ends_with("a write"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Belayer's end-to-end scenarios: written once, run on the sandbox, on a local control plane and on
+//! kind.
+//!
+//! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
+//! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
+//! [`scenarios`] is the list.
+
+pub mod cli;
+pub mod control_plane;
+pub mod harness;
+mod progress;
+pub mod providers;
+pub mod scenarios;

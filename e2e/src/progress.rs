@@ -1,0 +1,63 @@
+//! Progress of long work: a bar on a terminal, plain lines elsewhere.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Work in a known number of steps.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    started: Instant,
+}
+
+impl Progress {
+    /// Begins work of `total` steps.
+    pub(crate) fn steps(title: &str, total: usize) -> Self {
+        let started = Instant::now();
+        if !std::io::stderr().is_terminal() {
+            Self::say(title);
+            return Self { bar: None, started };
+        }
+        let bar = ProgressBar::new(u64::try_from(total).unwrap_or_default());
+        let style = ProgressStyle::with_template("{spinner} {prefix} {pos}/{len} {elapsed} {wide_msg}");
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        bar.println(title);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Self { bar: Some(bar), started }
+    }
+
+    /// The next step begins.
+    pub(crate) fn step(&self, name: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.inc(1);
+                bar.set_prefix(name.to_owned());
+            }
+            None => Self::say(&format!("  {name} ({} s)", self.started.elapsed().as_secs())),
+        }
+    }
+
+    /// What goes on inside a step; only a terminal shows it.
+    pub(crate) fn detail(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_owned());
+        }
+    }
+
+    /// All steps are done.
+    pub(crate) fn finish(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        Self::say(&format!("{text} ({} s)", self.started.elapsed().as_secs()));
+    }
+
+    /// One plain line to the person who waits.
+    pub(crate) fn say(text: &str) {
+        anstream::eprintln!("{text}");
+    }
+}

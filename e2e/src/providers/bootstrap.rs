@@ -1,0 +1,122 @@
+//! What every cluster gets before the first scenario: the Workflow kind and Belayer's rights.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Client, ResourceExt as _};
+
+use crate::harness::eventually;
+
+const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
+
+/// A file of `deploy/manifests`, by name.
+///
+/// # Errors
+/// When there is no such file.
+pub(crate) fn manifest(name: &str) -> Result<&'static str> {
+    Ok(match name {
+        "namespace" => include_str!("../../../deploy/manifests/namespace.yaml"),
+        "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
+        "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
+        "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
+        "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
+        "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
+        "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
+        _ => anyhow::bail!("no manifest {name}"),
+    })
+}
+
+/// Creates every object of a YAML text, or merges it into what is there already.
+///
+/// Not by server-side apply, which the sandbox does not have.
+///
+/// # Errors
+/// When the server refuses one.
+pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
+    let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(yaml).context("read a manifest")?;
+    for object in objects {
+        apply_one(client, &object).await?;
+    }
+    Ok(())
+}
+
+async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
+    let types = object.types.as_ref().context("a manifest without a kind")?;
+    let gvk = GroupVersionKind::try_from(types)?;
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &plural(&gvk.kind));
+    let api: Api<DynamicObject> = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let name = object.name_any();
+    let told = || format!("apply {} {name}", gvk.kind);
+    match api.create(&PostParams::default(), object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let merge = Patch::Merge(object);
+            api.patch(&name, &PatchParams::default(), &merge).await.with_context(told)?;
+            Ok(())
+        }
+        Err(error) => Err(error).with_context(told),
+    }
+}
+
+/// The plural of the kinds that our manifests have.
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    match lower.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{lower}s"),
+    }
+}
+
+/// Installs the Workflow kind, also after a scenario that removed it, and waits until it is served.
+pub(crate) async fn ensure_workflow_crd(client: &Client) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    eventually("the Workflow kind is served", Duration::from_secs(60), async || {
+        apply(client, WORKFLOW_CRD).await?;
+        let definition = definitions.get("workflows.argoproj.io").await?;
+        ensure!(definition.metadata.deletion_timestamp.is_none(), "it is being deleted still");
+        crate::harness::workflows(client, "default").list(&Default::default()).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// Belayer's namespace, account, rights and switch, as `deploy` has them.
+pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
+    for name in ["namespace", "service-account", "rbac-core", "rbac-pod-finalizer", "gate-configmap"] {
+        apply(client, manifest(name)?).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("Pod", "pods")]
+    #[case("MutatingAdmissionPolicy", "mutatingadmissionpolicies")]
+    #[case("ClusterRoleBinding", "clusterrolebindings")]
+    fn plurals(#[case] kind: &str, #[case] expected: &str) {
+        assert_eq!(plural(kind), expected);
+    }
+
+    #[rstest]
+    fn every_manifest_can_be_read(
+        #[values(
+            "namespace", "service-account", "rbac-core", "rbac-pod-finalizer", "gate-configmap",
+            "pod-hold-policy", "deployment"
+        )]
+        name: &str,
+    ) {
+        let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
+        assert!(!objects.is_empty());
+    }
+}

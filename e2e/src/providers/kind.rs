@@ -1,0 +1,160 @@
+//! A kind cluster: real nodes in containers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::future::BoxFuture;
+use kube::Client;
+use tempfile::TempDir;
+
+use super::bootstrap::{ensure_workflow_crd, grant_rights};
+use super::sandbox::Faults;
+use super::{Backend, Capability, Clusters, Provider, Recorder};
+use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
+use crate::harness::{Kubectl, eventually};
+
+/// Makes a cluster with the `kind` program and removes it afterwards.
+///
+/// Belayer runs beside the cluster with the rights of its ServiceAccount, as on the local control
+/// plane; there is no image of it yet that could be loaded into the nodes.
+#[derive(Debug)]
+pub struct Kind(());
+
+impl Kind {
+    /// A provider, if Docker answers and kind is installed.
+    ///
+    /// # Errors
+    /// Says which of the two is missing.
+    pub fn new() -> Result<Self> {
+        if run("docker", &["info", "--format", "{{.ServerVersion}}"]).is_err() {
+            bail!("the provider kind needs a running Docker: `docker info` fails here");
+        }
+        if run("kind", &["version"]).is_err() {
+            bail!("the provider kind needs the program kind, which is not installed here");
+        }
+        Ok(Self(()))
+    }
+}
+
+impl Provider for Kind {
+    fn name(&self) -> &'static str {
+        "kind"
+    }
+
+    fn clusters(&self) -> Clusters {
+        Clusters::One
+    }
+
+    fn large(&self) -> usize {
+        1_000
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
+        Box::pin(async {
+            let dir = tempfile::Builder::new().prefix("belayer-kind-").tempdir()?;
+            let name = format!("belayer-e2e-{}", std::process::id());
+            let admin = dir.path().join("admin.kubeconfig");
+            let admin_text = admin.display().to_string();
+            let create = ["create", "cluster", "--name", &name, "--kubeconfig", &admin_text, "--wait", "180s"];
+            run("kind", &create)?;
+            // From here on it is removed whatever happens.
+            let cluster = Running { name };
+            let client = plane::client(&admin).await?;
+            let belayer = dir.path().join("belayer.kubeconfig");
+            grant_rights(&client).await?;
+            ensure_workflow_crd(&client).await?;
+            let server = server_of(&admin)?;
+            eventually("Belayer's account has a token", Duration::from_secs(20), async || {
+                service_account_kubeconfig(&client, &server, "belayer-system", "belayer", &belayer).await
+            })
+            .await?;
+            Ok(Arc::new(KindBackend { client, admin, belayer, _cluster: cluster, _dir: dir }) as Arc<dyn Backend>)
+        })
+    }
+}
+
+/// Address and authority of an admin's kubeconfig, without the admin's own credentials.
+fn server_of(admin: &Path) -> Result<Kubeconfig> {
+    let read = kube::config::Kubeconfig::read_from(admin)?;
+    let named = read.clusters.into_iter().next().context("a kubeconfig without a cluster")?;
+    let cluster = named.cluster.context("a kubeconfig with an empty cluster")?;
+    let authority_pem = match cluster.certificate_authority_data {
+        None => None,
+        Some(data) => {
+            let bytes: k8s_openapi::ByteString = serde_json::from_value(data.into())?;
+            Some(String::from_utf8(bytes.0)?)
+        }
+    };
+    let server = cluster.server.context("a kubeconfig without a server")?;
+    Ok(Kubeconfig { server, authority_pem, token: None })
+}
+
+struct KindBackend {
+    client: Client,
+    admin: PathBuf,
+    belayer: PathBuf,
+    // Dropped in this order: the cluster, then its files.
+    _cluster: Running,
+    _dir: TempDir,
+}
+
+impl Backend for KindBackend {
+    fn capabilities(&self) -> Vec<Capability> {
+        let mut can = vec![
+            Capability::Kubelet,
+            Capability::GarbageCollector,
+            Capability::NamespaceDeletion,
+            Capability::Rbac,
+        ];
+        if Kubectl::is_installed() {
+            can.push(Capability::Kubectl);
+        }
+        can
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn admin_kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    fn belayer_kubeconfig(&self) -> &Path {
+        &self.belayer
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        None
+    }
+
+    fn faults(&self) -> Option<&Faults> {
+        None
+    }
+}
+
+/// A kind cluster that is removed when it is dropped.
+struct Running {
+    name: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nobody is left to tell.
+        let _ = run("kind", &["delete", "cluster", "--name", &self.name]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("start {program}"))?;
+    if !output.status.success() {
+        bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}

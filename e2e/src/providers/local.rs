@@ -1,0 +1,213 @@
+//! A real control plane on this machine, without containers.
+
+use std::fs;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::BoxFuture;
+use kube::Client;
+use serde::Deserialize;
+
+use super::bootstrap::{ensure_workflow_crd, grant_rights};
+use super::sandbox::Faults;
+use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::control_plane::{Binaries, ControlPlane, Options, service_account_kubeconfig};
+use crate::harness::{Kubectl, eventually};
+
+/// Starts control planes from these programs.
+#[derive(Debug)]
+pub struct Local {
+    binaries: Binaries,
+}
+
+impl Local {
+    /// A provider that runs these programs.
+    #[must_use]
+    pub fn new(binaries: Binaries) -> Self {
+        Self { binaries }
+    }
+}
+
+impl Provider for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn clusters(&self) -> Clusters {
+        Clusters::One
+    }
+
+    fn large(&self) -> usize {
+        1_000
+    }
+
+    fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
+        Box::pin(async {
+            let plane = ControlPlane::start(&self.binaries, &Options::default()).await?;
+            let backend = LocalBackend::prepare(plane).await?;
+            Ok(Arc::new(backend) as Arc<dyn Backend>)
+        })
+    }
+}
+
+struct LocalBackend {
+    plane: ControlPlane,
+    belayer: PathBuf,
+    audit: AuditLog,
+}
+
+impl LocalBackend {
+    async fn prepare(plane: ControlPlane) -> Result<Self> {
+        let client = plane.client();
+        grant_rights(client).await?;
+        ensure_workflow_crd(client).await?;
+        let belayer = plane.dir().join("belayer.kubeconfig");
+        eventually("Belayer's account has a token", Duration::from_secs(20), async || {
+            service_account_kubeconfig(client, plane.admin(), "belayer-system", "belayer", &belayer).await
+        })
+        .await?;
+        let audit = AuditLog(plane.audit_log().to_owned());
+        Ok(Self { belayer, audit, plane })
+    }
+}
+
+impl Backend for LocalBackend {
+    fn capabilities(&self) -> Vec<Capability> {
+        let mut can = vec![Capability::Rbac, Capability::AdmissionPolicies, Capability::Recorder];
+        if self.plane.has_controller_manager() {
+            can.extend([Capability::GarbageCollector, Capability::NamespaceDeletion]);
+        }
+        if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
+            can.push(Capability::Kubelet);
+        }
+        if Kubectl::is_installed() {
+            can.push(Capability::Kubectl);
+        }
+        can
+    }
+
+    fn client(&self) -> &Client {
+        self.plane.client()
+    }
+
+    fn admin_kubeconfig(&self) -> &Path {
+        self.plane.admin_path()
+    }
+
+    fn belayer_kubeconfig(&self) -> &Path {
+        &self.belayer
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        Some(&self.audit)
+    }
+
+    fn faults(&self) -> Option<&Faults> {
+        None
+    }
+}
+
+/// kube-apiserver's audit log: one JSON object per line for each answered request of Belayer's.
+#[derive(Debug)]
+struct AuditLog(PathBuf);
+
+impl AuditLog {
+    fn since(&self, mark: Mark) -> Result<Vec<Request>> {
+        let mut file = fs::File::open(&self.0).context("open the audit log")?;
+        file.seek(SeekFrom::Start(mark.0))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        // The last line may be half written: it will be whole at the next look.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(read_line).filter_map(Result::transpose).collect()
+    }
+}
+
+impl Recorder for AuditLog {
+    fn mark(&self) -> Result<Mark> {
+        Ok(Mark(fs::metadata(&self.0).context("the audit log")?.len()))
+    }
+
+    fn writes_since(&self, mark: Mark) -> Result<Vec<Request>> {
+        let mut requests = self.since(mark)?;
+        requests.retain(Request::is_write);
+        Ok(requests)
+    }
+
+    fn gets(&self, resource: &str) -> Result<u64> {
+        let requests = self.since(Mark::default())?;
+        let gets = requests.iter().filter(|request| request.verb == "get" && request.resource == resource);
+        Ok(u64::try_from(gets.count())?)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditEvent {
+    verb: String,
+    object_ref: Option<ObjectRef>,
+    response_status: Option<ResponseStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct ObjectRef {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponseStatus {
+    #[serde(default)]
+    code: u16,
+}
+
+/// Nothing for requests that are about no object, such as discovery.
+fn read_line(line: &str) -> Result<Option<Request>> {
+    let event: AuditEvent =
+        serde_json::from_str(line).with_context(|| format!("an audit line: {line}"))?;
+    let Some(object) = event.object_ref else {
+        return Ok(None);
+    };
+    let resource = match object.subresource.as_str() {
+        "" => object.resource,
+        subresource => format!("{}/{subresource}", object.resource),
+    };
+    Ok(Some(Request {
+        verb: event.verb,
+        resource,
+        object: format!("{}/{}", object.namespace, object.name),
+        code: event.response_status.unwrap_or_default().code,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_line_is_read() {
+        let line = r#"{"kind":"Event","verb":"patch","user":{"username":"system:serviceaccount:belayer-system:belayer"},
+            "objectRef":{"resource":"pods","namespace":"a","name":"p","apiVersion":"v1"},"responseStatus":{"code":409}}"#;
+        let request = read_line(line).unwrap().unwrap();
+        assert_eq!(request.to_string(), "patch pods a/p 409");
+        assert!(request.is_write());
+    }
+
+    #[test]
+    fn a_half_written_line_waits_for_the_next_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let line = r#"{"verb":"get","objectRef":{"resource":"workflows","namespace":"a","name":"w"}}"#;
+        fs::write(&path, format!("{line}\n{}", &line[..20])).unwrap();
+        let log = AuditLog(path);
+        assert_eq!(log.gets("workflows").unwrap(), 1);
+        assert!(log.writes_since(Mark::default()).unwrap().is_empty());
+    }
+}

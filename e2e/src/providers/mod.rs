@@ -1,0 +1,152 @@
+//! Where scenarios run: the sandbox, a local control plane, kind.
+
+mod bootstrap;
+mod kind;
+mod local;
+mod sandbox;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+use kube::Client;
+
+pub use self::kind::Kind;
+pub use self::local::Local;
+pub use self::sandbox::Sandbox;
+pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
+
+/// What a scenario may need and a provider may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// Pods are bound to nodes and run by a kubelet.
+    Kubelet,
+    /// Dependents go with their owners, in all three propagation policies.
+    GarbageCollector,
+    /// A deleted namespace is emptied.
+    NamespaceDeletion,
+    /// Belayer's rights are checked on every request.
+    Rbac,
+    /// The admission policies of Kubernetes 1.36 work.
+    AdmissionPolicies,
+    /// Belayer's requests are recorded, so that scenarios can assert what it wrote.
+    Recorder,
+    /// Faults can be injected into Belayer's requests.
+    Faults,
+    /// kubectl is installed here.
+    Kubectl,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kubelet => "a kubelet",
+            Self::GarbageCollector => "the garbage collector",
+            Self::NamespaceDeletion => "namespace deletion",
+            Self::Rbac => "RBAC",
+            Self::AdmissionPolicies => "admission policies",
+            Self::Recorder => "a record of requests",
+            Self::Faults => "fault injection",
+            Self::Kubectl => "kubectl",
+        })
+    }
+}
+
+/// How scenarios that need a cluster to themselves get one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clusters {
+    /// A new one each: they cost nothing.
+    Plenty,
+    /// One after the other on the same one.
+    One,
+}
+
+/// A way to have clusters.
+pub trait Provider: Send + Sync {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Whether clusters are dear.
+    fn clusters(&self) -> Clusters;
+
+    /// How many pods the scenarios about size make.
+    fn large(&self) -> usize;
+
+    /// A new cluster, with the Workflow kind installed and Belayer's namespace, account and rights.
+    fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
+}
+
+/// A running cluster. Dropping it ends it.
+pub trait Backend: Send + Sync {
+    /// What it can do.
+    fn capabilities(&self) -> Vec<Capability>;
+
+    /// A client that may do everything.
+    fn client(&self) -> &Client;
+
+    /// The kubeconfig of an admin.
+    fn admin_kubeconfig(&self) -> &Path;
+
+    /// The kubeconfig of Belayer's ServiceAccount, with exactly the rights that are deployed.
+    fn belayer_kubeconfig(&self) -> &Path;
+
+    /// The record of Belayer's requests, where there is one.
+    fn recorder(&self) -> Option<&dyn Recorder>;
+
+    /// Fault injection, where there is one.
+    fn faults(&self) -> Option<&sandbox::Faults>;
+}
+
+/// A place in the record of Belayer's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark(pub(crate) u64);
+
+/// One request of Belayer's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// In RBAC's words: `get`, `patch`, ...
+    pub verb: String,
+    /// The plural, with its subresource: `pods`, `pods/status`.
+    pub resource: String,
+    /// `namespace/name`.
+    pub object: String,
+    /// What the server answered.
+    pub code: u16,
+}
+
+impl Request {
+    /// Whether it may have changed anything.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.verb, self.resource, self.object, self.code)
+    }
+}
+
+/// What Belayer sent.
+pub trait Recorder: Send + Sync {
+    /// The place reached by now.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    fn mark(&self) -> Result<Mark>;
+
+    /// The mutating requests after a place, in the order they were answered.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    fn writes_since(&self, mark: Mark) -> Result<Vec<Request>>;
+
+    /// How many GETs of single objects of this plural there have been in all.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    fn gets(&self, resource: &str) -> Result<u64>;
+}
