@@ -80,15 +80,25 @@ impl Source {
             key: problem.key,
             message: problem.message,
         })?;
-        let source = Self { path: path.to_owned(), text, config };
+        let source = Self {
+            path: path.to_owned(),
+            text,
+            config,
+        };
         if source.config.api_version != API_VERSION {
             return Err(source.error(
                 "apiVersion",
-                format!("{:?} is not known: this version reads {API_VERSION}", source.config.api_version),
+                format!(
+                    "{:?} is not known: this version reads {API_VERSION}",
+                    source.config.api_version
+                ),
             ));
         }
         if source.config.kind != KIND {
-            let message = format!("{:?} is no configuration: the kind is {KIND}", source.config.kind);
+            let message = format!(
+                "{:?} is no configuration: the kind is {KIND}",
+                source.config.kind
+            );
             return Err(source.error("kind", message));
         }
         Ok(source)

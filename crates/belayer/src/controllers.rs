@@ -30,7 +30,10 @@ impl Controller {
 
     /// Those that this build contains.
     pub fn built() -> impl Iterator<Item = Self> {
-        Self::ALL.iter().copied().filter(|controller| controller.is_built())
+        Self::ALL
+            .iter()
+            .copied()
+            .filter(|controller| controller.is_built())
     }
 }
 
@@ -48,7 +51,10 @@ pub struct Controllers(BTreeSet<Controller>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// Nothing is called so.
-    #[error("--controllers: there is no controller {name:?}; known are {}", known())]
+    #[error(
+        "--controllers: there is no controller {name:?}; known are {}",
+        known()
+    )]
     Unknown {
         /// What was given, without its `-`.
         name: String,
@@ -62,7 +68,11 @@ pub enum ControllersError {
 }
 
 fn known() -> String {
-    Controller::built().map(Controller::name).chain(["*"]).collect::<Vec<_>>().join(", ")
+    Controller::built()
+        .map(Controller::name)
+        .chain(["*"])
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl Controllers {
@@ -84,13 +94,19 @@ impl Controllers {
                 .iter()
                 .copied()
                 .find(|controller| controller.name() == name)
-                .ok_or_else(|| ControllersError::Unknown { name: name.to_owned() })?;
+                .ok_or_else(|| ControllersError::Unknown {
+                    name: name.to_owned(),
+                })?;
             if state == State::On && !controller.is_built() {
                 return Err(ControllersError::NotBuilt(controller));
             }
             said.push((controller, state));
         }
-        let otherwise = if list.contains(&"*") { State::On } else { State::Off };
+        let otherwise = if list.contains(&"*") {
+            State::On
+        } else {
+            State::Off
+        };
         let on = |controller: &Controller| {
             let first = said.iter().find(|(named, _)| named == controller);
             first.map_or(otherwise, |(_, state)| *state) == State::On
@@ -166,8 +182,14 @@ mod tests {
     #[cfg(not(feature = "pod-finalizer"))]
     #[test]
     fn what_is_not_built_can_be_switched_off_but_not_on() {
-        let error = Controllers::parse(&["pod-finalizer"]).unwrap_err().to_string();
+        let error = Controllers::parse(&["pod-finalizer"])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("not part of this build"), "{error}");
-        assert!(Controllers::parse(&["*", "-pod-finalizer"]).unwrap().is_empty());
+        assert!(
+            Controllers::parse(&["*", "-pod-finalizer"])
+                .unwrap()
+                .is_empty()
+        );
     }
 }

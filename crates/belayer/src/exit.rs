@@ -65,7 +65,9 @@ impl Outcome {
 
     /// Tells the user about a failure and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        let Err(failure) = self.0 else { return ExitCode::SUCCESS };
+        let Err(failure) = self.0 else {
+            return ExitCode::SUCCESS;
+        };
         if !matches!(failure, Failure::Told) {
             anstream::eprintln!("{} {failure}", "error:".red().bold());
         }
@@ -77,7 +79,11 @@ impl Outcome {
 pub(crate) fn print_usage(message: &clap::Error) -> ExitCode {
     // A closed pipe is no reason to fail: `belayer --help | head`.
     let _ = message.print();
-    if message.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+    if message.use_stderr() {
+        ExitCode::from(2)
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +93,10 @@ mod tests {
     #[test]
     fn a_failure_is_one_line_with_its_causes() {
         let error = anyhow::anyhow!("no such\n  key").context("reading a.yaml");
-        assert_eq!(Failure::from(error).to_string(), "reading a.yaml: no such key");
+        assert_eq!(
+            Failure::from(error).to_string(),
+            "reading a.yaml: no such key"
+        );
     }
 
     #[test]

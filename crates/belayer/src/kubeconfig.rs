@@ -45,7 +45,9 @@ impl Sources {
                 Some(_) => InCluster::Yes,
                 None => InCluster::No,
             },
-            pod_namespace: std::env::var("POD_NAMESPACE").ok().filter(|name| !name.is_empty()),
+            pod_namespace: std::env::var("POD_NAMESPACE")
+                .ok()
+                .filter(|name| !name.is_empty()),
         }
     }
 }
@@ -114,8 +116,8 @@ pub async fn load(
     let (config, files) = match files(file, context, sources) {
         Some(files) => from_files(&files, context).await?,
         None if sources.in_cluster == InCluster::Yes => {
-            let config = Config::incluster()
-                .map_err(|error| KubeconfigError::InCluster(told(&error)))?;
+            let config =
+                Config::incluster().map_err(|error| KubeconfigError::InCluster(told(&error)))?;
             (config, "the service account".to_owned())
         }
         None => return Err(KubeconfigError::Nowhere),
@@ -143,14 +145,21 @@ fn files(file: Option<&Path>, context: Option<&str>, sources: &Sources) -> Optio
     if sources.in_cluster == InCluster::Yes && context.is_none() {
         return None;
     }
-    sources.home.clone().filter(|home| context.is_some() || home.exists()).map(|home| vec![home])
+    sources
+        .home
+        .clone()
+        .filter(|home| context.is_some() || home.exists())
+        .map(|home| vec![home])
 }
 
 async fn from_files(
     files: &[PathBuf],
     context: Option<&str>,
 ) -> Result<(Config, String), KubeconfigError> {
-    let named: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let named: Vec<_> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let named = named.join(", ");
     let unusable = |error: &dyn std::error::Error| KubeconfigError::Unusable {
         files: named.clone(),
@@ -158,20 +167,39 @@ async fn from_files(
     };
     let mut merged = Kubeconfig::default();
     for file in files {
-        merged = merged.merge(read(file)?).map_err(|error| unusable(&error))?;
+        merged = merged
+            .merge(read(file)?)
+            .map_err(|error| unusable(&error))?;
     }
-    let current = merged.current_context.as_deref().filter(|name| !name.is_empty());
+    let current = merged
+        .current_context
+        .as_deref()
+        .filter(|name| !name.is_empty());
     let Some(context) = context.or(current) else {
         return Err(KubeconfigError::NoContext { files: named });
     };
     if !merged.contexts.iter().any(|known| known.name == context) {
-        let known: Vec<_> = merged.contexts.iter().map(|known| known.name.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let known: Vec<_> = merged
+            .contexts
+            .iter()
+            .map(|known| known.name.as_str())
+            .collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
         let context = context.to_owned();
-        return Err(KubeconfigError::UnknownContext { files: named, context, known });
+        return Err(KubeconfigError::UnknownContext {
+            files: named,
+            context,
+            known,
+        });
     }
-    let options =
-        KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: Some(context.to_owned()),
+        ..KubeConfigOptions::default()
+    };
     let config = Config::from_custom_kubeconfig(merged, &options)
         .await
         .map_err(|error| unusable(&error))?;
@@ -179,13 +207,27 @@ async fn from_files(
 }
 
 fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let bytes = std::fs::read(file).map_err(|reason| KubeconfigError::Unreadable {
+        file: file.to_owned(),
+        reason,
+    })?;
+    // UTF-16 that ends within a character makes kube 5.0 panic.
+    if matches!(bytes.as_slice(), [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) && bytes.len() % 2 == 1 {
+        return Err(KubeconfigError::Malformed {
+            place: file.display().to_string(),
+            message: "no kubeconfig: the file is cut off".to_owned(),
+        });
+    }
     Kubeconfig::read_from(file).map_err(|error| match error {
         kube::config::KubeconfigError::ReadConfig(reason, file) => {
             KubeconfigError::Unreadable { file, reason }
         }
         kube::config::KubeconfigError::Parse(error) => {
             let problem = yaml::describe(&error);
-            let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let line = problem
+                .line
+                .map(|line| format!(":{line}"))
+                .unwrap_or_default();
             KubeconfigError::Malformed {
                 place: format!("{}{line}", file.display()),
                 message: format!("no kubeconfig: {}", problem.message),
@@ -209,7 +251,9 @@ fn usable(config: &Config) -> Result<(), String> {
     if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
         return Ok(());
     }
-    ClientBuilder::try_from(config.clone()).map(drop).map_err(|error| told(&error))
+    ClientBuilder::try_from(config.clone())
+        .map(drop)
+        .map_err(|error| told(&error))
 }
 
 fn told(error: &dyn std::error::Error) -> String {

@@ -7,9 +7,16 @@ pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod exit;
+#[cfg(feature = "pod-finalizer")]
+pub mod health;
+#[cfg(feature = "pod-finalizer")]
+pub mod holds;
 pub mod kubeconfig;
 pub mod logging;
+#[cfg(feature = "pod-finalizer")]
+pub mod operator;
 pub mod options;
+#[cfg(feature = "pod-finalizer")]
 pub mod run;
 pub mod server;
 
@@ -55,7 +62,13 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Run(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            run::run(options).await
+            #[cfg(feature = "pod-finalizer")]
+            return run::run(options).await;
+            #[cfg(not(feature = "pod-finalizer"))]
+            Err(Failure::configuration(anyhow::anyhow!(
+                "this build contains no controller ({} asked for)",
+                options.controllers.iter().count()
+            )))
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

@@ -88,14 +88,21 @@ impl FromStr for Levels {
 
 /// A path of Rust modules, such as `belayer_core::informer`.
 fn is_target(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b))
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-:.".contains(&b))
 }
 
 impl Levels {
     fn filter(&self, default: LevelName) -> Targets {
-        Targets::new().with_default(self.all.unwrap_or(default).filter()).with_targets(
-            self.targets.iter().map(|(target, level)| (target.as_str(), level.filter())),
-        )
+        Targets::new()
+            .with_default(self.all.unwrap_or(default).filter())
+            .with_targets(
+                self.targets
+                    .iter()
+                    .map(|(target, level)| (target.as_str(), level.filter())),
+            )
     }
 }
 
@@ -103,7 +110,10 @@ impl fmt::Display for Levels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |level: &LevelName| format!("{level:?}").to_lowercase();
         let all = self.all.iter().map(name);
-        let targets = self.targets.iter().map(|(t, level)| format!("{t}={}", name(level)));
+        let targets = self
+            .targets
+            .iter()
+            .map(|(t, level)| format!("{t}={}", name(level)));
         f.write_str(&all.chain(targets).collect::<Vec<_>>().join(","))
     }
 }
@@ -115,10 +125,20 @@ pub fn init(arguments: &LogArguments, default: LevelName) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match arguments.log_format {
         LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .boxed(),
     };
-    let filter = arguments.log_level.clone().unwrap_or_default().filter(default);
-    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+    let filter = arguments
+        .log_level
+        .clone()
+        .unwrap_or_default()
+        .filter(default);
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .try_init();
 }
 
 fn wants_colour() -> bool {

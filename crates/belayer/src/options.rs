@@ -126,8 +126,18 @@ pub struct DemoOptions {
 #[cfg(feature = "demo")]
 impl From<crate::cli::DemoArguments> for DemoOptions {
     fn from(arguments: crate::cli::DemoArguments) -> Self {
-        let crate::cli::DemoArguments { speed, seed, keep_running, port } = arguments;
-        Self { speed, seed, keep_running, port }
+        let crate::cli::DemoArguments {
+            speed,
+            seed,
+            keep_running,
+            port,
+        } = arguments;
+        Self {
+            speed,
+            seed,
+            keep_running,
+            port,
+        }
     }
 }
 
@@ -146,9 +156,14 @@ mod tests {
         #[case] pod: Option<&str>,
         #[case] expected: &str,
     ) {
-        let sources =
-            Sources { pod_namespace: pod.map(str::to_owned), ..Sources::default() };
-        assert_eq!(namespace(flag.map(str::to_owned), &sources).unwrap(), expected);
+        let sources = Sources {
+            pod_namespace: pod.map(str::to_owned),
+            ..Sources::default()
+        };
+        assert_eq!(
+            namespace(flag.map(str::to_owned), &sources).unwrap(),
+            expected
+        );
     }
 
     #[rstest]

@@ -1,6 +1,8 @@
 //! Reads YAML so that an error can name its line and key.
 
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
+};
 use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
 
 use crate::exit::one_line;
@@ -21,52 +23,110 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut key = None;
     let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         serde_path_to_error::deserialize(deserializer).map_err(|error| {
-            key = Some(error.path().to_string()).filter(|path| path != ".");
+            key = known_part(&error.path().to_string());
             error.into_inner()
         })
     });
-    read.map_err(|error| Problem { key, ..describe(&error) })
+    read.map_err(|error| Problem {
+        key,
+        ..describe(&error)
+    })
+}
+
+/// A path as far as it is known: it ends in `?` where the key itself could not be read.
+fn known_part(path: &str) -> Option<String> {
+    let path = path.trim_end_matches('?').trim_end_matches('.');
+    (!path.is_empty()).then(|| path.to_owned())
 }
 
 /// A library's error in our words, or else in its own, without the place.
 pub(crate) fn describe(error: &Error) -> Problem {
-    let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
+    let line = error
+        .location()
+        .map(|location| location.line())
+        .filter(|line| *line > 0);
     let message = match error.without_snippet() {
-        Error::SerdeUnknownField { field, expected, .. } => unknown("key", field, expected),
-        Error::SerdeUnknownVariant { variant, expected, .. } => {
-            unknown("value", variant, expected)
-        }
+        Error::SerdeUnknownField {
+            field, expected, ..
+        } => unknown("key", field, expected),
+        Error::SerdeUnknownVariant {
+            variant, expected, ..
+        } => unknown("value", variant, expected),
         Error::SerdeMissingField { field, .. } => format!("the key `{field}` is missing: add it"),
-        Error::SerdeInvalidType { unexpected, expected, .. }
-        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+        Error::SerdeInvalidType {
+            unexpected,
+            expected,
+            ..
+        }
+        | Error::SerdeInvalidValue {
+            unexpected,
+            expected,
+            ..
+        } => {
             format!("{unexpected} does not fit here: expected {expected}")
         }
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("the key `{key}` stands twice: remove one of them")
         }
+        Error::InvalidScalar { ty, .. } => format!("does not fit here: expected {}", plain(ty)),
+        Error::Unexpected { expected, .. } => {
+            format!("does not fit here: expected {}", plain(expected))
+        }
+        Error::NullIntoString { .. } => "empty: expected a text".to_owned(),
+        Error::Eof { .. } => "the file is empty, or ends too early".to_owned(),
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
-    Problem { line, key: None, message: one_line(&message) }
+    Problem {
+        line,
+        key: None,
+        message: one_line(&message),
+    }
+}
+
+/// The parser's name of what it expected, as people call it.
+fn plain(expected: &str) -> &str {
+    match expected {
+        "mapping start" => "keys with values",
+        "sequence start" => "a list",
+        "u8" | "u16" | "u32" | "u64" => "a whole number, not below zero",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        other => other,
+    }
 }
 
 fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
     let nearest = expected
         .iter()
-        .map(|known| (strsim::damerau_levenshtein(&given.to_lowercase(), &known.to_lowercase()), known))
+        .map(|known| {
+            (
+                strsim::damerau_levenshtein(&given.to_lowercase(), &known.to_lowercase()),
+                known,
+            )
+        })
         .filter(|(distance, known)| *distance <= known.len().max(given.len()) / 3 + 1)
         .min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, known)) => format!("unknown {what} `{given}`: did you mean `{known}`?"),
-        None => format!("unknown {what} `{given}`: known are {}", expected.join(", ")),
+        None => format!(
+            "unknown {what} `{given}`: known are {}",
+            expected.join(", ")
+        ),
     }
 }
 
 /// The line of a key in a text that was parsed before, or of the nearest key around it that is
 /// there.
 pub(crate) fn line_of(text: &str, key: &str) -> Option<u64> {
-    let mut best = Best { left: usize::MAX, line: None };
+    let mut best = Best {
+        left: usize::MAX,
+        line: None,
+    };
     let looked = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
-        Look { key, best: &mut best }.deserialize(deserializer)
+        Look {
+            key,
+            best: &mut best,
+        }
+        .deserialize(deserializer)
     });
     looked.ok().and(best.line)
 }
@@ -81,7 +141,10 @@ struct Best {
 impl Best {
     fn offer(&mut self, left: &str, line: u64) {
         if left.len() < self.left {
-            *self = Self { left: left.len(), line: Some(line) };
+            *self = Self {
+                left: left.len(),
+                line: Some(line),
+            };
         }
     }
 }
@@ -130,7 +193,10 @@ impl<'de> serde::de::Visitor<'de> for Look<'_> {
             match Self::below(self.key, &member.value) {
                 Some(left) => {
                     self.best.offer(left, member.referenced.line());
-                    map.next_value_seed(Look { key: left, best: &mut *self.best })?;
+                    map.next_value_seed(Look {
+                        key: left,
+                        best: &mut *self.best,
+                    })?;
                 }
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -145,7 +211,10 @@ impl<'de> serde::de::Visitor<'de> for Look<'_> {
                     let item = items.next_element::<Spanned<IgnoredAny>>()?;
                     item.map(|item| self.best.offer("", item.referenced.line()))
                 }
-                Some(left) => items.next_element_seed(Look { key: left, best: &mut *self.best })?,
+                Some(left) => items.next_element_seed(Look {
+                    key: left,
+                    best: &mut *self.best,
+                })?,
                 None => items.next_element::<IgnoredAny>()?.map(drop),
             };
             if more.is_none() {

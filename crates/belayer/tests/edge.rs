@@ -1,4 +1,5 @@
 //! The built binary, as an admin meets it.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 use std::process::{Command, Output};
 
@@ -28,7 +29,10 @@ fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(errors.starts_with("error: ") && errors.contains(says), "{errors}");
+    assert!(
+        errors.starts_with("error: ") && errors.contains(says),
+        "{errors}"
+    );
     assert!(output.stdout.is_empty());
 }
 
@@ -36,12 +40,34 @@ fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #
 fn bad_yaml_names_file_line_and_key() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("b.yaml");
-    let body = "apiVersion: config.belayer.dev/v1alpha1\nkind: BelayerConfiguration\npodFinalizr: {}\n";
+    let body =
+        "apiVersion: config.belayer.dev/v1alpha1\nkind: BelayerConfiguration\npodFinalizr: {}\n";
     std::fs::write(&path, body).unwrap();
     let output = belayer(&["run", "--config", path.to_str().unwrap()]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("b.yaml:3: unknown key `podFinalizr`"), "{errors}");
+    assert!(
+        errors.contains("b.yaml:3: podFinalizr: unknown key `podFinalizr`"),
+        "{errors}"
+    );
+}
+
+#[rstest]
+#[case("1")]
+#[case("true")]
+#[case("yes")]
+fn a_switch_can_be_a_variable(#[case] value: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_belayer"))
+        .args(["run", "--kubeconfig=/nowhere/config"])
+        .env_clear()
+        .env("BELAYER_DRY_RUN", value)
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("/nowhere/config: cannot be read"),
+        "{errors}"
+    );
 }
 
 #[rstest]

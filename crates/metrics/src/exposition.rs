@@ -247,11 +247,16 @@ impl Histogram {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        if !self.buckets.is_sorted_by(|(bound, n), (next, more)| bound < next && n <= more) {
+        if !self
+            .buckets
+            .is_sorted_by(|(bound, n), (next, more)| bound < next && n <= more)
+        {
             return Err("buckets that fall");
         }
         let total = self.buckets.last().filter(|(bound, _)| bound.is_infinite());
-        let Some((_, total)) = total else { return Err("no bucket +Inf") };
+        let Some((_, total)) = total else {
+            return Err("no bucket +Inf");
+        };
         if self.count != Some(*total) {
             return Err("_count is not the bucket +Inf");
         }

@@ -1,4 +1,5 @@
 //! What a scraper sees.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 use std::collections::BTreeSet;
 

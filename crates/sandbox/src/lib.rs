@@ -4,10 +4,13 @@ mod clock;
 mod cluster;
 pub mod companions;
 mod error;
+mod faults;
+mod http;
 mod kinds;
 mod meta;
 mod patch;
 mod recorder;
+mod sandbox;
 mod selector;
 mod validate;
 pub mod workload;
@@ -19,6 +22,9 @@ pub use cluster::{
     VersionMatch, WriteOptions,
 };
 pub use error::{ApiError, Cause, Details, Reason};
+pub use faults::{Answer, Fault, FaultHandle, Faults, Match, Target, WatchEnd};
+pub use http::{Listener, SandboxBody, SandboxService};
 pub use kinds::{Column, ResourceInfo, Scope, ServedVersion, StatusFace};
 pub use recorder::{Mark, Outcome, Recorder, Verb, Write};
+pub use sandbox::{Sandbox, SandboxBuilder};
 pub use selector::{FieldSelector, LabelSelector, SelectorError, Selectors};

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::clock::Clock;
-use crate::cluster::{Actor, Gvr, ObjectKey, Subresource};
+use crate::cluster::{Actor, Gvr, ObjectKey};
 
 /// What a request does, in Kubernetes' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -347,7 +347,10 @@ impl<'a> Starter<'a> {
     }
 
     /// Polls until `ready` says so; a program that ends meanwhile ends the wait.
-    async fn until(&mut self, what: &str, ready: impl AsyncFn() -> Result<bool>) -> Result<()> {
+    async fn until<F>(&mut self, what: &str, ready: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<bool>>,
+    {
         let started = Instant::now();
         loop {
             let last = match ready().await {

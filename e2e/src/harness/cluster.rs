@@ -338,8 +338,9 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn delete_all(&self) -> Result<()> {
-        let all = self.pods().delete_collection(&DeleteParams::default(), &ListParams::default());
-        all.await.map(drop).context("delete all pods")
+        let (how, which) = (DeleteParams::default(), ListParams::default());
+        let deleted = self.pods().delete_collection(&how, &which).await;
+        deleted.map(drop).context("delete all pods")
     }
 
     // ---- what must come true
@@ -486,7 +487,7 @@ impl Cluster {
 
 async fn strip_finalizers<K>(api: &Api<K>) -> Result<()>
 where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+    K: Clone + kube::Resource + serde::de::DeserializeOwned + std::fmt::Debug,
 {
     let all = match api.list_metadata(&ListParams::default()).await {
         Ok(all) => all.items,
@@ -495,13 +496,14 @@ where
         Err(error) => return Err(error.into()),
     };
     let none = json!({ "metadata": { "finalizers": null } });
-    let held = all.into_iter().filter(|object| !object.finalizers().is_empty());
+    let held = all.into_iter().filter(|object| !object.metadata.finalizers.as_deref().unwrap_or_default().is_empty());
     let mut patched = futures::stream::iter(held)
         .map(|object| {
             let none = &none;
             async move {
+                let name = object.metadata.name.unwrap_or_default();
                 let params = PatchParams::default();
-                api.patch_metadata(&object.name_any(), &params, &Patch::Merge(none)).await.map(drop).or_else(gone)
+                api.patch_metadata(&name, &params, &Patch::Merge(none)).await.map(drop).or_else(gone)
             }
         })
         .buffer_unordered(PARALLEL);

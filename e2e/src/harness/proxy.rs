@@ -78,7 +78,8 @@ async fn accept(listener: TcpListener, server: SocketAddr, wire: watch::Receiver
 
 /// One connection's life: it is carried for as long as the wire stays as it was found.
 async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
-    match *wire.borrow_and_update() {
+    let found = *wire.borrow_and_update();
+    match found {
         Wire::Cut => return,
         Wire::Silent => {
             // Whatever comes next, this connection is too old to be of use.
@@ -94,7 +95,8 @@ async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Recei
         _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => return,
         _ = wire.changed() => {}
     }
-    if *wire.borrow_and_update() == Wire::Silent {
+    let found = *wire.borrow_and_update();
+    if found == Wire::Silent {
         let _ = wire.changed().await;
     }
 }

@@ -1,5 +1,6 @@
 //! Waiting for a condition, with a deadline and with what was seen last.
 
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -11,11 +12,10 @@ const SLOWEST_POLL: Duration = Duration::from_millis(400);
 ///
 /// # Errors
 /// When it has not succeeded within `deadline`: names `what` and the last thing seen.
-pub async fn eventually<T>(
-    what: &str,
-    deadline: Duration,
-    mut look: impl AsyncFnMut() -> Result<T>,
-) -> Result<T> {
+pub async fn eventually<T, F>(what: &str, deadline: Duration, look: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
     let started = Instant::now();
     let mut pause = FIRST_POLL;
     loop {
@@ -38,11 +38,10 @@ pub async fn eventually<T>(
 ///
 /// # Errors
 /// When one look fails: names `what` and how far into the window it was.
-pub async fn throughout(
-    what: &str,
-    window: Duration,
-    mut look: impl AsyncFnMut() -> Result<()>,
-) -> Result<()> {
+pub async fn throughout<F>(what: &str, window: Duration, look: impl Fn() -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
     let started = Instant::now();
     loop {
         let elapsed = started.elapsed();
@@ -59,16 +58,17 @@ pub async fn throughout(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[tokio::test]
     async fn a_condition_that_comes_true_is_waited_for() {
-        let mut looks = 0;
+        let looks = Cell::new(0);
         let value = eventually("third look", Duration::from_secs(10), async || {
-            looks += 1;
-            if looks < 3 {
-                bail!("look {looks}");
+            looks.set(looks.get() + 1);
+            if looks.get() < 3 {
+                bail!("look {}", looks.get());
             }
-            Ok(looks)
+            Ok(looks.get())
         });
         assert_eq!(value.await.unwrap(), 3);
     }
@@ -90,10 +90,10 @@ mod tests {
 
     #[tokio::test]
     async fn one_failed_look_ends_a_window() {
-        let mut looks = 0;
+        let looks = Cell::new(0);
         let broken = throughout("quiet", Duration::from_secs(10), async || {
-            looks += 1;
-            if looks == 2 {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
                 bail!("a write");
             }
             Ok(())

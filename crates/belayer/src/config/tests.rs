@@ -14,7 +14,10 @@ fn check(text: &str) -> Result<Settings, ConfigError> {
 #[test]
 fn a_head_alone_gives_the_defaults() {
     assert_eq!(check(HEAD).unwrap(), Settings::default());
-    assert_eq!(Source::default().pod_finalizer(None).unwrap(), Settings::default());
+    assert_eq!(
+        Source::default().pod_finalizer(None).unwrap(),
+        Settings::default()
+    );
 }
 
 #[test]
@@ -51,44 +54,86 @@ fn a_flag_counts_more_than_the_file() {
 }
 
 #[rstest]
-#[case::unknown_root("podfinalizer: {}", "b.yaml:3: unknown key `podfinalizer`: did you mean `podFinalizer`?")]
-#[case::another_unknown_root("leaderElection: {}", "b.yaml:3: unknown key `leaderElection`: known are apiVersion, kind, podFinalizer")]
-#[case::unknown_key("podFinalizer:\n  worker: 1", "b.yaml:4: podFinalizer.worker: unknown key `worker`: did you mean `workers`?")]
+#[case::unknown_root(
+    "podfinalizer: {}",
+    "b.yaml:3: podfinalizer: unknown key `podfinalizer`: did you mean `podFinalizer`?"
+)]
+#[case::another_unknown_root(
+    "leaderElection: {}",
+    "b.yaml:3: leaderElection: unknown key `leaderElection`: known are apiVersion, kind, podFinalizer"
+)]
+#[case::unknown_key(
+    "podFinalizer:\n  worker: 1",
+    "b.yaml:4: podFinalizer.worker: unknown key `worker`: did you mean `workers`?"
+)]
 #[case::unknown_profile_key(
     "podFinalizer:\n  profiles:\n  - name: a\n    selektor: {}",
-    "b.yaml:6: podFinalizer.profiles[0].selektor: unknown key `selektor`: did you mean `selector`?")]
+    "b.yaml:6: podFinalizer.profiles[0].selektor: unknown key `selektor`: did you mean `selector`?"
+)]
 #[case::unknown_mode(
     "podFinalizer:\n  profiles:\n  - name: a\n    mode: enforced",
-    "b.yaml:6: podFinalizer.profiles[0].mode: unknown value `enforced`: did you mean `enforce`?")]
-#[case::text_for_a_number("podFinalizer:\n  workers: many", "b.yaml:4: podFinalizer.workers: ")]
-#[case::a_negative_number("podFinalizer:\n  workers: -1", "b.yaml:4: podFinalizer.workers: ")]
-#[case::a_list_for_a_map("podFinalizer: []", "b.yaml:3: podFinalizer: ")]
-#[case::a_map_for_a_list("podFinalizer:\n  profiles: {}", "b.yaml:4: podFinalizer.profiles: ")]
+    "b.yaml:6: podFinalizer.profiles[0].mode: unknown value `enforced`: did you mean `enforce`?"
+)]
+#[case::text_for_a_number(
+    "podFinalizer:\n  workers: many",
+    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+)]
+#[case::a_negative_number(
+    "podFinalizer:\n  workers: -1",
+    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+)]
+#[case::a_list_for_a_map(
+    "podFinalizer: []",
+    "b.yaml:3: podFinalizer: does not fit here: expected keys with values"
+)]
+#[case::a_map_for_a_list(
+    "podFinalizer:\n  profiles: {}",
+    "b.yaml:4: podFinalizer.profiles: does not fit here: expected a list"
+)]
 #[case::missing_key(
     "podFinalizer:\n  profiles:\n  - name: a\n    owner: {kind: Job, resource: jobs}",
-    "podFinalizer.profiles[0].owner: the key `version` is missing: add it")]
-#[case::twice("podFinalizer: {}\npodFinalizer: {}", "b.yaml:4: the key `podFinalizer` stands twice: remove one of them")]
-#[case::bad_percentage("podFinalizer:\n  maxUnselected: 110%", "b.yaml:4: podFinalizer.maxUnselected: \"110%\" is neither")]
-#[case::zero_workers("podFinalizer:\n  workers: 0", "b.yaml:4: podFinalizer.workers: must be from 1 to 1024")]
-#[case::bad_duration("podFinalizer:\n  resync: ten", "b.yaml:4: podFinalizer.resync: \"ten\" is no duration, such as 30s")]
+    "podFinalizer.profiles[0].owner: the key `version` is missing: add it"
+)]
+#[case::twice(
+    "podFinalizer: {}\npodFinalizer: {}",
+    "b.yaml:4: the key `podFinalizer` stands twice: remove one of them"
+)]
+#[case::bad_percentage(
+    "podFinalizer:\n  maxUnselected: 110%",
+    "b.yaml:4: podFinalizer.maxUnselected: \"110%\" is neither"
+)]
+#[case::zero_workers(
+    "podFinalizer:\n  workers: 0",
+    "b.yaml:4: podFinalizer.workers: must be from 1 to 1024"
+)]
+#[case::bad_duration(
+    "podFinalizer:\n  resync: ten",
+    "b.yaml:4: podFinalizer.resync: \"ten\" is no duration, such as 30s"
+)]
 #[case::bad_operator(
     "podFinalizer:\n  profiles:\n  - name: a\n    selector:\n      matchExpressions:\n      - key: app\n        operator: Equals",
-    "b.yaml:9: podFinalizer.profiles[0].selector.matchExpressions[0].operator: \"Equals\" is no operator: use In, NotIn,")]
+    "b.yaml:9: podFinalizer.profiles[0].selector.matchExpressions[0].operator: \"Equals\" is no operator: use In, NotIn,"
+)]
 #[case::bad_label(
     "podFinalizer:\n  profiles:\n  - name: a\n    selector:\n      matchLabels:\n        ok: x\n        example.com/a: not/ok",
-    "b.yaml:9: podFinalizer.profiles[0].selector.matchLabels.example.com/a: \"not/ok\" is no label value")]
+    "b.yaml:9: podFinalizer.profiles[0].selector.matchLabels.example.com/a: \"not/ok\" is no label value"
+)]
 #[case::second_profile(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n  - name: b\n    selector: {}",
-    "b.yaml:7: podFinalizer.profiles[1].selector: missing or empty, which would hold every pod")]
+    "b.yaml:7: podFinalizer.profiles[1].selector: missing or empty, which would hold every pod"
+)]
 #[case::nothing_releases(
     "podFinalizer:\n  profiles:\n  - name: b\n    selector: {matchLabels: {a: b}}",
-    "b.yaml:5: podFinalizer.profiles[0]: nothing could ever release")]
+    "b.yaml:5: podFinalizer.profiles[0]: nothing could ever release"
+)]
 #[case::bad_namespace(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    namespaces:\n      include:\n      - ci\n      - ci-*",
-    "b.yaml:9: podFinalizer.profiles[0].namespaces.include[1]: \"ci-*\" is no namespace")]
+    "b.yaml:9: podFinalizer.profiles[0].namespaces.include[1]: \"ci-*\" is no namespace"
+)]
 #[case::not_yet(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true",
-    "b.yaml:6: podFinalizer.profiles[0].capture: not available in this version: remove the key")]
+    "b.yaml:6: podFinalizer.profiles[0].capture: not available in this version: remove the key"
+)]
 #[case::bad_indentation("podFinalizer:\n  workers: 1\n resync: 1m", "b.yaml:5: ")]
 #[case::a_tab("podFinalizer:\n\tworkers: 1", "b.yaml:4: ")]
 #[case::open_bracket("podFinalizer: {workers: 1", "b.yaml:")]
@@ -96,29 +141,45 @@ fn a_flag_counts_more_than_the_file() {
 fn errors_name_file_line_and_key(#[case] body: &str, #[case] says: &str) {
     let error = check(&format!("{HEAD}{body}\n")).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
-    assert!(!error.contains('\n') && error.starts_with("b.yaml"), "{error}");
+    assert!(
+        !error.contains('\n') && error.starts_with("b.yaml"),
+        "{error}"
+    );
     assert!(error.len() <= 300, "{error}");
 }
 
 #[rstest]
-#[case::empty("", "b.yaml")]
-#[case::no_version("kind: BelayerConfiguration\n", "the key `apiVersion` is missing: add it")]
+#[case::empty("", "the file is empty")]
+#[case::no_version(
+    "kind: BelayerConfiguration\n",
+    "the key `apiVersion` is missing: add it"
+)]
 #[case::another_version(
     "kind: BelayerConfiguration\napiVersion: config.belayer.dev/v2\n",
-    "b.yaml:2: apiVersion: \"config.belayer.dev/v2\" is not known: this version reads config.belayer.dev/v1alpha1")]
+    "b.yaml:2: apiVersion: \"config.belayer.dev/v2\" is not known: this version reads config.belayer.dev/v1alpha1"
+)]
 #[case::another_kind(
     "apiVersion: config.belayer.dev/v1alpha1\nkind: ConfigMap\n",
-    "b.yaml:2: kind: \"ConfigMap\" is no configuration: the kind is BelayerConfiguration")]
+    "b.yaml:2: kind: \"ConfigMap\" is no configuration: the kind is BelayerConfiguration"
+)]
 #[case::a_text("hello\n", "b.yaml:1: ")]
 #[case::a_list("- a\n", "b.yaml:1: ")]
 fn the_head_is_checked(#[case] text: &str, #[case] says: &str) {
     let error = check(text).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
-    assert!(!error.contains('\n') && error.starts_with("b.yaml"), "{error}");
+    assert!(
+        !error.contains('\n') && error.starts_with("b.yaml"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = Source::load(Path::new("/nowhere/b.yaml")).unwrap_err().to_string();
-    assert!(error.starts_with("/nowhere/b.yaml: cannot be read: "), "{error}");
+    let error = Source::load(Path::new("/nowhere/b.yaml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("/nowhere/b.yaml: cannot be read: "),
+        "{error}"
+    );
 }

@@ -62,33 +62,56 @@ fn the_first_that_is_there_counts(
 #[tokio::test]
 async fn several_files_are_one_and_the_first_counts() {
     let dir = TempDir::new().unwrap();
-    let first = write(&dir, "first", "apiVersion: v1\nkind: Config\ncurrent-context: two\n");
+    let first = write(
+        &dir,
+        "first",
+        "apiVersion: v1\nkind: Config\ncurrent-context: two\n",
+    );
     let second = write(&dir, "second", GOOD);
-    let sources = Sources { kubeconfig: vec![first, second], ..Sources::default() };
+    let sources = Sources {
+        kubeconfig: vec![first, second],
+        ..Sources::default()
+    };
     let config = load(None, None, &sources).await.unwrap();
     assert_eq!(config.cluster_url, "http://127.0.0.1:7443");
 }
 
 #[rstest]
-#[case::unknown_context(GOOD, Some("three"), "there is no context \"three\"; there are one, two, broken")]
+#[case::unknown_context(
+    GOOD,
+    Some("three"),
+    "there is no context \"three\"; there are one, two, broken"
+)]
 #[case::a_context_without_its_cluster(GOOD, Some("broken"), "nowhere")]
-#[case::no_current_context("apiVersion: v1\nkind: Config\n", None, "no context is current: give --context")]
+#[case::no_current_context(
+    "apiVersion: v1\nkind: Config\n",
+    None,
+    "no context is current: give --context"
+)]
 #[case::an_empty_file("", None, "no context is current")]
 #[case::bad_yaml("clusters: [\n", None, "no kubeconfig: ")]
 #[case::another_type("clusters: 1\n", None, "config:1: no kubeconfig: ")]
 #[case::a_text("hello\n", None, "no kubeconfig: ")]
 #[case::no_server(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {}}]\nusers: [{name: a, user: {}}]\n",
-    None, "cluster url is missing")]
+    None,
+    "cluster url is missing"
+)]
 #[case::a_server_that_is_no_url(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'not-a-url'}}]\nusers: [{name: a, user: {}}]\n",
-    None, "is no URL, such as https://10.0.0.1:6443")]
+    None,
+    "is no URL, such as https://10.0.0.1:6443"
+)]
 #[case::a_certificate_that_is_none(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority-data: '####'}}]\nusers: [{name: a, user: {}}]\n",
-    None, "certificate")]
+    None,
+    "certificate"
+)]
 #[case::a_certificate_file_that_is_not_there(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority: /nowhere/ca.crt}}]\nusers: [{name: a, user: {}}]\n",
-    None, "/nowhere/ca.crt")]
+    None,
+    "/nowhere/ca.crt"
+)]
 #[tokio::test]
 async fn what_cannot_be_used_is_told_in_one_line(
     #[case] text: &str,
@@ -97,7 +120,10 @@ async fn what_cannot_be_used_is_told_in_one_line(
 ) {
     let dir = TempDir::new().unwrap();
     let file = write(&dir, "config", text);
-    let error = load(Some(&file), context, &Sources::default()).await.unwrap_err().to_string();
+    let error = load(Some(&file), context, &Sources::default())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains(says), "{error}");
     assert!(error.starts_with(&file.display().to_string()), "{error}");
     assert!(!error.contains('\n'), "{error}");
@@ -105,15 +131,40 @@ async fn what_cannot_be_used_is_told_in_one_line(
 
 #[tokio::test]
 async fn a_file_that_is_not_there_is_named() {
-    let error = load(Some(Path::new("/nowhere/kubeconfig")), None, &Sources::default())
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with("/nowhere/kubeconfig: cannot be read: "), "{error}");
+    let error = load(
+        Some(Path::new("/nowhere/kubeconfig")),
+        None,
+        &Sources::default(),
+    )
+    .await
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.starts_with("/nowhere/kubeconfig: cannot be read: "),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn no_cluster_at_all_is_an_error() {
     let error = load(None, None, &Sources::default()).await.unwrap_err();
     assert!(matches!(error, KubeconfigError::Nowhere), "{error}");
+}
+
+#[rstest]
+#[case::cut_off_little_endian(b"\xff\xfe\x00")]
+#[case::cut_off_big_endian(b"\xfe\xff\x00")]
+#[case::half_a_surrogate(b"\xff\xfe\x00\xd8")]
+#[case::a_byte_order_mark_alone(b"\xef\xbb\xbf")]
+#[case::no_text(b"\x80\x81")]
+#[tokio::test]
+async fn bytes_that_are_no_text_are_told_and_no_panic(#[case] bytes: &[u8]) {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("config");
+    std::fs::write(&file, bytes).unwrap();
+    let error = load(Some(&file), None, &Sources::default())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with(&file.display().to_string()), "{error}");
 }

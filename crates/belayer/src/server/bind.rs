@@ -84,7 +84,11 @@ impl Endpoint {
             BindAddress::One(one) => TcpListener::bind(one).await,
             BindAddress::Every(port) => every(*port).await,
         };
-        let failed = |reason| BindError { address: address.clone(), flag, reason };
+        let failed = |reason| BindError {
+            address: address.clone(),
+            flag,
+            reason,
+        };
         let listener = bound.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         tracing::info!(%address, "{} is served", flag.trim_start_matches('-'));
@@ -129,7 +133,10 @@ mod tests {
 
     #[test]
     fn localhost_is_the_loopback() {
-        assert_eq!("localhost:1".parse::<BindAddress>().unwrap().to_string(), "127.0.0.1:1");
+        assert_eq!(
+            "localhost:1".parse::<BindAddress>().unwrap().to_string(),
+            "127.0.0.1:1"
+        );
     }
 
     #[rstest]
@@ -149,22 +156,40 @@ mod tests {
     #[tokio::test]
     async fn an_address_in_use_names_the_flag() {
         let any = "127.0.0.1:0".parse().unwrap();
-        let first = Endpoint::bind(&any, "--metrics-bind-address").await.unwrap().unwrap();
+        let first = Endpoint::bind(&any, "--metrics-bind-address")
+            .await
+            .unwrap()
+            .unwrap();
         let taken = BindAddress::One(first.address());
-        let error = Endpoint::bind(&taken, "--metrics-bind-address").await.unwrap_err();
+        let error = Endpoint::bind(&taken, "--metrics-bind-address")
+            .await
+            .unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("--metrics-bind-address") && text.contains("in use"), "{text}");
+        assert!(
+            text.contains("--metrics-bind-address") && text.contains("in use"),
+            "{text}"
+        );
     }
 
     #[tokio::test]
     async fn every_address_includes_the_loopback() {
-        let endpoint = Endpoint::bind(&BindAddress::Every(0), "--x").await.unwrap().unwrap();
+        let endpoint = Endpoint::bind(&BindAddress::Every(0), "--x")
+            .await
+            .unwrap()
+            .unwrap();
         let port = endpoint.address().port();
-        tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
     async fn off_listens_nowhere() {
-        assert!(Endpoint::bind(&BindAddress::Off, "--x").await.unwrap().is_none());
+        assert!(
+            Endpoint::bind(&BindAddress::Off, "--x")
+                .await
+                .unwrap()
+                .is_none()
+        );
     }
 }

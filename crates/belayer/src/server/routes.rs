@@ -15,20 +15,33 @@ pub fn public_routes(health: Arc<dyn Health>, exporter: Arc<Exporter>) -> Router
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .with_state(health);
-    Router::new().route("/metrics", get(metrics)).with_state(exporter).merge(probes)
+    Router::new()
+        .route("/metrics", get(metrics))
+        .with_state(exporter)
+        .merge(probes)
 }
 
 /// `/debug/holds`.
 pub fn debug_routes(holds: Arc<dyn Holds>) -> Router {
-    Router::new().route("/debug/holds", get(debug_holds)).with_state(holds)
+    Router::new()
+        .route("/debug/holds", get(debug_holds))
+        .with_state(holds)
 }
 
 async fn livez(State(health): State<Arc<dyn Health>>) -> Response {
-    probe(StatusCode::INTERNAL_SERVER_ERROR, "wedged", &health.wedged())
+    probe(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "wedged",
+        &health.wedged(),
+    )
 }
 
 async fn readyz(State(health): State<Arc<dyn Health>>) -> Response {
-    probe(StatusCode::SERVICE_UNAVAILABLE, "not ready", &health.not_ready())
+    probe(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "not ready",
+        &health.not_ready(),
+    )
 }
 
 /// `ok`, or one line for each thing that is not.
@@ -36,11 +49,22 @@ fn probe(failing: StatusCode, what: &str, names: &[String]) -> Response {
     if names.is_empty() {
         return text(StatusCode::OK, "ok\n".to_owned());
     }
-    text(failing, names.iter().map(|name| format!("{what}: {name}\n")).collect())
+    text(
+        failing,
+        names
+            .iter()
+            .map(|name| format!("{what}: {name}\n"))
+            .collect(),
+    )
 }
 
 fn text(status: StatusCode, body: String) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        body,
+    )
+        .into_response()
 }
 
 async fn metrics(State(exporter): State<Arc<Exporter>>) -> Response {

@@ -37,7 +37,11 @@ async fn start(routes: Router) -> Running {
     let endpoint = Endpoint::bind(&any, "--test").await.unwrap().unwrap();
     let (address, stop) = (endpoint.address(), CancellationToken::new());
     let task = tokio::spawn(serve(endpoint, routes, stop.clone()));
-    Running { address, stop, task }
+    Running {
+        address,
+        stop,
+        task,
+    }
 }
 
 /// Head and body of the answer.
@@ -68,9 +72,15 @@ async fn probes_tell_what_is_wrong_by_name() {
     *health.not_ready.lock() = vec!["informer pods".into(), "informer workflows".into()];
     let (head, body) = ask(server.address, "GET", "/readyz").await;
     assert!(head.starts_with("http/1.1 503"), "{head}");
-    assert_eq!(body, "not ready: informer pods\nnot ready: informer workflows\n");
+    assert_eq!(
+        body,
+        "not ready: informer pods\nnot ready: informer workflows\n"
+    );
     let (head, _) = ask(server.address, "GET", "/livez").await;
-    assert!(head.starts_with("http/1.1 200"), "not ready is no reason to be restarted");
+    assert!(
+        head.starts_with("http/1.1 200"),
+        "not ready is no reason to be restarted"
+    );
     *health.wedged.lock() = vec!["a worker of pods, for 900s".into()];
     let (head, body) = ask(server.address, "GET", "/livez").await;
     assert!(head.starts_with("http/1.1 500"), "{head}");
@@ -84,14 +94,24 @@ async fn metrics_are_scraped() {
     metrics::with_local_recorder(&recorder, || {
         metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => "x").increment(2);
     });
-    let counted = start(public_routes(Arc::new(Scripted::default()), Arc::new(exporter))).await;
+    let counted = start(public_routes(
+        Arc::new(Scripted::default()),
+        Arc::new(exporter),
+    ))
+    .await;
     let (head, body) = ask(counted.address, "GET", "/metrics").await;
-    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(
+        head.contains("content-type: text/plain; version=0.0.4"),
+        "{head}"
+    );
     let families = exposition::parse(&body).unwrap();
     let added = &families["belayer_holds_added_total"];
     assert_eq!(added.value(&[("controller", "x")]), Some(2.0));
     let (_, body) = ask(server.address, "GET", "/metrics").await;
-    assert!(exposition::parse(&body).unwrap().is_empty(), "each exporter has its own");
+    assert!(
+        exposition::parse(&body).unwrap().is_empty(),
+        "each exporter has its own"
+    );
 }
 
 #[tokio::test]
@@ -120,9 +140,15 @@ async fn an_open_connection_does_not_delay_the_end() {
     let server = start(public(Arc::default())).await;
     // Sends half a request and then nothing.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n")
+        .await
+        .unwrap();
     // Answered on another connection, so the first one has been accepted.
     ask(server.address, "GET", "/livez").await;
     server.stop.cancel();
-    tokio::time::timeout(STOP_WITHIN * 3, server.task).await.unwrap().unwrap();
+    tokio::time::timeout(STOP_WITHIN * 3, server.task)
+        .await
+        .unwrap()
+        .unwrap();
 }

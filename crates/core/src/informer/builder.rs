@@ -47,6 +47,8 @@ pub struct Informer<K> {
     pub(super) refused_watches: u32,
     /// Whether this server has sent bookmarks: then their absence means something.
     pub(super) bookmarks: bool,
+    /// Whether the kind was not served when the server was last asked.
+    pub(super) unserved: bool,
 }
 
 /// What can be set, and its defaults.
@@ -207,6 +209,7 @@ impl<K: Slim> InformerBuilder<K> {
             older_lists: 0,
             refused_watches: 0,
             bookmarks: false,
+            unserved: false,
         };
         (informer, store)
     }

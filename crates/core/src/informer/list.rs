@@ -96,13 +96,14 @@ impl<K: Slim> Informer<K> {
             Fit::Regresses
         };
         self.older_lists = 0;
+        self.unserved = false;
         self.refused_watches = 0;
         let was_complete = self.store.is_synced();
         let first = cause == Cause::Initial;
         let events = self.store.replace(staged, unreadable, version, fit);
         self.backoff.reset();
         self.telemetry.heard();
-        self.telemetry.listed(cause.as_str());
+        self.telemetry.listed(cause.label(fit));
         self.telemetry.holds(self.store.len());
         for key in skipped {
             self.tell(&Event::Skipped { key });

@@ -1,9 +1,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use belayer_metrics::cause;
 use tokio_util::sync::CancellationToken;
 
-use super::{Event, Informer, InformerState};
+use super::store::Fit;
+use super::{Event, Informer, InformerState, Store};
 use crate::http::{ErrorClass, RequestError};
 use crate::slim::Slim;
 
@@ -23,17 +25,28 @@ pub(super) enum Cause {
     Lagging,
     /// The server keeps refusing to go on from our version.
     Refused,
+    /// Something came that did not even say whose it was: only a list can tell what is there.
+    Unreadable,
 }
 
 impl Cause {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Initial => "initial",
-            Self::Expired => "expired",
-            Self::Unserved => "unserved",
-            Self::Lagging => "lagging",
-            Self::Refused => "refused",
+    /// As a metric label.
+    pub(super) fn label(self, fit: Fit) -> &'static str {
+        match (self, fit) {
+            (Self::Initial, _) => cause::INITIAL,
+            (_, Fit::Regresses) => cause::REWOUND,
+            (Self::Expired, _) => cause::EXPIRED,
+            (Self::Unserved | Self::Lagging | Self::Refused | Self::Unreadable, _) => cause::ERROR,
         }
+    }
+}
+
+/// Tells readers when the informer ends, however it ends.
+struct Running<K: Slim>(Store<K>);
+
+impl<K: Slim> Drop for Running<K> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
@@ -41,13 +54,12 @@ impl<K: Slim> Informer<K> {
     /// Lists and watches until `stop` is cancelled. The store keeps what it has then, and says
     /// [`InformerState::Stopped`].
     pub async fn run(mut self, stop: CancellationToken) {
-        let store = self.store.clone();
+        let _running = Running(self.store.clone());
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             never = self.reflect() => match never {},
         }
-        store.stop();
     }
 
     async fn reflect(&mut self) -> Infallible {
@@ -55,7 +67,7 @@ impl<K: Slim> Informer<K> {
         loop {
             let stream = self.list_until_complete(cause).await;
             cause = self.watch_until_lost(stream).await;
-            tracing::info!(kind = self.telemetry.kind(), cause = cause.as_str(), "listing again");
+            tracing::info!(kind = self.telemetry.kind(), ?cause, "listing again");
         }
     }
 
@@ -96,10 +108,11 @@ impl<K: Slim> Informer<K> {
 
     /// The server does not know the kind. What is stored no longer says what is absent.
     pub(super) async fn wait_until_served(&mut self) {
-        if self.store.state() != InformerState::NotServed {
+        self.store.set_state(InformerState::NotServed);
+        if !self.unserved {
+            self.unserved = true;
             tracing::info!(kind = self.telemetry.kind(), "the kind is not served, waiting for it");
             self.store.unserve();
-            self.store.set_state(InformerState::NotServed);
             self.tell(&Event::Unserved);
         }
         let delay = self.backoff.next_unserved();

@@ -270,6 +270,11 @@ impl<K: Slim> Store<K> {
         self.shared.progress.send_modify(|progress| progress.complete = false);
     }
 
+    /// Whether something unreadable said not even whose it was.
+    pub(super) fn has_nameless(&self) -> bool {
+        self.shared.contents.read().unreadable.nameless > 0
+    }
+
     /// A table to collect a list in.
     pub(super) fn stage(&self) -> Table<K> {
         self.shared.contents.read().table.empty_like()

@@ -1,0 +1,9 @@
+//! The informer against a scripted server, on paused time.
+
+mod failures;
+mod freshness;
+mod lists;
+mod objects;
+mod properties;
+mod server;
+mod unserved;

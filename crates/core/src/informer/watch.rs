@@ -106,12 +106,15 @@ impl<K: Slim> Informer<K> {
                 },
             };
             let error = match error {
+                Ok(End::Over) if self.store.has_nameless() => return Cause::Unreadable,
                 Ok(End::Over) => continue,
                 Ok(End::Lagging) => return Cause::Lagging,
-                Ok(End::Error(error)) => {
-                    self.refused_watches += u32::from(!error.class().is_transient());
+                // The server took the request and gave up on it: something about it does not suit.
+                Ok(End::Error(error)) if error.class() != ErrorClass::Invalid => {
+                    self.refused_watches += 1;
                     RequestError::Api(error)
                 }
+                Ok(End::Error(error)) => RequestError::Api(error),
                 Err(error) => error,
             };
             match error.class() {
@@ -245,23 +248,22 @@ impl<K: Slim> Informer<K> {
             WatchEvent::Error(error) => return Step::Ended(error),
             WatchEvent::Bad(bad) => {
                 self.telemetry.skipped(&bad);
-                (bad.resource_version, Applied::Changed(self.store.skip(&bad)))
+                // Its version is not believed: a wrong one would hide all that follows.
+                (None, Applied::Changed(self.store.skip(&bad)))
             }
         };
-        let step = match applied {
+        let (events, step) = match applied {
             Applied::Stale => return Step::Past,
-            Applied::Known => Step::Nowhere,
-            Applied::Changed(events) => {
-                // Visible to whoever waits before handlers run: the store holds it already.
-                let rises = version.is_some_and(|version| self.store.advance(version));
-                self.emit(events).await;
-                self.telemetry.holds(self.store.len());
-                if let Some(resource_version) = version.filter(|_| rises) {
-                    self.tell(&Event::Advanced { resource_version });
-                }
-                Step::Forward
-            }
+            Applied::Known => (Vec::new(), Step::Nowhere),
+            Applied::Changed(events) => (events, Step::Forward),
         };
+        // Visible to whoever waits before handlers run: the store holds it already.
+        let rises = version.is_some_and(|version| self.store.advance(version));
+        self.emit(events).await;
+        self.telemetry.holds(self.store.len());
+        if let Some(resource_version) = version.filter(|_| rises) {
+            self.tell(&Event::Advanced { resource_version });
+        }
         step
     }
 }

@@ -91,17 +91,22 @@ impl Turns {
         }
     }
 
-    /// The band to serve. `heads` says since when the first key of each band is ready.
-    pub(super) fn choose(&mut self, heads: [Option<Tick>; 3], now: Tick) -> Option<Band> {
+    /// The band to serve, with its head. `head` tells the first key of a band and since when it is
+    /// ready.
+    pub(super) fn choose<T>(
+        &mut self,
+        head: impl Fn(Band) -> Option<(T, Tick)>,
+        now: Tick,
+    ) -> Option<(Band, (T, Tick))> {
         let best = Band::ALL
             .into_iter()
-            .find(|band| heads[band.index()].is_some())?;
+            .find_map(|band| Some((band, head(band)?)))?;
         if self.one_in > 0
             && self.since_overdue.saturating_add(1) >= self.one_in
-            && let Some(overdue) = self.overdue_below(best, heads, now)
+            && let Some(overdue) = self.overdue_below(best.0, head, now)
         {
             self.since_overdue = 0;
-            self.last_overdue = overdue;
+            self.last_overdue = overdue.0;
             return Some(overdue);
         }
         self.since_overdue = self.since_overdue.saturating_add(1);
@@ -109,16 +114,21 @@ impl Turns {
     }
 
     /// The overdue band below `best`; of two, the one that was not served last time.
-    fn overdue_below(&self, best: Band, heads: [Option<Tick>; 3], now: Tick) -> Option<Band> {
-        let overdue = |band: &Band| {
-            heads[band.index()].is_some_and(|head| now.since(head) > self.limits[band.index()])
-        };
-        let mut bands = Band::ALL
+    fn overdue_below<T>(
+        &self,
+        best: Band,
+        head: impl Fn(Band) -> Option<(T, Tick)>,
+        now: Tick,
+    ) -> Option<(Band, (T, Tick))> {
+        let mut overdue = Band::ALL
             .into_iter()
             .filter(|band| *band > best)
-            .filter(overdue);
-        match (bands.next(), bands.next()) {
-            (Some(first), Some(second)) if first == self.last_overdue => Some(second),
+            .filter_map(|band| {
+                let (key, since) = head(band)?;
+                (now.since(since) > self.limits[band.index()]).then_some((band, (key, since)))
+            });
+        match (overdue.next(), overdue.next()) {
+            (Some(first), Some(second)) if first.0 == self.last_overdue => Some(second),
             (first, _) => first,
         }
     }

@@ -59,6 +59,11 @@ impl Delays {
         Some((first.index, first.due))
     }
 
+    /// Takes out everything; returns the indices. The entries are the caller's to remove.
+    pub(super) fn clear(&mut self) -> Vec<u32> {
+        self.heap.drain(..).map(|delay| delay.index).collect()
+    }
+
     pub(super) fn remove<K>(&mut self, entries: &mut [Entry<K>], position: u32) {
         let position = position as usize;
         self.heap.swap_remove(position);

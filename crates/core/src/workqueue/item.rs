@@ -117,7 +117,7 @@ impl<'q, K> Item<'q, K> {
         let now = self.queue.clock.now();
         let mut state = self.queue.state.lock();
         let Finished {
-            key,
+            dropped,
             took,
             delay,
             idle,
@@ -129,7 +129,7 @@ impl<'q, K> Item<'q, K> {
             self.queue.idle.notify_waiters();
         }
         self.queue.meters.worked(took);
-        drop(key);
+        drop(dropped);
         delay
     }
 }

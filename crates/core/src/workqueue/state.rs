@@ -13,6 +13,9 @@ use super::metrics::Snapshot;
 use super::table::{Found, KeyHash, Place, Rerun, Table};
 use super::wait::{Ticket, Waiters, Wakes};
 
+/// How many entries that are not needed any more may wait for their removal.
+const REMOVE_AT_ONCE: usize = 64;
+
 /// Whether work is accepted and handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -68,8 +71,8 @@ pub(super) enum Look<K> {
 /// What the end of work leaves behind.
 #[derive(Debug)]
 pub(super) struct Finished<K> {
-    /// Of an entry that is no longer needed, to be dropped outside the lock.
-    pub(super) key: Option<K>,
+    /// Keys of entries that are not needed any more, to be dropped outside the lock.
+    pub(super) dropped: Vec<K>,
     /// How long the work took, in nanoseconds.
     pub(super) took: u64,
     /// The backoff drawn by [`Verdict::Failed`].
@@ -90,6 +93,9 @@ pub(super) struct State<K> {
     /// Sum of the start times of `processing`: makes the unfinished work O(1) to tell.
     started: u128,
     delays: Delays,
+    /// Entries that were not needed any more when they were put here; some twice, some needed
+    /// again. They are removed many at a time.
+    unneeded: Vec<u32>,
     turns: Turns,
     waiters: Waiters,
     pub(super) phase: Phase,
@@ -106,6 +112,7 @@ impl<K> State<K> {
             processing: List::EMPTY,
             started: 0,
             delays: Delays::default(),
+            unneeded: Vec::new(),
             turns: Turns::new(ageing),
             waiters: Waiters::default(),
             phase: Phase::Open,
@@ -180,13 +187,16 @@ impl<K> State<K> {
         backoff.delay(ceiling, draw)
     }
 
-    pub(super) fn forget(&mut self, hash: KeyHash, key: &K) -> Option<K>
+    /// Returns keys to drop outside the lock.
+    pub(super) fn forget(&mut self, hash: KeyHash, key: &K) -> Vec<K>
     where
         K: Eq,
     {
-        let index = self.table.find(hash, key)?;
+        let Some(index) = self.table.find(hash, key) else {
+            return Vec::new();
+        };
         self.table.entry_mut(index).failures = 0;
-        self.drop_if_idle(index)
+        self.drop_unneeded(index)
     }
 
     pub(super) fn failures(&self, hash: KeyHash, key: &K) -> u32
@@ -316,16 +326,14 @@ impl<K> State<K> {
             return None;
         }
         self.release_due(now);
-        let heads = [0, 1, 2].map(|band: usize| {
-            let entry = self.table.entry(self.ready[band].front()?);
-            match entry.place {
-                Place::Ready { since } => Some(since),
+        let since = |band: Band| {
+            let head = self.ready[band.index()].front()?;
+            match self.table.entry(head).place {
+                Place::Ready { since } => Some((head, since)),
                 _ => None,
             }
-        });
-        let band = self.turns.choose(heads, now)?;
-        let since = heads[band.index()]?;
-        let index = self.ready[band.index()].front()?;
+        };
+        let (band, (index, since)) = self.turns.choose(since, now)?;
         // Cloned before anything is changed: a clone may panic.
         let key = self.table.entry(index).key.clone()?;
         self.ready[band.index()].remove(&mut self.table.entries, index);
@@ -397,24 +405,49 @@ impl<K> State<K> {
                 Rerun::Delayed { band, due } => self.enqueue(index, band, When::At(due), now),
             }
         }
-        let key = self.drop_if_idle(index);
+        let dropped = self.drop_unneeded(index);
         if self.phase == Phase::Draining && self.closed() {
             self.phase = Phase::ShutDown;
         }
         Finished {
-            key,
+            dropped,
             took,
             delay,
             idle: self.phase == Phase::ShutDown && self.idle(),
         }
     }
 
-    fn drop_if_idle(&mut self, index: u32) -> Option<K> {
-        let entry = self.table.entry(index);
-        if matches!(entry.place, Place::Idle) && entry.failures == 0 {
-            return self.table.remove(index);
+    /// Removes an entry that is not needed any more, now or a little later.
+    fn drop_unneeded(&mut self, index: u32) -> Vec<K> {
+        if !self.is_unneeded(index) {
+            return Vec::new();
         }
-        None
+        self.unneeded.push(index);
+        let quiet = self.ready_len() + self.processing.len() + self.delays.len() == 0;
+        if quiet || self.unneeded.len() >= REMOVE_AT_ONCE {
+            self.sweep()
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn is_unneeded(&self, index: u32) -> bool {
+        let entry = self.table.entry(index);
+        entry.key.is_some() && entry.failures == 0 && matches!(entry.place, Place::Idle)
+    }
+
+    fn sweep(&mut self) -> Vec<K> {
+        let unneeded = self.still_unneeded();
+        self.unneeded.clear();
+        self.table.remove(&unneeded)
+    }
+
+    fn still_unneeded(&self) -> Vec<u32> {
+        let mut unneeded = self.unneeded.clone();
+        unneeded.sort_unstable();
+        unneeded.dedup();
+        unneeded.retain(|index| self.is_unneeded(*index));
+        unneeded
     }
 
     /// Changes the phase towards the end and lets go of what will not be worked on any more, to be
@@ -427,35 +460,42 @@ impl<K> State<K> {
             _ => {}
         }
         self.phase = phase;
-        let mut dropped = Vec::new();
-        for index in self.table.indices() {
-            let entry = self.table.entry_mut(index);
-            match entry.place {
-                Place::Processing {
-                    rerun: Rerun::Ready { .. },
-                    ..
-                } if phase == Phase::Draining => {}
-                Place::Processing { started, rerun } => {
-                    entry.place = Place::Processing {
-                        started,
-                        rerun: Rerun::No,
-                    };
-                    self.count_rerun(rerun, Rerun::No);
+        let mut let_go = self.delays.clear();
+        let mut running = self.processing.front();
+        while let Some(index) = running {
+            self.let_go_of_rerun(index);
+            running = self.processing.after(&self.table.entries, index);
+        }
+        if phase == Phase::ShutDown {
+            for ready in &mut self.ready {
+                while let Some(index) = ready.front() {
+                    ready.remove(&mut self.table.entries, index);
+                    let_go.push(index);
                 }
-                Place::Ready { .. } if phase == Phase::Draining => {}
-                Place::Ready { .. } => {
-                    let band = entry.band;
-                    self.ready[band.index()].remove(&mut self.table.entries, index);
-                    dropped.extend(self.table.remove(index));
-                }
-                Place::Idle | Place::Delayed { .. } => dropped.extend(self.table.remove(index)),
             }
         }
-        self.delays = Delays::default();
         if self.closed() {
             self.phase = Phase::ShutDown;
         }
+        // Swept before these are removed: none of them may be named twice.
+        let mut dropped = self.sweep();
+        dropped.extend(self.table.remove(&let_go));
         dropped
+    }
+
+    /// Lets go of what a closing queue will not hand out after the work in progress.
+    fn let_go_of_rerun(&mut self, index: u32) {
+        let Place::Processing { started, rerun } = self.table.entry(index).place else {
+            return;
+        };
+        if self.phase == Phase::Draining && matches!(rerun, Rerun::Ready { .. }) {
+            return;
+        }
+        self.table.entry_mut(index).place = Place::Processing {
+            started,
+            rerun: Rerun::No,
+        };
+        self.count_rerun(rerun, Rerun::No);
     }
 
     /// Nothing is being processed.
@@ -496,7 +536,7 @@ impl<K> State<K> {
             depth: [0, 1, 2].map(|band: usize| self.ready[band].len() + self.reruns[band]),
             delayed: self.delays.len(),
             processing: self.processing.len(),
-            known: self.table.len(),
+            known: self.table.len() - self.still_unneeded().len(),
             adds: self.adds,
             retries: self.retries,
             unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),

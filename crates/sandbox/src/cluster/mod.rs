@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+pub(crate) use patch::unsupported_strategic;
+pub(crate) use read::{list_options_invalid, parse_version, too_large};
 pub(crate) use state::State;
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};

@@ -10,12 +10,12 @@ pub mod garbage_collector;
 mod driver;
 pub mod kubelet;
 pub mod namespaces;
-mod object;
+pub(crate) mod object;
 pub mod pod_gc;
 mod quantity;
 pub mod scheduler;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,10 @@ pub use self::kubelet::{
     RunPlan,
 };
 pub use self::pod_gc::PodGcConfig;
-pub(crate) use self::{agenda::Agenda, driver::Controller};
+pub(crate) use self::{
+    agenda::Agenda,
+    driver::{Change, Controller, Interest, Progress},
+};
 use crate::cluster::Cluster;
 
 /// One of the companions.

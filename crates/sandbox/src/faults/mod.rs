@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use answer::Answer;
+pub(crate) use answer::Rendered;
 pub use matching::{Match, Target};
 pub use watches::WatchEnd;
 pub(crate) use watches::{LiveWatch, Visibility, WatchPlan};

@@ -23,6 +23,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use tokio_util::sync::DropGuard;
 
 pub use body::SandboxBody;
 pub use listener::Listener;
@@ -40,6 +41,8 @@ const MAX_BODY: usize = 3 * 1024 * 1024;
 pub(crate) struct Server {
     pub(crate) cluster: Cluster,
     pub(crate) faults: Faults,
+    /// Stops the companions when the last face of the sandbox is dropped.
+    pub(crate) _companions: DropGuard,
 }
 
 /// An in-process connection to the API server: a `tower::Service` without sockets.

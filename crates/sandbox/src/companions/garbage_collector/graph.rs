@@ -194,11 +194,6 @@ impl Graph {
         look
     }
 
-    /// UIDs of everything known, for finding out what vanished unseen.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.nodes.keys()
-    }
-
     /// The owner was there and was seen being removed.
     pub(crate) fn seen_gone(&self, owner: &str) -> bool {
         self.dependents.get(owner).is_some_and(|d| d.owner_gone == Gone::Seen)

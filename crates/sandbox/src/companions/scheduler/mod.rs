@@ -233,14 +233,9 @@ impl Scheduler {
     }
 
     fn bind(&self, pod: &Value, node: &str) -> Result<(), ApiError> {
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": object::name(pod), "uid": object::uid(pod)},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        });
         let namespace = object::namespace(pod).unwrap_or_default();
-        shim_bind(&self.cluster, namespace, object::name(pod), &binding).map(drop)
+        let options = WriteOptions::default();
+        self.cluster.bind(&self.actor, namespace, object::name(pod), node, &options).map(drop)
     }
 
     /// Says why the pod stays unscheduled, unless it says so already.
@@ -295,8 +290,8 @@ impl Controller for Scheduler {
         };
         match self.look_at(&uid) {
             Ok(()) => self.agenda.succeeded(&uid),
-            // Gone, or bound by somebody else: the log tells.
-            Err(error) if error.code == 404 => {}
+            // Gone, being deleted, or bound by somebody else: the log tells.
+            Err(error) if matches!(error.code, 404 | 409) => {}
             Err(error) => {
                 tracing::debug!(%error, uid = %uid, "scheduling is put off");
                 self.agenda.retry(uid, now);
@@ -304,29 +299,4 @@ impl Controller for Scheduler {
         }
         Progress::Worked
     }
-}
-
-fn shim_bind(
-    cluster: &Cluster,
-    namespace: &str,
-    name: &str,
-    binding: &Value,
-) -> Result<Arc<Value>, ApiError> {
-    let mut state = cluster.inner.state.lock();
-    let info = state.kinds.find(&Gvr::PODS).cloned().ok_or_else(ApiError::not_served)?;
-    let key = crate::cluster::ObjectKey::new(Some(namespace), name);
-    let Some(old) = state.get(&info, &key).cloned() else {
-        return Err(ApiError::not_found("", "pods", name));
-    };
-    let mut new = Value::clone(&old);
-    new["spec"]["nodeName"] = binding["target"]["name"].clone();
-    new["status"]["conditions"] = json!([{
-        "type": "PodScheduled", "status": "True",
-        "lastTransitionTime": cluster.clock().now_rfc3339(),
-    }]);
-    let new = state.put(&info, &key, new);
-    let rv = state.rv;
-    drop(state);
-    cluster.inner.changed.send_replace(rv);
-    Ok(new)
 }

@@ -1,0 +1,42 @@
+//! What `/debug/holds` answers.
+
+use serde_json::{Value, json};
+
+use belayer_core::names;
+use belayer_pod_finalizer::census::{Backlog, Selected};
+use belayer_pod_finalizer::component::{NAME, PodFinalizer};
+use belayer_pod_finalizer::snapshot::{Gate, MassRelease};
+
+/// Everything that is held, from memory.
+pub fn holds(finalizer: &PodFinalizer) -> Value {
+    let census = finalizer.census();
+    let counts = census.counts();
+    let pods: Vec<Value> = census
+        .list()
+        .into_iter()
+        .map(|(key, pod)| {
+            json!({
+                "namespace": key.namespace(),
+                "name": key.name(),
+                "finalizer": names::POD_STATUS_HOLD,
+                "selected": pod.selected == Selected::Yes,
+                "endedOrDeleting": pod.backlog == Backlog::Part,
+                "deletionTimestamp": pod.deleting.map(|time| time.to_string()),
+            })
+        })
+        .collect();
+    json!({
+        NAME: {
+            "held": counts.held,
+            "waiting": counts.waiting,
+            "backlog": counts.backlog,
+            "unselected": counts.unselected,
+            "backlogGate": match census.gate() {
+                Gate::Open => "open",
+                Gate::Closed => "closed",
+            },
+            "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
+            "pods": pods,
+        }
+    })
+}

@@ -1,0 +1,171 @@
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::server::*;
+use crate::informer::{InformerState, WaitError};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_back_off_up_to_half_a_minute_and_say_so() {
+    let failures = (0..20).map(|i| if i % 2 == 0 { Reply::Refuse } else { status(500, "no") });
+    let mut run = by_pages(failures.chain([page(5, &[])]));
+    let mut state = run.store.watch_state();
+    let failing = state.wait_for(|s| matches!(s, InformerState::Failing { .. })).await;
+    let Ok(InformerState::Failing { since, reason }) = failing.as_deref().cloned() else {
+        panic!("not failing")
+    };
+    drop(failing);
+    assert!(reason.contains("refused"), "{reason}");
+    run.server.asked(3).await;
+    assert!(matches!(run.store.state(), InformerState::Failing { since: s, .. } if s == since));
+    run.hears(&["at 5", "synced"]).await;
+    let times = run.server.times();
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[0] <= Duration::from_millis(801), "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap <= seconds(31)), "{gaps:?}");
+    assert!(gaps.iter().any(|gap| *gap >= seconds(8)), "{gaps:?}");
+    assert_eq!(run.store.state(), InformerState::Synced);
+}
+
+#[rstest]
+#[case(429)]
+#[case(503)]
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured_in_lists_and_watches(#[case] code: u16) {
+    let busy = || Reply::Status(code, &[("retry-after", "45")], String::new());
+    let mut run = by_pages([busy(), page(5, &[]), busy(), watch(&[bookmark(6)])]);
+    run.hears(&["at 5", "synced", "at 6"]).await;
+    let times = run.server.times();
+    assert!(times[1] >= seconds(45) && times[1] <= seconds(46), "{times:?}");
+    assert!(times[3] - times[2] >= seconds(45), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_hangs_is_given_up() {
+    let mut run = by_pages([Reply::Hang, page(5, &[])]);
+    run.hears(&["at 5", "synced"]).await;
+    assert!(run.server.times()[1] <= seconds(61));
+}
+
+#[rstest]
+#[case::before_its_head(Reply::Hang, 60)]
+#[case::of_a_server_without_bookmarks(watch(&[]), 350)]
+#[case::of_a_server_with_bookmarks(watch(&[bookmark(6)]), 150)]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_hangs_is_opened_again(#[case] hanging: Reply, #[case] limit: u64) {
+    let run = by_pages([page(5, &[]), hanging]);
+    run.server.asked(3).await;
+    let times = run.server.times();
+    let open = times[2] - times[1];
+    assert!(open <= seconds(limit + 1) && open >= seconds(limit - 2), "{open:?}");
+    assert!(run.server.requests()[2].contains("watch=true"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_speaks_now_and_then_is_kept() {
+    let bookmarks: Vec<_> = (6..40).map(|version| (60, bookmark(version))).collect();
+    let mut run = by_pages([page(5, &[]), slow_watch(&bookmarks)]);
+    run.hears(&["at 5", "synced"]).await;
+    tokio::time::sleep(seconds(30 * 60)).await;
+    assert_eq!(run.server.requests().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_resumes_from_the_last_version_bookmarks_included() {
+    let mut run = by_pages([
+        page(5, &[]),
+        short_watch(&[added(object("a", "u1", 6)), bookmark(9)]),
+        watch(&[]),
+    ]);
+    run.hears(&["at 5", "synced", "added a:u1@6", "at 6", "at 9"]).await;
+    run.server.asked(3).await;
+    assert!(run.server.requests()[2].ends_with("resourceVersion=9"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_breaks_off_is_asked_for_again() {
+    let whole = format!("{}\n", added(object("a", "u1", 6)));
+    let (start, _) = whole.split_at(whole.len() / 2);
+    let mut run = by_pages([
+        page(5, &[]),
+        body(start.to_owned()),
+        watch(&[added(object("a", "u1", 6))]),
+    ]);
+    run.hears(&["at 5", "synced", "added a:u1@6", "at 6"]).await;
+    assert!(run.server.requests()[2].ends_with("resourceVersion=5"));
+}
+
+#[rstest]
+#[case::at_once(status(410, &error_status(410, "Expired")))]
+#[case::in_the_stream(watch(&[event("ERROR", &error_status(410, "Expired"))]))]
+#[case::in_the_stream_by_reason(watch(&[event("ERROR", r#"{"kind":"Status","reason":"Expired"}"#)]))]
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_version_is_too_old_lists_again_at_once(#[case] expired: Reply) {
+    let mut run = by_pages([page(5, &[]), expired, page(9, &[object("a", "u1", 7)])]);
+    run.hears(&["at 5", "synced", "added a:u1@7", "at 9", "relisted"]).await;
+    assert_eq!(run.server.times()[2], Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_of_a_watch_do_not_list_again() {
+    let mut run = by_pages([
+        page(5, &[]),
+        watch(&[event("ERROR", &error_status(500, "InternalError"))]),
+        status(503, ""),
+        Reply::Refuse,
+        watch(&[bookmark(6)]),
+    ]);
+    run.hears(&["at 5", "synced", "at 6"]).await;
+    assert!(run.server.requests()[1..].iter().all(|uri| uri.contains("watch=true")));
+}
+
+#[rstest]
+#[case::in_the_stream(|| watch(&[event("ERROR", &error_status(500, "InternalError"))]))]
+#[case::as_invalid(|| status(400, "the version is not mine"))]
+#[case::as_too_large(|| status(504, r#"{"kind":"Status","reason":"Timeout","code":504,
+    "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large"}]}}"#))]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_again_and_again_lists_again(#[case] refusal: fn() -> Reply) {
+    let replies = [page(5, &[]), refusal(), refusal(), refusal(), page(6, &[])];
+    let mut run = by_pages(replies);
+    run.hears(&["at 5", "synced", "at 6", "relisted"]).await;
+    assert!(!run.server.requests()[4].contains("watch=true"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_at_once_is_not_opened_in_a_loop() {
+    let endings = (0..500).map(|_| short_watch(&[]));
+    let run = by_pages([page(5, &[])].into_iter().chain(endings));
+    tokio::time::sleep(seconds(600)).await;
+    let requests = run.server.requests().len();
+    assert!((10..120).contains(&requests), "{requests} requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_learn_that_the_informer_stopped() {
+    let run = by_pages([Reply::Hang]);
+    let waiting = tokio::spawn({
+        let store = run.store.clone();
+        async move { (store.synced().await, store.wait_for(crate::object::ResourceVersion::new(1)).await) }
+    });
+    run.server.asked(1).await;
+    run.stop.cancel();
+    assert_eq!(waiting.await.unwrap(), (Err(WaitError::Stopped), Err(WaitError::Stopped)));
+    assert_eq!(run.store.state(), InformerState::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_waits_as_long() {
+    let mut times = Vec::new();
+    for _ in 0..2 {
+        let failures = (0..5).map(|_| Reply::Refuse);
+        let mut run = by_pages(failures.chain([page(5, &[])]));
+        run.hears(&["at 5", "synced"]).await;
+        times.push(run.server.times());
+    }
+    assert_eq!(times[0], times[1]);
+}

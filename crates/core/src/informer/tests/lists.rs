@@ -1,0 +1,198 @@
+use rstest::rstest;
+use std::time::Duration;
+
+use super::server::*;
+use crate::informer::{InformerState, Scope};
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
+    let mut run = by_pages([
+        page_before(7, "t1", &[object("b", "u1", 3)]),
+        page(9, &[object("a", "u2", 8)]),
+        watch(&[added(object("c", "u3", 10))]),
+    ]);
+    run.hears(&["initial b:u1@3", "initial a:u2@8", "at 7", "synced"]).await;
+    run.hears(&["added c:u3@10", "at 10"]).await;
+    let requests = run.server.requests();
+    let path = "/apis/argoproj.io/v1alpha1/workflows";
+    assert_eq!(requests[0], format!("{path}?limit=500"));
+    assert_eq!(requests[1], format!("{path}?limit=500&continue=t1"));
+    assert!(requests[2].starts_with(&format!("{path}?watch=true&allowWatchBookmarks=true")));
+    assert!(requests[2].ends_with("resourceVersion=7"), "{}", requests[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_asked_for_alone() {
+    let run = start::<crate::slim::OwnerMeta>([page(7, &[])], |informer| {
+        informer.scope(Scope::Namespace("shop".into())).page_size(10)
+    });
+    run.server.asked(1).await;
+    let path = "/apis/argoproj.io/v1alpha1/namespaces/shop/workflows";
+    assert!(run.server.requests()[0].starts_with(path));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
+    let mut run = by_stream([slow_watch(&[
+        (1, added(object("b", "u1", 3))),
+        (1, added(object("a", "u2", 8))),
+        (1, modified(object("b", "u1", 9))),
+        (1, list_end(9)),
+        (1, deleted(object("a", "u2", 11))),
+    ])]);
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    assert!(matches!(run.store.lookup(&Run::<crate::slim::OwnerMeta>::key("b")), crate::informer::Lookup::Unknown));
+    run.hears(&["initial b:u1@9", "initial a:u2@8", "at 9", "synced"]).await;
+    run.hears(&["deleted a:u2@11", "at 11"]).await;
+    let requests = run.server.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].contains("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
+    assert!(!requests[0].contains("resourceVersion="));
+}
+
+#[rstest]
+#[case::unprocessable(status(422, &error_status(422, "Invalid")))]
+#[case::bad_request(status(400, "unknown parameter"))]
+#[case::forbidden(status(403, &error_status(403, "Invalid")))]
+#[case::in_the_stream(watch(&[event("ERROR", &error_status(422, "Invalid"))]))]
+#[case::never_complete(watch(&[added(object("a", "u1", 3)), bookmark(5)]))]
+#[case::silent(watch(&[]))]
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case] refusal: Reply) {
+    let mut run = by_stream([
+        refusal,
+        page(7, &[object("a", "u1", 3)]),
+        status(410, &error_status(410, "Expired")),
+        page(9, &[object("a", "u1", 3)]),
+    ]);
+    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"]).await;
+    run.server.asked(5).await;
+    let streaming = |uri: &&String| uri.contains("sendInitialEvents");
+    assert_eq!(run.server.requests().iter().filter(streaming).count(), 1);
+    assert!(run.server.times()[1] <= Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_that_ignores_the_parameters_does_not_pass_for_a_streaming_list() {
+    let changes: Vec<_> =
+        (4..1000).map(|version| (10, modified(object("a", "u1", version)))).collect();
+    let mut run = by_stream([slow_watch(&changes), page(7, &[])]);
+    run.hears(&["at 7", "synced"]).await;
+    assert!(run.server.times()[1] <= Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_fails_keeps_its_streaming_lists() {
+    let mut run = by_stream([status(503, ""), Reply::Refuse, watch(&[list_end(4)])]);
+    run.hears(&["at 4", "synced"]).await;
+    assert!(run.server.requests().iter().all(|uri| uri.contains("sendInitialEvents")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_tells_what_changed_meanwhile() {
+    let mut run = by_pages([
+        page(
+            7,
+            &[
+                object("same", "u1", 1),
+                labelled("changed", "u2", 2, "before"),
+                object("z-gone", "u3", 3),
+                object("gone", "u4", 4),
+                object("replaced", "u5", 5),
+                labelled("heartbeat", "u6", 6, "x"),
+            ],
+        ),
+        watch(&[event("ERROR", &error_status(410, "Expired"))]),
+        page(
+            20,
+            &[
+                object("new", "u9", 18),
+                labelled("heartbeat", "u6", 16, "x"),
+                object("replaced", "u10", 15),
+                labelled("changed", "u2", 12, "after"),
+                object("same", "u1", 1),
+            ],
+        ),
+    ]);
+    run.hears(&[
+        "initial same:u1@1",
+        "initial changed:u2@2",
+        "initial z-gone:u3@3",
+        "initial gone:u4@4",
+        "initial replaced:u5@5",
+        "initial heartbeat:u6@6",
+        "at 7",
+        "synced",
+        "vanished gone:u4@4",
+        "vanished z-gone:u3@3",
+        "added new:u9@18",
+        "vanished replaced:u5@5",
+        "added replaced:u10@15",
+        "updated changed:u2@12 from changed:u2@2",
+        "at 20",
+        "relisted",
+    ])
+    .await;
+    assert_eq!(run.version("heartbeat"), Some(16));
+    assert_eq!(run.store.len(), 5);
+    assert_eq!(run.store.count_by_index("by-label", "before"), Some(0));
+    assert_eq!(run.store.count_by_index("by-label", "after"), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_objects_answer_until_the_relist_is_complete() {
+    let mut run = by_pages([
+        page(7, &[object("a", "u1", 3)]),
+        status(410, ""),
+        page_before(20, "t", &[object("b", "u2", 18)]),
+        Reply::Hang,
+    ]);
+    run.hears(&["initial a:u1@3", "at 7", "synced"]).await;
+    run.server.asked(4).await;
+    assert_eq!(run.version("a"), Some(3));
+    assert_eq!(run.version("b"), None);
+    assert!(run.store.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn paging_that_expires_starts_over_and_in_the_end_asks_for_all_at_once() {
+    let expired = || status(410, &error_status(410, "Expired"));
+    let mut run = by_pages([
+        page_before(5, "t", &[object("a", "u1", 3)]),
+        expired(),
+        page_before(6, "t", &[object("a", "u1", 3)]),
+        expired(),
+        page_before(7, "t", &[object("a", "u1", 3)]),
+        expired(),
+        page(8, &[object("b", "u2", 4)]),
+    ]);
+    run.hears(&["initial b:u2@4", "at 8", "synced"]).await;
+    let requests = run.server.requests();
+    assert!(requests[2].ends_with("?limit=500") && requests[4].ends_with("?limit=500"));
+    assert!(requests[6].ends_with("/workflows"), "{}", requests[6]);
+}
+
+#[rstest]
+#[case::no_list("{}")]
+#[case::no_version(r#"{"metadata":{},"items":[]}"#)]
+#[case::no_items(r#"{"metadata":{"resourceVersion":"5"}}"#)]
+#[case::strange_items(r#"{"metadata":{"resourceVersion":"5"},"items":{}}"#)]
+#[case::truncated(r#"{"metadata":{"resourceVersion":"5"},"items":[{"#)]
+#[case::empty("")]
+#[tokio::test(start_paused = true)]
+async fn what_is_no_list_is_not_taken_for_an_empty_one(#[case] text: &str) {
+    let mut run = by_pages([
+        page(7, &[object("a", "u1", 3)]),
+        status(410, ""),
+        body(text.to_owned()),
+        page(9, &[object("a", "u1", 3)]),
+    ]);
+    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"]).await;
+    assert_eq!(run.store.state(), InformerState::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_may_be_written_as_null() {
+    let text = r#"{"metadata":{"resourceVersion":"5"},"items":null}"#;
+    by_pages([body(text.to_owned())]).hears(&["at 5", "synced"]).await;
+}

@@ -1,0 +1,413 @@
+//! The store against a naive model, and decoders against whatever may come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::informer::store::{Applied, Fit, Unreadable};
+use crate::informer::table::IndexDefinition;
+use crate::informer::{
+    BadObject, Change, Decoder, Event, JsonDecoder, Lookup, Store, WatchEvent,
+};
+use crate::object::{ObjectKey, ResourceVersion, Uid};
+use crate::slim::json::SlimJson;
+use crate::slim::{DecodeContext, DecodeError, Keep, Namespace, ObjectMeta, OwnerMeta, Pod, Slim};
+
+/// An object of the model; equal states are equal objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Thing {
+    key: u8,
+    uid: u8,
+    version: u64,
+    label: u8,
+}
+
+impl Thing {
+    fn slim(&self) -> OwnerMeta {
+        let key = ObjectKey::new("n", self.key.to_string());
+        let version = ResourceVersion::new(self.version);
+        let mut meta = ObjectMeta::new(key, Uid::new(self.uid.to_string()), version);
+        meta.labels = [("l", self.label.to_string())].into_iter().collect();
+        OwnerMeta(meta)
+    }
+
+    fn of(object: &OwnerMeta) -> Self {
+        Self {
+            key: object.key().name().parse().unwrap(),
+            uid: object.uid().as_str().parse().unwrap(),
+            version: object.resource_version().get(),
+            label: object.0.labels.get("l").unwrap().parse().unwrap(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Upsert(Thing, u64),
+    Delete(Thing),
+    Skip { key: u8, uid: Option<u8>, gone: bool },
+    Relist { things: Vec<Thing>, unreadable: Option<u8>, regress: bool },
+    Unserve,
+}
+
+fn thing() -> impl Strategy<Value = Thing> {
+    (0..5_u8, 0..3_u8, 0..40_u64, 0..3_u8)
+        .prop_map(|(key, uid, version, label)| Thing { key, uid, version, label })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let relist = (proptest::collection::vec(thing(), 0..5), any::<Option<u8>>(), any::<bool>());
+    prop_oneof![
+        8 => (thing(), 0..20_u64).prop_map(|(thing, since)| Step::Upsert(thing, since)),
+        4 => thing().prop_map(Step::Delete),
+        2 => (0..5_u8, proptest::option::of(0..3_u8), any::<bool>())
+            .prop_map(|(key, uid, gone)| Step::Skip { key, uid, gone }),
+        1 => relist.prop_map(|(things, unreadable, regress)| {
+            let unreadable = unreadable.map(|key| key % 5);
+            Step::Relist { things, unreadable, regress }
+        }),
+        1 => Just(Step::Unserve),
+    ]
+}
+
+/// The rules, as plainly as they can be said.
+#[derive(Default)]
+struct Model {
+    things: BTreeMap<u8, Thing>,
+    complete: bool,
+    unreadable: std::collections::BTreeSet<u8>,
+}
+
+impl Model {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Upsert(thing, since) => {
+                let newest = self.things.get(&thing.key).map_or(0, |have| have.version);
+                if thing.version < *since || thing.version < newest {
+                    return;
+                }
+                self.unreadable.remove(&thing.key);
+                let have = self.things.get(&thing.key);
+                if have.is_none_or(|h| h.uid != thing.uid || h.version != thing.version) {
+                    self.things.insert(thing.key, thing.clone());
+                }
+            }
+            Step::Delete(thing) => {
+                let have = self.things.get(&thing.key);
+                if have.is_none_or(|h| h.uid == thing.uid || h.version < thing.version) {
+                    self.things.remove(&thing.key);
+                    self.unreadable.remove(&thing.key);
+                }
+            }
+            Step::Skip { key, gone: false, .. } => {
+                self.unreadable.insert(*key);
+            }
+            Step::Skip { key, uid, gone: true } => {
+                self.unreadable.remove(key);
+                if self.things.get(key).is_some_and(|have| Some(have.uid) == *uid) {
+                    self.things.remove(key);
+                }
+            }
+            Step::Relist { things, unreadable, regress } => {
+                let old = std::mem::take(&mut self.things);
+                for thing in things {
+                    let have = old.get(&thing.key).filter(|have| have.uid == thing.uid);
+                    let keep = have.filter(|have| {
+                        have.version == thing.version || (!regress && have.version > thing.version)
+                    });
+                    self.things.insert(thing.key, keep.unwrap_or(thing).clone());
+                }
+                self.unreadable = unreadable.iter().copied().collect();
+                for key in &self.unreadable {
+                    if let (Some(have), None) = (old.get(key), self.things.get(key)) {
+                        self.things.insert(*key, have.clone());
+                    }
+                }
+                self.complete = true;
+            }
+            Step::Unserve => self.complete = false,
+        }
+    }
+}
+
+fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
+    let events = |applied| match applied {
+        Applied::Changed(events) => events,
+        Applied::Known | Applied::Stale => Vec::new(),
+    };
+    match step {
+        Step::Upsert(thing, since) => {
+            events(store.upsert(thing.slim(), ResourceVersion::new(*since)))
+        }
+        Step::Delete(thing) => events(store.delete(thing.slim())),
+        Step::Skip { key, uid, gone } => store.skip(&BadObject {
+            key: Some(ObjectKey::new("n", key.to_string())),
+            uid: uid.map(|uid| Uid::new(uid.to_string())),
+            resource_version: None,
+            change: Some(if *gone { Change::Gone } else { Change::Present }),
+            why: DecodeError::Missing("metadata.uid"),
+        }),
+        Step::Relist { things, unreadable, regress } => {
+            let mut staged = store.stage();
+            for thing in things {
+                staged.insert(store.staged(thing.slim()));
+            }
+            let mut hidden = Unreadable::default();
+            if let Some(key) = unreadable {
+                hidden.note(Some(&ObjectKey::new("n", key.to_string())));
+            }
+            let fit = if *regress { Fit::Regresses } else { Fit::Follows };
+            store.replace(staged, hidden, ResourceVersion::new(1), fit)
+        }
+        Step::Unserve => {
+            store.unserve();
+            Vec::new()
+        }
+    }
+}
+
+/// What a handler would hold that believes the events alone. It must never be surprised.
+fn believe(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
+    match event {
+        Event::Added { object, .. } => {
+            let thing = Thing::of(object);
+            assert!(mirror.insert(thing.key, thing).is_none(), "added twice");
+        }
+        Event::Updated { old, new } => {
+            let (old, new) = (Thing::of(old), Thing::of(new));
+            let had = mirror.insert(new.key, new.clone()).expect("updated without being there");
+            assert_eq!((had.uid, had.label), (old.uid, old.label));
+            assert_eq!(old.uid, new.uid);
+            assert_ne!(old.label, new.label, "an update without a change");
+        }
+        Event::Deleted { last, .. } => {
+            let last = Thing::of(last);
+            let had = mirror.remove(&last.key).expect("deleted without being there");
+            assert_eq!(had.uid, last.uid);
+        }
+        _ => {}
+    }
+}
+
+fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
+    Arc::from([IndexDefinition::<OwnerMeta> {
+        name: "l",
+        values: Box::new(|object, show| {
+            // Twice the same value counts once.
+            object.0.labels.iter().for_each(|(_, value)| (0..2).for_each(|_| show(value.into())));
+        }),
+    }])
+}
+
+proptest! {
+    #[test]
+    fn the_store_does_what_the_model_does(steps in proptest::collection::vec(step(), 0..60)) {
+        let store = Store::new(one_index());
+        let mut model = Model::default();
+        let mut mirror = BTreeMap::new();
+        let mut seen = BTreeMap::new();
+        for step in &steps {
+            // Of several items of one key a list keeps the last, here as there.
+            model.take(step);
+            for event in act(&store, step) {
+                believe(&mut mirror, &event);
+            }
+            let mut held = BTreeMap::new();
+            store.for_each(|stored| {
+                held.insert(Thing::of(stored).key, Thing::of(stored));
+            });
+            prop_assert_eq!(&held, &model.things);
+            prop_assert_eq!(store.len(), model.things.len());
+            let told: Vec<_> = mirror.values().map(|t: &Thing| (t.key, t.uid, t.label)).collect();
+            let held: Vec<_> = held.values().map(|t| (t.key, t.uid, t.label)).collect();
+            prop_assert_eq!(told, held);
+            for key in 0..5_u8 {
+                let found = store.lookup(&ObjectKey::new("n", key.to_string()));
+                match (model.complete, model.things.get(&key)) {
+                    (false, _) => prop_assert!(matches!(found, Lookup::Unknown)),
+                    (true, None) if model.unreadable.contains(&key) => {
+                        prop_assert!(matches!(found, Lookup::Unknown));
+                    }
+                    (true, None) => prop_assert!(matches!(found, Lookup::Absent)),
+                    (true, Some(thing)) => {
+                        let Lookup::Found(stored) = found else {
+                            return Err(TestCaseError::fail("not found"));
+                        };
+                        prop_assert_eq!(&Thing::of(&stored), thing);
+                        // While the UID is the same, the moment is.
+                        let before = seen.insert(key, (thing.uid, stored.first_seen));
+                        if let Some((uid, moment)) = before.filter(|(uid, _)| *uid == thing.uid) {
+                            prop_assert!(uid == thing.uid && moment <= stored.first_seen);
+                        }
+                    }
+                }
+            }
+            let mut values = 0;
+            for label in 0..3_u8 {
+                let expected: Vec<_> =
+                    model.things.values().filter(|t| t.label == label).cloned().collect();
+                values += usize::from(!expected.is_empty());
+                let label = label.to_string();
+                let Some(found) = store.by_index("l", &label) else {
+                    prop_assert!(!model.complete);
+                    continue;
+                };
+                let mut found: Vec<_> = found.iter().map(|stored| Thing::of(stored)).collect();
+                found.sort_by_key(|thing| thing.key);
+                prop_assert_eq!(store.count_by_index("l", &label), Some(found.len()));
+                prop_assert_eq!(found, expected);
+            }
+            prop_assert_eq!(store.index_values("l"), values, "empty entries are removed");
+        }
+    }
+
+    #[test]
+    fn any_json_in_a_list_costs_itself_only(before in 0..3_usize, bad in any_object(), after in 0..3_usize) {
+        list_survives::<Pod>(before, &bad, after)?;
+        list_survives::<OwnerMeta>(before, &bad, after)?;
+        list_survives::<Namespace>(before, &bad, after)?;
+    }
+
+    #[test]
+    fn any_json_in_a_watch_is_an_event_or_bad(object in any_object(), kind in kind()) {
+        let frame = json!({"type": kind, "object": object}).to_string();
+        decoder::<Pod>().decode_watch_event(frame.as_bytes());
+        decoder::<OwnerMeta>().decode_watch_event(frame.as_bytes());
+        decoder::<Pod>().decode_watch_event(object.to_string().as_bytes());
+    }
+
+    #[test]
+    fn an_object_that_breaks_off_is_named_or_nameless_but_never_another(
+        object in any_object(),
+        end in 0..4000_usize,
+    ) {
+        let frame = json!({"type": "ADDED", "object": object}).to_string();
+        let end = end.min(frame.len() - 1);
+        let event = decoder::<Pod>().decode_watch_event(&frame.as_bytes()[..end]);
+        let WatchEvent::Bad(bad) = event else {
+            return Err(TestCaseError::fail("half an object was taken for one"));
+        };
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        prop_assert!(bad.key.is_none_or(|key| Some(key.name()) == name));
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let decoder = decoder::<Pod>();
+        let _ = decoder.decode_object(&bytes);
+        let _ = decoder.decode_page(&Bytes::from(bytes.clone()));
+        decoder.decode_watch_event(&bytes);
+    }
+}
+
+fn decoder<K: SlimJson>() -> JsonDecoder<K> {
+    let keep = Keep::nothing().labels(["a"]).annotations(["a"]);
+    JsonDecoder::new(DecodeContext { keep, ..DecodeContext::default() })
+}
+
+fn list_survives<K: SlimJson>(before: usize, bad: &Value, after: usize) -> Result<(), TestCaseError> {
+    let good = json!({"metadata": {"name": "good", "uid": "u", "resourceVersion": "1"}});
+    let mut items = vec![good.clone(); before];
+    items.push(bad.clone());
+    items.extend(vec![good; after]);
+    let list = json!({"metadata": {"resourceVersion": "5"}, "items": items}).to_string();
+    let page = decoder::<K>().decode_page(&Bytes::from(list)).unwrap();
+    prop_assert_eq!(page.items.len(), before + 1 + after);
+    for (place, item) in page.items.iter().enumerate() {
+        prop_assert!(place == before || item.is_ok());
+    }
+    Ok(())
+}
+
+fn kind() -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(vec!["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "added", ""])
+}
+
+/// Any JSON, with a liking for names and values that mean something in a pod.
+fn any_json() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        proptest::sample::select(vec!["", "a", "1", "-1", "2026-01-01T00:00:00Z", "kubelet", "status"])
+            .prop_map(str::to_owned),
+        ".{0,12}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 64, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map(field(), inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn field() -> impl Strategy<Value = String> {
+    let known = vec![
+        "metadata", "spec", "status", "name", "namespace", "uid", "resourceVersion", "labels",
+        "annotations", "finalizers", "ownerReferences", "controller", "managedFields", "manager",
+        "subresource", "time", "deletionTimestamp", "deletionGracePeriodSeconds", "volumes",
+        "persistentVolumeClaim", "claimName", "ephemeral", "nodeName", "phase", "podIP",
+        "containerStatuses", "state", "lastState", "running", "terminated", "startedAt", "a",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(known).prop_map(str::to_owned),
+        1 => ".{0,6}",
+    ]
+}
+
+/// A pod in which one field is anything, or anything at all.
+fn any_object() -> impl Strategy<Value = Value> {
+    let mut paths = vec![String::new()];
+    paths_of(&whole_pod(), "", &mut paths);
+    let broken = (proptest::sample::select(paths), any_json()).prop_map(|(path, value)| {
+        let mut pod = whole_pod();
+        *pod.pointer_mut(&path).unwrap() = value;
+        pod
+    });
+    prop_oneof![3 => broken, 1 => any_json()]
+}
+
+fn paths_of(value: &Value, path: &str, paths: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(map) => map.iter().map(|(name, value)| (name.clone(), value)).collect(),
+        Value::Array(list) => list.iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect(),
+        _ => Vec::new(),
+    };
+    for (name, child) in children {
+        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        paths_of(child, &path, paths);
+        paths.push(path);
+    }
+}
+
+fn whole_pod() -> Value {
+    json!({
+        "metadata": {
+            "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7",
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
+            "finalizers": ["x/y"], "labels": {"a": "b"}, "annotations": {"a": "b"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "ou", "controller": true}],
+            "managedFields": [{"manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:00Z"}],
+        },
+        "spec": {
+            "nodeName": "node-1",
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "e", "ephemeral": {}}],
+        },
+        "status": {
+            "phase": "Failed", "reason": "r", "message": "m", "podIP": "10.0.0.1",
+            "startTime": "2026-01-01T00:00:00Z",
+            "containerStatuses": [{
+                "state": {"terminated": {"startedAt": "2026-01-01T00:00:00Z"}},
+                "lastState": {}, "started": false, "restartCount": 0,
+            }],
+        },
+    })
+}

@@ -1,0 +1,102 @@
+//! A loopback listener: HTTP/1.1 and cleartext HTTP/2.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{SandboxService, Server};
+
+/// A running listener; dropping it closes the port and every connection.
+#[derive(Debug)]
+pub struct Listener {
+    addr: SocketAddr,
+    _stop: DropGuard,
+}
+
+impl Listener {
+    pub(crate) async fn bind(server: Arc<Server>, addr: SocketAddr) -> io::Result<Self> {
+        let socket = TcpListener::bind(addr).await?;
+        let addr = socket.local_addr()?;
+        let stop = CancellationToken::new();
+        tokio::spawn(accept(socket, server, stop.clone()));
+        Ok(Listener { addr, _stop: stop.drop_guard() })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Base URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// A kubeconfig, in YAML; requests count under the client's user agent.
+    pub fn kubeconfig(&self) -> String {
+        self.render("{}")
+    }
+
+    /// A kubeconfig whose requests count under this name, in the recorder and for faults.
+    pub fn kubeconfig_for(&self, user: &str) -> String {
+        // A JSON string is a YAML string.
+        let token = serde_json::Value::from(format!("user:{user}"));
+        self.render(&format!("{{token: {token}}}"))
+    }
+
+    fn render(&self, user: &str) -> String {
+        format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             clusters:\n\
+             - name: sandbox\n  cluster: {{server: \"{}\"}}\n\
+             users:\n\
+             - name: sandbox\n  user: {user}\n\
+             contexts:\n\
+             - name: sandbox\n  context: {{cluster: sandbox, user: sandbox, namespace: default}}\n\
+             current-context: sandbox\n",
+            self.url()
+        )
+    }
+}
+
+async fn accept(socket: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            // Closed at once: to the client a connection that breaks.
+            Ok((stream, _)) if !server.faults.is_available() => drop(stream),
+            Ok((stream, _)) => {
+                tokio::spawn(connection(stream, Arc::clone(&server), stop.clone()));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "accept failed");
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, server: Arc<Server>, stop: CancellationToken) {
+    // Events are small and must not wait for a full packet.
+    let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(SandboxService::new(server, None));
+    let builder = Builder::new(TokioExecutor::new());
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        served = serving => if let Err(error) = served {
+            tracing::debug!(%error, "connection ended");
+        },
+    }
+}

@@ -1,0 +1,421 @@
+//! Watches: a stream of events from a version on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::{StreamExt as _, unfold};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::body::SandboxBody;
+use super::negotiate::{Form, not_acceptable};
+use super::respond::{Answer, Writer, encode};
+use super::route::ResourceRequest;
+use super::{Call, Server, broken};
+use crate::cluster::{
+    EventType, Expired, ListOptions, StoreEvent, Subscription, VersionMatch, at_version,
+    list_options_invalid, parse_version, too_large,
+};
+use crate::error::{ApiError, Cause};
+use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
+use crate::kinds::ResourceInfo;
+use crate::meta;
+use crate::selector::Selectors;
+
+/// How often a quiet watch says where it stands.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Shortest life of a watch that asks for no time-out; the longest is twice that.
+const MIN_LIFE: Duration = Duration::from_secs(1800);
+/// Events that are ready leave in one chunk of up to about this size, in bytes.
+const CHUNK: usize = 64 * 1024;
+/// On the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// How a watch begins.
+struct Start {
+    /// Shown as ADDED before anything else.
+    initial: VecDeque<Arc<Value>>,
+    /// The initial events end with a bookmark of their own.
+    announce_end: bool,
+    from: u64,
+}
+
+pub(super) fn serve(
+    server: &Arc<Server>,
+    call: &Call,
+    request: &ResourceRequest,
+    info: &ResourceInfo,
+    form: Form,
+) -> Result<Answer, ApiError> {
+    if form == Form::MetadataList {
+        return Err(not_acceptable());
+    }
+    let query = &call.query;
+    let selectors = Selectors::parse(
+        query.get("labelSelector"),
+        query.get("fieldSelector"),
+        info,
+        &request.gvr.version,
+    )
+    .map_err(|e| ApiError::bad_request(e.to_string()))?;
+    if info.namespaced() != !request.namespace.is_empty() && !info.namespaced() {
+        return Err(ApiError::not_served());
+    }
+    let start = start(server, call, request)?;
+    let now = Instant::now();
+    let timeout = match query.get("timeoutSeconds").parse::<u64>() {
+        Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+        _ => MIN_LIFE + Duration::from_secs(server.cluster.rng().below(MIN_LIFE.as_secs())),
+    };
+    let stream = WatchStream {
+        subscription: server.cluster.subscribe(Some(&request.gvr), start.from),
+        store: server.cluster.inner.changed.subscribe(),
+        faults: server.faults.changes(),
+        live: server.faults.register(call.target.clone()),
+        plan: call.decision.watch.clone(),
+        include_object: query.get("includeObject").to_owned(),
+        bookmarks: query.flag("allowWatchBookmarks"),
+        next_bookmark: now + BOOKMARK_EVERY,
+        deadline: now.checked_add(timeout).unwrap_or(now + 2 * MIN_LIFE),
+        server: Arc::clone(server),
+        request: request.clone(),
+        info: info.clone(),
+        form,
+        selectors,
+        start,
+        queue: VecDeque::new(),
+        sent: 0,
+        over: false,
+    };
+    let frames = unfold(stream, |mut stream| async move {
+        let frame = stream.next().await?;
+        Some((frame, stream))
+    });
+    let mut response = Response::new(SandboxBody::stream(frames.boxed()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Start, ApiError> {
+    let query = &call.query;
+    let version_text = query.get("resourceVersion");
+    let version = parse_version(version_text)?;
+    let streams = match query.get("sendInitialEvents") {
+        "" => None,
+        _ => Some(query.flag("sendInitialEvents")),
+    };
+    check_initial(streams, query.get("resourceVersionMatch"))?;
+    let newest = server.cluster.version();
+    let newest = call.decision.stale.map_or(newest, |at| at.min(newest));
+    let show_state = match streams {
+        Some(wanted) => wanted,
+        None => version == 0,
+    };
+    if !show_state {
+        let from = if version == 0 { newest } else { version };
+        return Ok(Start { initial: VecDeque::new(), announce_end: false, from });
+    }
+    if version > newest {
+        return Err(too_large(version, newest));
+    }
+    let options = ListOptions {
+        label_selector: query.get("labelSelector").to_owned(),
+        field_selector: query.get("fieldSelector").to_owned(),
+        version_match: (version > 0).then_some(VersionMatch::NotOlderThan),
+        resource_version: if version > 0 { version_text.to_owned() } else { String::new() },
+        ..ListOptions::default()
+    };
+    let namespace = Some(request.namespace.as_str()).filter(|ns| !ns.is_empty());
+    let page = server.cluster.list_as_of(&request.gvr, namespace, &options, call.decision.stale)?;
+    let wanted = |o: &Arc<Value>| request.name.is_empty() || meta::name(o) == request.name;
+    Ok(Start {
+        initial: page.items.into_iter().filter(wanted).collect(),
+        announce_end: streams == Some(true) && query.flag("allowWatchBookmarks"),
+        from: page.resource_version,
+    })
+}
+
+fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiError> {
+    let cause = match (streams, version_match) {
+        (None, "") | (Some(_), "NotOlderThan") => return Ok(()),
+        (None, _) => Cause::forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
+        (Some(_), "") => Cause::forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (Some(_), other) => {
+            Cause::not_supported("resourceVersionMatch", other, &["NotOlderThan"])
+        }
+    };
+    Err(list_options_invalid(cause))
+}
+
+struct WatchStream {
+    server: Arc<Server>,
+    request: ResourceRequest,
+    info: ResourceInfo,
+    form: Form,
+    include_object: String,
+    selectors: Selectors,
+    start: Start,
+    subscription: Subscription,
+    /// Events taken from the log, each with the time it may leave.
+    queue: VecDeque<(Instant, Arc<StoreEvent>)>,
+    store: watch::Receiver<u64>,
+    faults: watch::Receiver<u64>,
+    live: Arc<LiveWatch>,
+    plan: WatchPlan,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    sent: u64,
+    over: bool,
+}
+
+impl WatchStream {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let mut chunk = Vec::new();
+        while !self.over {
+            // Seen before looking, so that what changes in between wakes us again.
+            self.faults.borrow_and_update();
+            self.store.borrow_and_update();
+            if !self.server.faults.is_available() {
+                self.over = true;
+                return Some(Err(broken()));
+            }
+            let planned = self.plan.end.filter(|(after, _)| self.sent >= *after).map(|(_, end)| end);
+            if let Some(end) = planned.or_else(|| self.live.take_command()) {
+                self.plan.end = None;
+                if !chunk.is_empty() && end == WatchEnd::Break {
+                    // What was sent before the break still arrives.
+                    self.plan.end = Some((0, end));
+                    return Some(Ok(chunk.into()));
+                }
+                match self.end(end) {
+                    Some(Ok(frame)) => chunk.extend(frame),
+                    Some(Err(error)) => return Some(Err(error)),
+                    None => {}
+                }
+                continue;
+            }
+            if self.step(&mut chunk) && chunk.len() < CHUNK {
+                continue;
+            }
+            if !chunk.is_empty() {
+                return Some(Ok(chunk.into()));
+            }
+            if !self.over {
+                self.wait(&mut chunk).await;
+                if !chunk.is_empty() {
+                    return Some(Ok(chunk.into()));
+                }
+            }
+        }
+        (!chunk.is_empty()).then(|| Ok(chunk.into()))
+    }
+
+    /// Writes one event into the chunk if one is ready. True when there may be more.
+    fn step(&mut self, chunk: &mut Vec<u8>) -> bool {
+        let visible = match self.server.faults.visibility(&self.live.target) {
+            Visibility::Nothing => return false,
+            Visibility::UpTo(version) => version,
+            Visibility::Everything => u64::MAX,
+        };
+        if let Some(object) = self.start.initial.pop_front() {
+            self.write(chunk, "ADDED", &object);
+            return true;
+        }
+        if std::mem::take(&mut self.start.announce_end) {
+            let annotations = json!({(INITIAL_EVENTS_END): "true"});
+            self.bookmark(chunk, self.start.from, Some(annotations));
+            return true;
+        }
+        if let Err(expired) = self.fetch() {
+            self.error(chunk, &ApiError::expired(expired.to_string()));
+            return true;
+        }
+        let ready = |(due, event): &&(Instant, Arc<StoreEvent>)| {
+            event.rv <= visible && *due <= Instant::now()
+        };
+        if self.queue.front().filter(ready).is_none() {
+            if self.info.custom && self.server.cluster.resource(&self.request.gvr).is_none() {
+                // The definition is gone: so is everything that could be watched.
+                self.over = true;
+            }
+            return false;
+        }
+        if let Some((_, event)) = self.queue.pop_front() {
+            self.show(chunk, &event);
+        }
+        true
+    }
+
+    /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
+    fn fetch(&mut self) -> Result<(), Expired> {
+        while self.queue.is_empty() || !self.plan.delay.is_zero() {
+            let Some(event) = self.subscription.try_next()? else { break };
+            self.queue.push_back((Instant::now() + self.plan.delay, event));
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self, chunk: &mut Vec<u8>) {
+        let far = self.deadline;
+        let due = self.queue.front().map_or(far, |(due, _)| *due);
+        // A queued event that is due already is held back by a fault, whose end wakes us.
+        let due = if due <= Instant::now() { far } else { due };
+        let bookmark = if self.bookmarks { self.next_bookmark } else { far };
+        tokio::select! {
+            biased;
+            _ = self.faults.changed() => {}
+            _ = self.store.changed() => {}
+            () = sleep_until(self.deadline) => {
+                self.over = true;
+                self.routine_bookmark(chunk);
+            }
+            () = sleep_until(due) => {}
+            () = sleep_until(bookmark) => {
+                self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                self.routine_bookmark(chunk);
+            }
+        }
+    }
+
+    fn routine_bookmark(&mut self, chunk: &mut Vec<u8>) {
+        // With undelivered events a bookmark would promise too much.
+        if !self.bookmarks || !self.start.initial.is_empty() || !self.queue.is_empty() {
+            return;
+        }
+        let position = self.subscription.position();
+        let position = match self.server.faults.visibility(&self.live.target) {
+            Visibility::Everything => position,
+            Visibility::UpTo(version) => position.min(version),
+            Visibility::Nothing => return,
+        };
+        self.bookmark(chunk, position, None);
+    }
+
+    fn end(&mut self, end: WatchEnd) -> Option<io::Result<Bytes>> {
+        match end {
+            WatchEnd::Close => {
+                self.over = true;
+                None
+            }
+            WatchEnd::Break => {
+                self.over = true;
+                Some(Err(broken()))
+            }
+            WatchEnd::Expired => {
+                let mut chunk = Vec::new();
+                let position = self.subscription.position();
+                let message = format!("too old resource version: {position} ({position})");
+                self.error(&mut chunk, &ApiError::expired(message));
+                Some(Ok(chunk.into()))
+            }
+            WatchEnd::Garbage => Some(Ok(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{]\n"))),
+        }
+    }
+
+    fn show(&mut self, chunk: &mut Vec<u8>, event: &StoreEvent) {
+        let namespace = self.request.namespace.as_str();
+        let key = &event.key;
+        if !namespace.is_empty() && &*key.namespace != namespace {
+            return;
+        }
+        if !self.request.name.is_empty() && *key.name != *self.request.name {
+            return;
+        }
+        let Some((kind, object)) = self.select(event) else { return };
+        if self.server.faults.hides(&self.live.target, key) {
+            return;
+        }
+        let object = at_version(&self.info, &self.request.gvr.version, object);
+        self.write(chunk, kind, &object);
+    }
+
+    /// What an event is to a reader that only sees selected objects.
+    fn select(&self, event: &StoreEvent) -> Option<(&'static str, Arc<Value>)> {
+        if self.selectors.is_empty() {
+            return Some((event.event_type.as_str(), Arc::clone(&event.object)));
+        }
+        let before = event.old.as_ref().is_some_and(|old| self.selectors.matches(old));
+        let after = event.event_type != EventType::Deleted && self.selectors.matches(&event.object);
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(("ADDED", Arc::clone(&event.object))),
+            (true, true) => Some(("MODIFIED", Arc::clone(&event.object))),
+            (true, false) if event.event_type == EventType::Deleted => {
+                Some(("DELETED", Arc::clone(&event.object)))
+            }
+            (true, false) => {
+                // The last state that fitted, at the version of the change.
+                let mut last = Value::clone(event.old.as_ref()?);
+                meta::set(&mut last, "resourceVersion", json!(event.rv.to_string()));
+                Some(("DELETED", Arc::new(last)))
+            }
+        }
+    }
+
+    fn write(&mut self, chunk: &mut Vec<u8>, kind: &str, object: &Value) {
+        let writer = Writer {
+            info: &self.info,
+            version: &self.request.gvr.version,
+            form: self.form,
+            include_object: &self.include_object,
+            now: self.server.cluster.clock().now(),
+        };
+        // Forms that cannot be watched were refused before the stream began.
+        let Ok(body) = writer.encode_one(object) else { return };
+        frame(chunk, kind, &body);
+        self.sent += 1;
+    }
+
+    fn bookmark(&mut self, chunk: &mut Vec<u8>, version: u64, annotations: Option<Value>) {
+        let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        if let Some(annotations) = annotations {
+            metadata["annotations"] = annotations;
+        }
+        let object = match self.form {
+            Form::Table(meta_version) => json!({
+                "kind": "Table",
+                "apiVersion": format!("meta.k8s.io/{meta_version}"),
+                "metadata": {"resourceVersion": version.to_string()},
+                "columnDefinitions": null,
+                "rows": [{"cells": [], "object": {
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                }}],
+            }),
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+            }),
+            Form::Object | Form::MetadataList => json!({
+                "kind": self.info.kind,
+                "apiVersion": self.info.api_version(&self.request.gvr.version),
+                "metadata": metadata,
+            }),
+        };
+        frame(chunk, "BOOKMARK", &encode(&object));
+    }
+
+    fn error(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
+        frame(chunk, "ERROR", &encode(&error.to_status()));
+        self.over = true;
+    }
+}
+
+fn frame(chunk: &mut Vec<u8>, kind: &str, body: &[u8]) {
+    chunk.extend_from_slice(b"{\"type\":\"");
+    chunk.extend_from_slice(kind.as_bytes());
+    chunk.extend_from_slice(b"\",\"object\":");
+    chunk.extend_from_slice(body);
+    chunk.extend_from_slice(b"}\n");
+}

@@ -1,0 +1,148 @@
+//! A cluster with its faces, companions and faults.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Epoch, SharedRng};
+use crate::cluster::{Actor, Cluster};
+use crate::companions::{Companions, RunningCompanions};
+use crate::faults::Faults;
+use crate::http::{Listener, SandboxService, Server};
+use crate::recorder::Recorder;
+
+/// Changes that watches can go back, unless told otherwise.
+const DEFAULT_LOG_LIMIT: usize = 100_000;
+/// Where a seeded sandbox's clock starts: 2026-01-01T00:00:00Z.
+const SEEDED_EPOCH: i64 = 1_767_225_600;
+
+/// An embedded API server.
+///
+/// Cheap to clone; every clone is the same server. It lives as long as a clone, a service or a listener of it.
+#[derive(Clone)]
+pub struct Sandbox {
+    server: Arc<Server>,
+    companions: Arc<RunningCompanions>,
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").field("cluster", &self.server.cluster).finish_non_exhaustive()
+    }
+}
+
+/// How a sandbox is to be.
+#[derive(Debug, Clone)]
+pub struct SandboxBuilder {
+    seed: Option<u64>,
+    epoch: Option<Epoch>,
+    log_limit: usize,
+    companions: Companions,
+}
+
+impl Sandbox {
+    /// A builder with everything at its default: wall clock, random seed, no companions.
+    pub fn builder() -> SandboxBuilder {
+        SandboxBuilder {
+            seed: None,
+            epoch: None,
+            log_limit: DEFAULT_LOG_LIMIT,
+            companions: Companions::none(),
+        }
+    }
+
+    /// The cluster itself, for tests and companions.
+    pub fn cluster(&self) -> &Cluster {
+        &self.server.cluster
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
+    }
+
+    /// The companions that run beside it.
+    pub fn companions(&self) -> &RunningCompanions {
+        &self.companions
+    }
+
+    /// Who wrote what.
+    pub fn recorder(&self) -> &Recorder {
+        self.server.cluster.recorder()
+    }
+
+    /// An in-process connection for `kube::Client::new`; its requests count under this name.
+    pub fn service(&self, client: impl AsRef<str>) -> SandboxService {
+        SandboxService::new(Arc::clone(&self.server), Some(Actor::new(client)))
+    }
+
+    /// Listens on a loopback address; port zero picks a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn listen(&self, addr: SocketAddr) -> io::Result<Listener> {
+        Listener::bind(Arc::clone(&self.server), addr).await
+    }
+
+    /// Listens on `127.0.0.1`, on a free port.
+    ///
+    /// # Errors
+    /// When no port can be bound.
+    pub async fn listen_anywhere(&self) -> io::Result<Listener> {
+        self.listen(SocketAddr::from(([127, 0, 0, 1], 0))).await
+    }
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Sandbox::builder().build()
+    }
+}
+
+impl SandboxBuilder {
+    /// Fixes all randomness, and the clock's start too unless [`SandboxBuilder::epoch`] says otherwise, so
+    /// that the same seed gives the same bytes.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Where the wall clock starts.
+    pub fn epoch(mut self, epoch: Epoch) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
+    /// How many changes watches, continue tokens and lists can go back; older versions answer 410.
+    pub fn log_limit(mut self, changes: usize) -> Self {
+        self.log_limit = changes;
+        self
+    }
+
+    /// What runs beside the server; without this, nothing does. They stop with the sandbox.
+    pub fn companions(mut self, companions: Companions) -> Self {
+        self.companions = companions;
+        self
+    }
+
+    /// Builds it and starts its companions. The clock starts now.
+    ///
+    /// # Panics
+    /// With companions, outside a tokio runtime.
+    pub fn build(self) -> Sandbox {
+        let seeded = Epoch::Fixed(Timestamp::from_second(SEEDED_EPOCH).unwrap_or_default());
+        let default = if self.seed.is_some() { seeded } else { Epoch::WallClock };
+        let seed = self.seed.unwrap_or_else(rand::random);
+        let rng = SharedRng::new(seed);
+        let clock = Clock::new(self.epoch.unwrap_or(default));
+        let cluster = Cluster::new(clock, rng.clone(), self.log_limit);
+        let faults = Faults::new(rng.fork());
+        let stop = CancellationToken::new();
+        let companions = Arc::new(self.companions.start(&cluster, &stop));
+        let server = Server { cluster, faults, _companions: stop.drop_guard() };
+        Sandbox { server: Arc::new(server), companions }
+    }
+}

@@ -1,0 +1,232 @@
+//! `belayer-e2e control-plane`: one control plane in the background, kept by a process of its own.
+//!
+//! `up` starts this program again as `serve`, detached. That one owns the programs, writes a state
+//! file once all is ready and stops everything when it is told to end; if it crashes, the programs
+//! die with it. `down` ends it by the recorded process id, after making sure that the process behind
+//! that id is the one that was started.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::control_plane::{Binaries, ControlPlane, Options, Process, cache_dir};
+use crate::harness::eventually;
+
+const UP_DEADLINE: Duration = Duration::from_secs(150);
+const DOWN_DEADLINE: Duration = Duration::from_secs(20);
+
+/// A real control plane on this machine, without containers
+#[derive(Debug, Args)]
+pub(super) struct ControlPlaneCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Start one in the background and print how to reach it
+    Up {
+        /// Nodes with a kubelet that only pretends to run containers
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        nodes: usize,
+    },
+    /// Stop it and remove everything it wrote
+    Down,
+    /// What is running
+    Status,
+    /// Print `export KUBECONFIG=...`
+    Env,
+    /// Only build the programs, or say where they are
+    Build,
+    /// Run one in the foreground until told to end (what `up` starts)
+    #[command(hide = true)]
+    Serve {
+        #[arg(long)]
+        state: PathBuf,
+        #[arg(long)]
+        nodes: usize,
+    },
+}
+
+/// What `up` leaves for `down`, `status` and `env`.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    /// The process that owns the programs.
+    pid: i32,
+    kubeconfig: PathBuf,
+    dir: PathBuf,
+    /// Name and process id of each program.
+    programs: Vec<(String, u32)>,
+}
+
+impl ControlPlaneCommand {
+    pub(super) async fn execute(self) -> Result<()> {
+        let file = cache_dir().join("control-plane").join("up.json");
+        match self.action {
+            Action::Up { nodes } => up(&file, nodes).await,
+            Action::Down => down(&file).await,
+            Action::Status => status(&file).await,
+            Action::Env => env(&file),
+            Action::Build => {
+                let binaries = Binaries::find_or_build()?;
+                anstream::println!("{}", binaries.dir().display());
+                Ok(())
+            }
+            Action::Serve { state, nodes } => serve(&state, nodes).await,
+        }
+    }
+}
+
+async fn up(file: &Path, nodes: usize) -> Result<()> {
+    if let Some(state) = State::running(file)? {
+        anstream::eprintln!("already up");
+        state.print_env();
+        return Ok(());
+    }
+    // Built here, where the progress can be seen.
+    Binaries::find_or_build()?;
+    let folder = file.parent().context("a state file without a folder")?;
+    fs::create_dir_all(folder)?;
+    let log_path = folder.join("up.log");
+    let log = File::create(&log_path)?;
+    let mut server = tokio::process::Command::new(std::env::current_exe()?)
+        .args(["control-plane", "serve", "--nodes", &nodes.to_string(), "--state"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        // Ctrl-C at this terminal is not for it.
+        .process_group(0)
+        .spawn()
+        .context("start the control plane's keeper")?;
+    let up = eventually("the control plane is up", UP_DEADLINE, async || {
+        State::read(file)?.context("it is starting")
+    });
+    let state = tokio::select! {
+        state = up => state?,
+        status = server.wait() => {
+            let log = fs::read_to_string(&log_path).unwrap_or_default();
+            bail!("it ended with {}\n{log}", status?);
+        }
+    };
+    state.print_env();
+    Ok(())
+}
+
+async fn down(file: &Path) -> Result<()> {
+    let Some(state) = State::running(file)? else {
+        anstream::eprintln!("nothing is up");
+        return Ok(());
+    };
+    state.signal(Signal::TERM)?;
+    let ended = eventually("it has ended", DOWN_DEADLINE, async || {
+        ensure!(!state.is_ours(file)?, "process {} is running", state.pid);
+        Ok(())
+    });
+    if ended.await.is_err() {
+        // Its programs die with it.
+        state.signal(Signal::KILL)?;
+        fs::remove_dir_all(&state.dir).ok();
+    }
+    fs::remove_file(file).ok();
+    anstream::eprintln!("down");
+    Ok(())
+}
+
+async fn status(file: &Path) -> Result<()> {
+    let Some(state) = State::running(file)? else {
+        anstream::println!("down");
+        return Ok(());
+    };
+    let client = crate::control_plane::plane::client(&state.kubeconfig).await?;
+    let version = client.apiserver_version().await.context("the API server does not answer")?;
+    anstream::println!("up: Kubernetes {}, KUBECONFIG={}", version.git_version, state.kubeconfig.display());
+    for (name, pid) in &state.programs {
+        anstream::println!("  {name:<26} pid {pid}");
+    }
+    anstream::println!("  logs in {}", state.dir.display());
+    Ok(())
+}
+
+fn env(file: &Path) -> Result<()> {
+    match State::running(file)? {
+        Some(state) => state.print_env(),
+        None => bail!("nothing is up: run `cargo xtask control-plane up`"),
+    }
+    Ok(())
+}
+
+async fn serve(file: &Path, nodes: usize) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let binaries = Binaries::find_or_build()?;
+    let plane = ControlPlane::start(&binaries, &Options { hollow_nodes: nodes }).await?;
+    let program = |process: &Process| process.pid().map(|pid| (process.name().to_owned(), pid));
+    let state = State {
+        pid: i32::try_from(std::process::id())?,
+        kubeconfig: plane.admin_path().to_owned(),
+        dir: plane.dir().to_owned(),
+        programs: plane.processes().filter_map(program).collect(),
+    };
+    state.write(file)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    fs::remove_file(file).ok();
+    plane.stop().await
+}
+
+impl State {
+    fn read(file: &Path) -> Result<Option<Self>> {
+        match fs::read(file) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).context("read the state file")?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The state, unless its process is gone. A stale file is removed.
+    fn running(file: &Path) -> Result<Option<Self>> {
+        let Some(state) = Self::read(file)? else {
+            return Ok(None);
+        };
+        if state.is_ours(file)? {
+            return Ok(Some(state));
+        }
+        fs::remove_file(file).ok();
+        Ok(None)
+    }
+
+    /// Renamed into place, so that nobody reads half of it.
+    fn write(&self, file: &Path) -> Result<()> {
+        let unfinished = file.with_extension("tmp");
+        fs::write(&unfinished, serde_json::to_vec_pretty(self)?)?;
+        fs::rename(unfinished, file).context("write the state file")
+    }
+
+    /// Whether the process behind the recorded id is the one that was started for this state file,
+    /// and not a later one that happens to have the same id.
+    fn is_ours(&self, file: &Path) -> Result<bool> {
+        let pid = self.pid.to_string();
+        let output = std::process::Command::new("ps").args(["-ww", "-o", "command=", "-p", &pid]).output();
+        let command = String::from_utf8_lossy(&output.context("run ps")?.stdout).into_owned();
+        Ok(command.contains("control-plane serve") && command.contains(&file.display().to_string()))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(self.pid).context("a state file without a process id")?;
+        kill_process(pid, signal).context("signal the control plane's keeper")
+    }
+
+    fn print_env(&self) {
+        anstream::println!("export KUBECONFIG={}", self.kubeconfig.display());
+    }
+}

@@ -1,0 +1,39 @@
+//! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
+
+mod control_plane;
+mod run;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "belayer-e2e", about = "Belayer's end-to-end scenarios", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run scenarios on a provider
+    Run(run::Run),
+    /// A real control plane on this machine, without containers
+    ControlPlane(control_plane::ControlPlaneCommand),
+}
+
+/// Parses the arguments and runs the command.
+///
+/// Exit codes: 0 done, 1 something failed, 2 usage.
+pub async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done: Result<ExitCode> = match cli.command {
+        Command::Run(run) => run.execute().await,
+        Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| {
+        anstream::eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

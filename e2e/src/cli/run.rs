@@ -1,0 +1,111 @@
+//! `belayer-e2e run`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::control_plane::{Binaries, BuildError};
+use crate::harness::{self, Keep, RunOptions, Setting, Summary};
+use crate::providers::{Kind, Local, Provider, Sandbox};
+use crate::scenarios;
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ProviderName {
+    /// The embedded API server: seconds
+    Sandbox,
+    /// A real kube-apiserver 1.36 on this machine, without containers
+    Local,
+    /// A kind cluster; needs Docker and kind
+    Kind,
+}
+
+/// Run scenarios on a provider
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// Where to run them
+    #[arg(long, value_enum, default_value = "sandbox")]
+    provider: ProviderName,
+
+    /// Print the scenarios and what each shows
+    #[arg(long)]
+    list: bool,
+
+    /// Leave a failed scenario's cluster until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+
+    /// The `belayer` binary; by default the one built beside this program
+    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
+    belayer: Option<PathBuf>,
+
+    /// How long a settled cluster is watched for writes
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    quiet_seconds: u64,
+
+    /// How many pods the scenarios about size make; by default 8000 on the sandbox, else 1000
+    #[arg(long, value_name = "N")]
+    pods: Option<usize>,
+
+    /// Only scenarios whose name contains one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+impl Run {
+    pub(super) async fn execute(self) -> Result<ExitCode> {
+        if self.list {
+            harness::list(&scenarios::all());
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Some(provider) = self.provider()? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let belayer = self.belayer()?;
+        let setting = Setting {
+            belayer,
+            quiet: Duration::from_secs(self.quiet_seconds),
+            large: self.pods.unwrap_or(provider.large()),
+        };
+        let keep = if self.keep { Keep::Failed } else { Keep::Nothing };
+        let options = RunOptions { names: self.names, keep, setting };
+        let summary = harness::run(&*provider, scenarios::all(), &options).await?;
+        anstream::println!("{summary}");
+        Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The provider, or nothing where this machine cannot have it and that is no failure.
+    fn provider(&self) -> Result<Option<Box<dyn Provider>>> {
+        Ok(match self.provider {
+            ProviderName::Sandbox => Some(Box::new(Sandbox)),
+            ProviderName::Kind => Some(Box::new(Kind::new()?)),
+            ProviderName::Local => match Binaries::find_or_build() {
+                Ok(binaries) => Some(Box::new(Local::new(binaries))),
+                Err(BuildError::Unavailable(why)) => {
+                    // A continuous integration that silently tests nothing would be worse than none.
+                    ensure!(!is_ci(), "{why}");
+                    anstream::println!("skip provider-local {why}");
+                    anstream::println!("{}", Summary { skipped: 1, ..Summary::default() });
+                    None
+                }
+                Err(BuildError::Failed(error)) => return Err(error),
+            },
+        })
+    }
+
+    fn belayer(&self) -> Result<PathBuf> {
+        let path = match &self.belayer {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("belayer"),
+        };
+        ensure!(path.is_file(), "there is no {}: run `cargo build -p belayer`", path.display());
+        // Scenarios start it from other folders.
+        path.canonicalize().with_context(|| format!("find {}", path.display()))
+    }
+}
+
+fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

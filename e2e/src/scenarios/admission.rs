@@ -1,0 +1,99 @@
+//! The admission policy that ties the hold at creation.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::json;
+
+use crate::harness::{Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers, pod};
+use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::{apply, manifest};
+
+const POLICY: &str = "belayer-pod-hold";
+const SOON: Duration = Duration::from_secs(30);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "policy-ties-hold-at-creation",
+            "the admission policy holds from the first moment and obeys its switch",
+            at_creation,
+        )
+        .needs([AdmissionPolicies]),
+    ]
+}
+
+/// No Belayer runs: what is on a pod, the policy has put there.
+async fn at_creation(cluster: Cluster) -> Result<()> {
+    apply(cluster.client(), manifest("pod-hold-policy")?).await?;
+    let shown = obeys(&cluster).await;
+    for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let all: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
+        all.delete(POLICY, &DeleteParams::default()).await?;
+    }
+    switch(&cluster, "on").await?;
+    shown?;
+    // Learned late, but learned: later scenarios must not meet it.
+    let workflow = cluster.workflow("after").await?;
+    ties(&cluster, &workflow, false).await
+}
+
+async fn obeys(cluster: &Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    ties(cluster, &workflow, true).await?;
+
+    let held_last = pod("b").of(&workflow).finalizer("z.example.com/first");
+    let created = cluster.create(&held_last).await?;
+    ensure!(finalizers(&created) == ["z.example.com/first", HOLD], "{:?}", finalizers(&created));
+    let twice = cluster.create(&pod("c").of(&workflow).held()).await?;
+    ensure!(finalizers(&twice) == [HOLD], "{:?}", finalizers(&twice));
+
+    free(cluster, &pod("plain"), "not selected").await?;
+    let label = "workflows.argoproj.io/workflow";
+    free(cluster, &pod("bare").label(label, "none"), "without an owner").await?;
+    let ignored = cluster.another_namespace("ignored", json!({ "belayer.dev/ignore": "true" })).await?;
+    let there = cluster.workflow_in(&ignored, "w", json!({})).await?;
+    let created = cluster.create_in(&ignored, &pod("a").of(&there)).await?;
+    ensure!(finalizers(&created).is_empty(), "in an ignored namespace: {:?}", finalizers(&created));
+
+    switch(cluster, "off").await?;
+    ties(cluster, &workflow, false).await?;
+    switch(cluster, "on").await?;
+    ties(cluster, &workflow, true).await?;
+
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().clone(), "belayer-system");
+    maps.delete("belayer-gate", &DeleteParams::default()).await?;
+    let without_switch = ties(cluster, &workflow, false).await;
+    apply(cluster.client(), manifest("gate-configmap")?).await?;
+    without_switch
+}
+
+/// Within a moment a new pod of the workflow has the hold from its creation on, or has not.
+async fn ties(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
+    let what = if expected { "a new pod is held at once" } else { "a new pod is not held" };
+    eventually(what, SOON, async || {
+        let name = format!("{}-{}", workflow.name, jiff::Timestamp::now().as_microsecond());
+        let created = cluster.create(&pod(name).of(workflow)).await?;
+        ensure!(finalizers(&created).contains(&HOLD) == expected, "{:?}", finalizers(&created));
+        Ok(())
+    })
+    .await
+}
+
+async fn free(cluster: &Cluster, pod: &PodBuilder, why: &str) -> Result<()> {
+    let created = cluster.create(pod).await?;
+    ensure!(finalizers(&created).is_empty(), "a pod {why} has {:?}", finalizers(&created));
+    Ok(())
+}
+
+async fn switch(cluster: &Cluster, position: &str) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().clone(), "belayer-system");
+    let patch = Patch::Merge(json!({ "data": { "hold": position } }));
+    maps.patch("belayer-gate", &PatchParams::default(), &patch).await?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! What happened while nobody looked: everything settles after the start, with no event arriving.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, PropagationPolicy};
+use serde_json::json;
+
+use crate::harness::{BelayerOptions, Cluster, HOLD, Proxy, Scenario, eventually, finalizers, pod, workflows};
+use crate::providers::Capability::{GarbageCollector, NamespaceDeletion};
+
+const SOON: Duration = Duration::from_secs(60);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let all = [GarbageCollector, NamespaceDeletion];
+    vec![
+        Scenario::alone(
+            "settles-after-downtime",
+            "pods, owners (three ways), namespaces deleted while Belayer was down",
+            |cluster| after(cluster, Absence::Stopped),
+        )
+        .needs(all),
+        Scenario::alone("settles-after-kill-9", "the same after kill -9", |cluster| after(cluster, Absence::Killed))
+            .needs(all),
+        Scenario::alone(
+            "settles-after-connection-cut",
+            "the same while the API server refused connections",
+            |cluster| after(cluster, Absence::Cut),
+        )
+        .needs(all),
+        Scenario::alone(
+            "settles-after-connections-hung",
+            "the same while all connections hung without a word",
+            |cluster| after(cluster, Absence::Silent),
+        )
+        .needs(all)
+        .within(Duration::from_secs(240)),
+    ]
+}
+
+/// Why Belayer sees nothing for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Absence {
+    Stopped,
+    Killed,
+    Cut,
+    Silent,
+}
+
+async fn after(cluster: Cluster, absence: Absence) -> Result<()> {
+    let doomed = cluster.another_namespace("doomed", json!({})).await?;
+    let server = server_address(&cluster)?;
+    let wire = Proxy::start(server).await?;
+    let options = match absence {
+        Absence::Stopped | Absence::Killed => BelayerOptions::default(),
+        Absence::Cut | Absence::Silent => BelayerOptions::default().through(wire.address()),
+    };
+    let belayer = cluster.start_belayer_with(&options).await?;
+    prepare(&cluster, &doomed).await?;
+
+    let belayer = match absence {
+        Absence::Stopped => belayer.stop().await.map(|()| None)?,
+        Absence::Killed => belayer.kill().await.map(|()| None)?,
+        Absence::Cut => {
+            wire.cut();
+            Some(belayer)
+        }
+        Absence::Silent => {
+            wire.silence();
+            Some(belayer)
+        }
+    };
+    upheaval(&cluster, &doomed).await?;
+    let belayer = match belayer {
+        Some(belayer) => {
+            wire.restore();
+            belayer
+        }
+        None => cluster.start_belayer().await?,
+    };
+    settled(&cluster, &doomed, absence).await?;
+    belayer.stop().await
+}
+
+const WORKFLOWS: [&str; 5] = ["background", "foreground", "orphan", "alive", "again"];
+
+async fn prepare(cluster: &Cluster, doomed: &str) -> Result<()> {
+    for name in WORKFLOWS {
+        let workflow = cluster.workflow(name).await?;
+        cluster.create_all((0..3).map(|index| pod(format!("{name}-{index}")).of(&workflow))).await?;
+    }
+    let workflow = cluster.workflow_in(doomed, "w", json!({})).await?;
+    cluster.create_in(doomed, &pod("a").of(&workflow)).await?;
+    eventually("all pods are held", SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == WORKFLOWS.len() * 3, "{held} are held");
+        let elsewhere = cluster.pods_in(doomed).get("a").await?;
+        ensure!(finalizers(&elsewhere).contains(&HOLD), "the one in {doomed} is not");
+        Ok(())
+    })
+    .await
+}
+
+/// All this happens while Belayer sees nothing.
+async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
+    let policies = [
+        ("background", PropagationPolicy::Background),
+        ("foreground", PropagationPolicy::Foreground),
+        ("orphan", PropagationPolicy::Orphan),
+        ("again", PropagationPolicy::Background),
+    ];
+    for (name, policy) in policies {
+        let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+        cluster.workflows().delete(name, &how).await?;
+    }
+    // Under the old name stands another owner by the time Belayer looks.
+    let successor = cluster.workflow("again").await?;
+    cluster.create(&pod("of-the-successor").of(&successor)).await?;
+    // One was read and deleted, one was only deleted, one runs on.
+    cluster.finish("alive-0", "Succeeded").await?;
+    cluster.consume("alive-0").await?;
+    cluster.delete("alive-0").await?;
+    cluster.finish("alive-1", "Failed").await?;
+    cluster.delete("alive-1").await?;
+    let namespaces: Api<Namespace> = Api::all(cluster.client().clone());
+    namespaces.delete(doomed, &DeleteParams::default()).await?;
+    // The orphans must have lost their owner before Belayer comes back.
+    eventually("the orphaned workflow is gone", SOON, async || {
+        ensure!(cluster.workflows().get_opt("orphan").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()> {
+    // A client notices hung connections only by their time-out.
+    let deadline = if absence == Absence::Silent { SOON * 2 } else { SOON };
+    eventually("everything has settled", deadline, async || {
+        for name in ["background", "foreground"] {
+            for index in 0..3 {
+                let pod = cluster.pods().get_opt(&format!("{name}-{index}")).await?;
+                ensure!(pod.is_none(), "{name}-{index} is there");
+            }
+            ensure!(cluster.workflows().get_opt(name).await?.is_none(), "the workflow {name} is there");
+        }
+        for index in 0..3 {
+            let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
+            ensure!(!finalizers(&orphan).contains(&HOLD), "orphan-{index} is held");
+            let old = cluster.pods().get_opt(&format!("again-{index}")).await?;
+            ensure!(old.is_none(), "again-{index} is there");
+        }
+        ensure!(cluster.pods().get_opt("alive-0").await?.is_none(), "alive-0 is there");
+        let left = cluster.pods_in(doomed).get_opt("a").await?;
+        ensure!(left.is_none(), "the pod in the deleted namespace is there");
+        let workflow = workflows(cluster.client(), doomed).get_opt("w").await?;
+        ensure!(workflow.is_none(), "the workflow in the deleted namespace is there");
+        Ok(())
+    })
+    .await?;
+    cluster.is_held("of-the-successor").await?;
+    cluster.keeps_hold("alive-1").await?;
+    cluster.keeps_hold("alive-2").await
+}
+
+/// The API server's address, as in the kubeconfig.
+fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> {
+    let read = kube::config::Kubeconfig::read_from(cluster.backend().belayer_kubeconfig())?;
+    let server = read
+        .clusters
+        .into_iter()
+        .find_map(|named| named.cluster?.server)
+        .context("a kubeconfig without a server")?;
+    let address = server.trim_start_matches("https://").trim_start_matches("http://");
+    address.trim_end_matches('/').parse().with_context(|| format!("the address in {server}"))
+}

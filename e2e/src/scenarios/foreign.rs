@@ -1,0 +1,99 @@
+//! Other controllers' finalizers, labels and annotations are never ours to touch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+
+use crate::harness::{Cluster, HOLD, Scenario, finalizers, pod};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(
+            "foreign-finalizers-keep-order",
+            "others' finalizers stay byte for byte and in order",
+            keep_order,
+        ),
+        Scenario::shared(
+            "foreign-writer-at-the-same-time",
+            "nothing of another writer's edits is lost, whatever the timing",
+            concurrent_writer,
+        ),
+    ]
+}
+
+const FOREIGN: &str = "z.example.com/stays";
+const COMES_AND_GOES: &str = "b.example.com/comes-and-goes";
+
+async fn keep_order(cluster: Cluster) -> Result<()> {
+    let foreign = ["z.example.com/first", "a.example.com/second", "m.example.com/Third_3"];
+    let workflow = cluster.workflow("w").await?;
+    let mut builder = pod("a").of(&workflow).annotation("e2e/keep", " spaces and \"quotes\" ");
+    builder = builder.finalizer(foreign[0]).held();
+    builder = builder.finalizer(foreign[1]).finalizer(foreign[2]);
+    let before = cluster.create(&builder).await?;
+    cluster.finish("a", "Succeeded").await?;
+    cluster.consume("a").await?;
+    cluster.is_not_held("a").await?;
+    let after = cluster.pods().get("a").await?;
+    ensure!(finalizers(&after) == foreign, "{:?}", finalizers(&after));
+    ensure!(after.annotations() == before.annotations(), "annotations changed: {:?}", after.annotations());
+    Ok(())
+}
+
+/// Another writer edits finalizers and annotations as fast as it can, with the read version as its
+/// precondition, while the hold is added and taken off. At the end there must be exactly what that
+/// writer wrote last.
+async fn concurrent_writer(cluster: Cluster) -> Result<()> {
+    for round in 0..5 {
+        let workflow = cluster.workflow(&format!("w{round}")).await?;
+        let name = format!("p{round}");
+        cluster.create(&pod(&name).of(&workflow).finalizer(FOREIGN)).await?;
+        let done = Arc::new(AtomicBool::new(false));
+        let writer = tokio::spawn(write_until(cluster.clone(), name.clone(), Arc::clone(&done)));
+        cluster.is_held(&name).await?;
+        cluster.consume(&name).await?;
+        cluster.is_not_held(&name).await?;
+        done.store(true, Ordering::Relaxed);
+        let (written, edits) = writer.await.context("the other writer")??;
+        let seen = cluster.pods().get(&name).await?;
+        ensure!(finalizers(&seen) == written, "{:?} instead of {written:?}", finalizers(&seen));
+        let count = seen.annotations().get("e2e/edits").cloned().unwrap_or_default();
+        ensure!(count == edits.to_string(), "edit {edits} was lost: {count}");
+        if round == 0 {
+            cluster.note(format!("{edits} edits meanwhile"));
+        }
+    }
+    Ok(())
+}
+
+/// Read, edit, replace, as most controllers do. Returns the foreign finalizers it wrote last and
+/// the number of its edits.
+async fn write_until(cluster: Cluster, name: String, done: Arc<AtomicBool>) -> Result<(Vec<String>, u64)> {
+    let mut written = vec![FOREIGN.to_owned()];
+    let mut edits = 0;
+    while !done.load(Ordering::Relaxed) {
+        let mut object = cluster.pods().get(&name).await?;
+        let own = object.finalizers_mut();
+        let foreign: Vec<String> = own.iter().filter(|name| *name != HOLD).cloned().collect();
+        ensure!(foreign == written, "{foreign:?} instead of {written:?} after edit {edits}");
+        // Ours stays where it is; of the others one leaves or comes, in turn.
+        match own.iter().position(|name| name == COMES_AND_GOES) {
+            Some(index) => drop(own.remove(index)),
+            None => own.insert(0, COMES_AND_GOES.into()),
+        }
+        let next: Vec<String> = own.iter().filter(|name| *name != HOLD).cloned().collect();
+        object.annotations_mut().insert("e2e/edits".into(), (edits + 1).to_string());
+        match cluster.pods().replace(&name, &PostParams::default(), &object).await {
+            Ok(_) => {
+                written = next;
+                edits += 1;
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error).context("the other writer's replace"),
+        }
+    }
+    Ok((written, edits))
+}

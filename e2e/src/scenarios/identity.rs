@@ -1,0 +1,59 @@
+//! Owners are matched by UID, never by name, and only in the pod's own namespace.
+
+use anyhow::Result;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::harness::{Cluster, Scenario, Workflow, pod};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(
+            "same-name-other-uid",
+            "a workflow re-created under the same name is another owner",
+            same_name_other_uid,
+        ),
+        Scenario::shared(
+            "owner-in-other-namespace",
+            "a workflow of that UID elsewhere is no owner here",
+            owner_in_other_namespace,
+        ),
+        Scenario::shared("same-pod-name-again", "a pod re-created under an old name is held anew", same_pod_name),
+    ]
+}
+
+async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
+    let first = cluster.workflow("w").await?;
+    cluster.create(&pod("of-the-first").of(&first).finalizer("e2e.belayer.dev/keep")).await?;
+    cluster.is_held("of-the-first").await?;
+    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    let second = cluster.workflow("w").await?;
+    cluster.create(&pod("of-the-second").of(&second)).await?;
+    cluster.is_not_held("of-the-first").await?;
+    cluster.is_held("of-the-second").await?;
+    cluster.stays_held("of-the-second").await
+}
+
+async fn owner_in_other_namespace(cluster: Cluster) -> Result<()> {
+    let elsewhere = cluster.another_namespace("elsewhere", json!({})).await?;
+    let there = cluster.workflow_in(&elsewhere, "w", json!({})).await?;
+    let here = Workflow { name: "other".into(), uid: there.uid.clone() };
+    cluster.create(&pod("by-name-and-uid").of(&there).held()).await?;
+    cluster.create(&pod("by-uid").of(&here).held()).await?;
+    cluster.is_not_held("by-name-and-uid").await?;
+    cluster.is_not_held("by-uid").await
+}
+
+async fn same_pod_name(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    for _ in 0..5 {
+        cluster.create(&pod("again").of(&workflow)).await?;
+        cluster.is_held("again").await?;
+        cluster.finish("again", "Failed").await?;
+        cluster.consume("again").await?;
+        cluster.is_not_held("again").await?;
+        cluster.delete("again").await?;
+        cluster.is_gone("again").await?;
+    }
+    Ok(())
+}

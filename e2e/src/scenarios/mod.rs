@@ -1,0 +1,59 @@
+//! The list of scenarios.
+
+mod admission;
+mod crash;
+mod decision_table;
+mod downtime;
+mod foreign;
+mod gate;
+mod identity;
+mod kubectl;
+mod kubelet;
+mod owners;
+mod quiet;
+mod selector;
+mod size;
+mod start;
+
+use crate::harness::Scenario;
+
+/// All of them, in the order in which `--list` prints them.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    [
+        decision_table::scenarios(),
+        identity::scenarios(),
+        foreign::scenarios(),
+        owners::scenarios(),
+        downtime::scenarios(),
+        crash::scenarios(),
+        size::scenarios(),
+        gate::scenarios(),
+        selector::scenarios(),
+        quiet::scenarios(),
+        start::scenarios(),
+        admission::scenarios(),
+        kubelet::scenarios(),
+        kubectl::scenarios(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// A namespace is made of each name.
+    #[test]
+    fn names_are_unique_and_fit_into_a_namespace() {
+        let mut seen = BTreeSet::new();
+        for scenario in super::all() {
+            let name = scenario.name();
+            assert!(seen.insert(name), "{name} twice");
+            assert!(name.len() <= 40, "{name} is too long");
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{name}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Workflows deleted in every way there is, and their kind withdrawn or removed.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, Scenario, Workflow, eventually, pod};
+use crate::providers::Capability::GarbageCollector;
+
+const CRD: &str = "workflows.argoproj.io";
+const SOON: Duration = Duration::from_secs(60);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared("workflow-deleted-background", "its pods go after it", |cluster| {
+            deleted(cluster, PropagationPolicy::Background)
+        })
+        .needs([GarbageCollector]),
+        Scenario::shared("workflow-deleted-foreground", "its pods go, then the workflow itself", |cluster| {
+            deleted(cluster, PropagationPolicy::Foreground)
+        })
+        .needs([GarbageCollector]),
+        Scenario::shared("workflow-deleted-orphan", "its pods stay and are released", orphaned)
+            .needs([GarbageCollector]),
+        Scenario::alone(
+            "crd-version-not-served",
+            "a version that is not served any more releases nothing",
+            version_not_served,
+        ),
+        Scenario::alone("crd-deleted", "a kind that was deleted releases its pods", kind_deleted),
+    ]
+}
+
+async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
+    let workflow = cluster.workflow("w").await?;
+    let names = ["running", "ended", "deleted"];
+    cluster.create_all(names.map(|name| pod(name).of(&workflow))).await?;
+    for name in names {
+        cluster.is_held(name).await?;
+    }
+    cluster.finish("ended", "Succeeded").await?;
+    cluster.delete("deleted").await?;
+    Ok(workflow)
+}
+
+async fn delete_workflow(cluster: &Cluster, policy: PropagationPolicy) -> Result<()> {
+    let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+    cluster.workflows().delete("w", &how).await?;
+    Ok(())
+}
+
+async fn deleted(cluster: Cluster, policy: PropagationPolicy) -> Result<()> {
+    with_pods(&cluster).await?;
+    delete_workflow(&cluster, policy).await?;
+    cluster.is_empty(SOON).await?;
+    workflow_is_gone(&cluster).await
+}
+
+async fn workflow_is_gone(cluster: &Cluster) -> Result<()> {
+    eventually("the workflow is gone", SOON, async || {
+        match cluster.workflows().get_opt("w").await? {
+            Some(left) => bail!("it has finalizers {:?}", left.metadata.finalizers),
+            None => Ok(()),
+        }
+    })
+    .await
+}
+
+async fn orphaned(cluster: Cluster) -> Result<()> {
+    with_pods(&cluster).await?;
+    delete_workflow(&cluster, PropagationPolicy::Orphan).await?;
+    workflow_is_gone(&cluster).await?;
+    cluster.is_gone("deleted").await?;
+    for name in ["running", "ended"] {
+        cluster.is_not_held(name).await?;
+        let left = cluster.pods().get(name).await?;
+        ensure!(left.metadata.deletion_timestamp.is_none(), "the orphan {name} was deleted");
+        ensure!(left.metadata.owner_references.unwrap_or_default().is_empty(), "{name} has an owner still");
+    }
+    Ok(())
+}
+
+async fn version_not_served(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    with_pods(&cluster).await?;
+    serve_old_version(&cluster, false).await?;
+    cluster.delete("ended").await?;
+    // Nothing of Workflows can be asked now: whatever Belayer tries, it is no evidence.
+    for name in ["running", "ended", "deleted"] {
+        cluster.keeps_hold(name).await?;
+    }
+    belayer.kill().await?;
+    // Nor for a Belayer that starts now and has never seen a workflow.
+    let belayer = cluster.spawn_belayer(&Default::default())?;
+    for name in ["running", "ended", "deleted"] {
+        cluster.keeps_hold(name).await?;
+    }
+    serve_old_version(&cluster, true).await?;
+    for name in ["ended", "deleted"] {
+        cluster.consume(name).await?;
+        cluster.is_gone(name).await?;
+    }
+    cluster.is_held("running").await?;
+    belayer.stop().await
+}
+
+/// Adds a version v1 that holds the place while v1alpha1 is not served.
+async fn serve_old_version(cluster: &Cluster, served: bool) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().clone());
+    let schema: Value = json!({ "openAPIV3Schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    }});
+    let version = |name: &str, served: bool, storage: bool| {
+        json!({ "name": name, "served": served, "storage": storage, "schema": schema })
+    };
+    let versions = if served {
+        json!([version("v1alpha1", true, true)])
+    } else {
+        json!([version("v1alpha1", false, true), version("v1", true, false)])
+    };
+    let patch = Patch::Merge(json!({ "spec": { "versions": versions } }));
+    definitions.patch(CRD, &PatchParams::default(), &patch).await?;
+    eventually("the change of versions is served", SOON, async || {
+        let answer = cluster.workflows().list(&Default::default()).await;
+        ensure!(answer.is_ok() == served, "v1alpha1 is {}", if served { "not served yet" } else { "served still" });
+        Ok(())
+    })
+    .await
+}
+
+async fn kind_deleted(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    with_pods(&cluster).await?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().clone());
+    definitions.delete(CRD, &DeleteParams::default()).await?;
+    eventually("the kind is gone", SOON, async || {
+        ensure!(definitions.get_opt(CRD).await?.is_none(), "the definition is there");
+        Ok(())
+    })
+    .await?;
+    eventually("all pods are released", SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == 0, "{held} are held");
+        Ok(())
+    })
+    .await?;
+    crate::providers::ensure_workflow_crd(cluster.client()).await?;
+    belayer.stop().await
+}

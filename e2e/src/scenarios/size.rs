@@ -1,0 +1,50 @@
+//! Many pods at once.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::api::DeleteParams;
+
+use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::providers::Capability::Recorder;
+
+/// What Argo's own controller lets go per second (argo-workflows#13212).
+const PEER_PER_SECOND: usize = 10;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "many-pods-one-deleted-owner",
+            "thousands of terminating pods drain, with one look at their owner",
+            drain,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(300)),
+    ]
+}
+
+async fn drain(cluster: Cluster) -> Result<()> {
+    let pods = cluster.setting().large;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held())).await?;
+    cluster.delete_all().await?;
+    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+
+    let before = cluster.recorder()?.gets("workflows")?;
+    let started = Instant::now();
+    let belayer = cluster.spawn_belayer(&Default::default())?;
+    eventually("all pods are gone", Duration::from_secs(200), async || {
+        let left = cluster.pods().list_metadata(&Default::default()).await?.items.len();
+        ensure!(left == 0, "{left} are left");
+        Ok(())
+    })
+    .await?;
+    let took = started.elapsed().as_secs_f64();
+    let looks = cluster.recorder()?.gets("workflows")? - before;
+    cluster.note(format!(
+        "{pods} pods in {took:.1} s from process start with {looks} look(s) at the owner (Argo's 10/s would take {} s)",
+        pods / PEER_PER_SECOND
+    ));
+    ensure!(looks == 1, "the owner was asked for {looks} times");
+    belayer.stop().await
+}
