@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod control_plane;
 pub mod harness;
+mod kinds;
 mod progress;
 pub mod providers;
 pub mod scenarios;

@@ -21,13 +21,17 @@ impl Progress {
             return Self { bar: None, started };
         }
         let bar = ProgressBar::new(u64::try_from(total).unwrap_or_default());
-        let style = ProgressStyle::with_template("{spinner} {prefix} {pos}/{len} {elapsed} {wide_msg}");
+        let style =
+            ProgressStyle::with_template("{spinner} {prefix} {pos}/{len} {elapsed} {wide_msg}");
         if let Ok(style) = style {
             bar.set_style(style);
         }
         bar.println(title);
         bar.enable_steady_tick(Duration::from_millis(120));
-        Self { bar: Some(bar), started }
+        Self {
+            bar: Some(bar),
+            started,
+        }
     }
 
     /// The next step begins.
@@ -37,7 +41,10 @@ impl Progress {
                 bar.inc(1);
                 bar.set_prefix(name.to_owned());
             }
-            None => Self::say(&format!("  {name} ({} s)", self.started.elapsed().as_secs())),
+            None => Self::say(&format!(
+                "  {name} ({} s)",
+                self.started.elapsed().as_secs()
+            )),
         }
     }
 

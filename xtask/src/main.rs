@@ -1,2 +1,44 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: what contributors and continuous integration run.
+//!
+//! Thin on purpose: it compiles in seconds. Whatever needs Kubernetes types is a program of its own
+//! that is built when it is asked for.
+
+mod cargo;
+mod control_plane;
+mod demo;
+mod e2e;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Belayer's developer commands
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Test(test::Test),
+    E2e(e2e::E2e),
+    ControlPlane(control_plane::ControlPlane),
+}
+
+fn main() -> ExitCode {
+    let done: Result<ExitCode> = match Cli::parse().command {
+        Command::Demo(command) => command.execute(),
+        Command::Test(command) => command.execute(),
+        Command::E2e(command) => command.execute(),
+        Command::ControlPlane(command) => command.execute(),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,4 +1,3 @@
-//! What every Belayer component stands on.
 #![doc = include_str!("../README.md")]
 
 pub mod client;

@@ -40,8 +40,14 @@ impl Clock {
             Epoch::WallClock => Timestamp::now(),
             Epoch::Fixed(at) => at,
         };
-        let inner = ClockInner { epoch, start: Instant::now(), skew_nanos: AtomicI64::new(0) };
-        Clock { inner: Arc::new(inner) }
+        let inner = ClockInner {
+            epoch,
+            start: Instant::now(),
+            skew_nanos: AtomicI64::new(0),
+        };
+        Clock {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The cluster's time.
@@ -50,7 +56,10 @@ impl Clock {
         let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
         let skew = SignedDuration::from_nanos(self.inner.skew_nanos.load(Ordering::Relaxed));
         let since = elapsed.checked_add(skew).unwrap_or(SignedDuration::ZERO);
-        self.inner.epoch.checked_add(since).unwrap_or(self.inner.epoch)
+        self.inner
+            .epoch
+            .checked_add(since)
+            .unwrap_or(self.inner.epoch)
     }
 
     /// Time since the sandbox was started, without skew.
@@ -88,7 +97,9 @@ const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 impl SharedRng {
     /// Randomness that depends on the seed alone.
     pub fn new(seed: u64) -> Self {
-        SharedRng { inner: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))) }
+        SharedRng {
+            inner: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))),
+        }
     }
 
     /// Any number.
@@ -122,7 +133,14 @@ impl SharedRng {
         let bits = (bits & !(0xf << 76)) | (0x4 << 76);
         let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
         let hex = format!("{bits:032x}");
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        )
     }
 
     /// The five letters that `generateName` appends.

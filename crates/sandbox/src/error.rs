@@ -98,7 +98,11 @@ impl Cause {
             "" => "Required value".to_owned(),
             why => format!("Required value: {why}"),
         };
-        Cause { reason: "FieldValueRequired".into(), message, field: field.into() }
+        Cause {
+            reason: "FieldValueRequired".into(),
+            message,
+            field: field.into(),
+        }
     }
 
     /// A field that must not be set so.
@@ -158,7 +162,13 @@ pub struct ApiError {
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.code, self.reason.as_str(), self.message)
+        write!(
+            f,
+            "{} {}: {}",
+            self.code,
+            self.reason.as_str(),
+            self.message
+        )
     }
 }
 
@@ -166,13 +176,23 @@ impl std::error::Error for ApiError {}
 
 /// `resource.group` as messages print it.
 pub(crate) fn qualified(resource: &str, group: &str) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+    if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    }
 }
 
 impl ApiError {
     /// An error without details.
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
-        ApiError { code, reason, message: message.into(), details: None, continue_token: None }
+        ApiError {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
     }
 
     fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
@@ -202,14 +222,22 @@ impl ApiError {
     /// 404 that names the object.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let what = qualified(resource, group);
-        Self::new(404, Reason::NotFound, format!("{what} \"{name}\" not found"))
-            .about(group, resource, name)
+        Self::new(
+            404,
+            Reason::NotFound,
+            format!("{what} \"{name}\" not found"),
+        )
+        .about(group, resource, name)
     }
 
     /// 404 of a kind that is not served; over HTTP a plain "404 page not found".
     pub fn not_served() -> Self {
-        Self::new(404, Reason::NotFound, "the server could not find the requested resource")
-            .about("", "", "")
+        Self::new(
+            404,
+            Reason::NotFound,
+            "the server could not find the requested resource",
+        )
+        .about("", "", "")
     }
 
     /// True for an error of [`ApiError::not_served`].
@@ -220,8 +248,12 @@ impl ApiError {
     /// 409 on create.
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
         let what = qualified(resource, group);
-        Self::new(409, Reason::AlreadyExists, format!("{what} \"{name}\" already exists"))
-            .about(group, resource, name)
+        Self::new(
+            409,
+            Reason::AlreadyExists,
+            format!("{what} \"{name}\" already exists"),
+        )
+        .about(group, resource, name)
     }
 
     /// 409 on a precondition.
@@ -244,15 +276,25 @@ impl ApiError {
     /// 422 with its causes.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let what = qualified(kind, group);
-        let lines: Vec<String> =
-            causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
+        let mut lines: Vec<String> = Vec::new();
+        for cause in &causes {
+            let line = format!("{}: {}", cause.field, cause.message);
+            // Each cause is listed, each message is said once.
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
         let why = match lines.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        Self::new(422, Reason::Invalid, format!("{what} \"{name}\" is invalid: {why}"))
-            .about(group, kind, name)
-            .with_causes(causes)
+        Self::new(
+            422,
+            Reason::Invalid,
+            format!("{what} \"{name}\" is invalid: {why}"),
+        )
+        .about(group, kind, name)
+        .with_causes(causes)
     }
 
     /// 405.
@@ -297,15 +339,22 @@ impl ApiError {
 impl Details {
     fn to_json(&self) -> Value {
         let mut out = Map::new();
-        let texts =
-            [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)];
+        let texts = [
+            ("name", &self.name),
+            ("group", &self.group),
+            ("kind", &self.kind),
+            ("uid", &self.uid),
+        ];
         for (key, text) in texts {
             if !text.is_empty() {
                 out.insert(key.into(), json!(text));
             }
         }
         if !self.causes.is_empty() {
-            out.insert("causes".into(), self.causes.iter().map(Cause::to_json).collect());
+            out.insert(
+                "causes".into(),
+                self.causes.iter().map(Cause::to_json).collect(),
+            );
         }
         if self.retry_after_seconds > 0 {
             out.insert("retryAfterSeconds".into(), json!(self.retry_after_seconds));
@@ -317,9 +366,11 @@ impl Details {
 impl Cause {
     fn to_json(&self) -> Value {
         let mut out = Map::new();
-        for (key, text) in
-            [("reason", &self.reason), ("message", &self.message), ("field", &self.field)]
-        {
+        for (key, text) in [
+            ("reason", &self.reason),
+            ("message", &self.message),
+            ("field", &self.field),
+        ] {
             if !text.is_empty() {
                 out.insert(key.into(), json!(text));
             }

@@ -1,4 +1,4 @@
-#![doc = "An embedded Kubernetes API server."]
+#![doc = include_str!("../README.md")]
 
 mod clock;
 mod cluster;

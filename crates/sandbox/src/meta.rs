@@ -18,7 +18,11 @@ pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
 
 /// Text of one metadata field; empty when absent.
 pub(crate) fn field<'a>(object: &'a Value, name: &str) -> &'a str {
-    object.get("metadata").and_then(|m| m.get(name)).and_then(Value::as_str).unwrap_or_default()
+    object
+        .get("metadata")
+        .and_then(|m| m.get(name))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// `metadata.name`.
@@ -136,11 +140,17 @@ fn keep(key: &str, value: &mut Value) -> Result<bool, String> {
         return Ok(false);
     }
     if TEXT_FIELDS.contains(&key) {
-        let Some(text) = value.as_str() else { return Err(wrong_type(key, "string")) };
+        let Some(text) = value.as_str() else {
+            return Err(wrong_type(key, "string"));
+        };
         return Ok(!text.is_empty());
     }
     if NUMBER_FIELDS.contains(&key) {
-        return if value.is_i64() { Ok(true) } else { Err(wrong_type(key, "int64")) };
+        return if value.is_i64() {
+            Ok(true)
+        } else {
+            Err(wrong_type(key, "int64"))
+        };
     }
     if TEXT_MAPS.contains(&key) {
         let Some(map) = value.as_object_mut() else {
@@ -158,7 +168,9 @@ fn keep(key: &str, value: &mut Value) -> Result<bool, String> {
     }
     match key {
         "finalizers" => {
-            let Some(list) = value.as_array() else { return Err(wrong_type(key, "[]string")) };
+            let Some(list) = value.as_array() else {
+                return Err(wrong_type(key, "[]string"));
+            };
             if list.iter().any(|f| !f.is_string()) {
                 return Err(wrong_type(key, "string"));
             }
@@ -209,7 +221,7 @@ pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let owners = at(object, &["metadata", "ownerReferences"]).and_then(Value::as_array);
     let owners = owners.map_or(EMPTY, Vec::as_slice);
-    for (index, owner) in owners.iter().enumerate() {
+    for owner in owners {
         for (field, why) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -217,13 +229,15 @@ pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
             ("uid", "must not be empty"),
         ] {
             if text(owner, &[field]).is_empty() {
-                let path = format!("metadata.ownerReferences[{index}].{field}");
+                let path = format!("metadata.ownerReferences.{field}");
                 causes.push(Cause::invalid(&path, "\"\"", why));
             }
         }
     }
-    let controllers =
-        owners.iter().filter(|o| o.get("controller") == Some(&Value::Bool(true))).count();
+    let controllers = owners
+        .iter()
+        .filter(|o| o.get("controller") == Some(&Value::Bool(true)))
+        .count();
     if controllers > 1 {
         causes.push(Cause::invalid(
             "metadata.ownerReferences",

@@ -142,7 +142,10 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(clock: Clock) -> Self {
-        Recorder { clock, log: Arc::default() }
+        Recorder {
+            clock,
+            log: Arc::default(),
+        }
     }
 
     pub(crate) fn push(&self, mut write: Write) {
@@ -164,7 +167,13 @@ impl Recorder {
 
     /// Those of one actor.
     pub fn writes_by(&self, actor: &str) -> Vec<Write> {
-        self.log.lock().writes.iter().filter(|w| w.actor.as_str() == actor).cloned().collect()
+        self.log
+            .lock()
+            .writes
+            .iter()
+            .filter(|w| w.actor.as_str() == actor)
+            .cloned()
+            .collect()
     }
 
     /// A place to look back to.
@@ -174,15 +183,24 @@ impl Recorder {
 
     /// Every mutating request after a mark.
     pub fn since(&self, mark: Mark) -> Vec<Write> {
-        self.log.lock().writes.get(mark.0..).map(<[Write]>::to_vec).unwrap_or_default()
+        self.log
+            .lock()
+            .writes
+            .get(mark.0..)
+            .map(<[Write]>::to_vec)
+            .unwrap_or_default()
     }
 
     /// How many requests an actor sent over HTTP or in-process, by verb and `resource.group`; requests that a
     /// fault answered are counted too.
     pub fn requests_by(&self, actor: &str) -> BTreeMap<(Verb, String), u64> {
         let log = self.log.lock();
-        let mine = log.requests.iter().filter(|((who, _, _), _)| who.as_str() == actor);
-        mine.map(|((_, verb, resource), n)| ((*verb, resource.clone()), *n)).collect()
+        let mine = log
+            .requests
+            .iter()
+            .filter(|((who, _, _), _)| who.as_str() == actor);
+        mine.map(|((_, verb, resource), n)| ((*verb, resource.clone()), *n))
+            .collect()
     }
 
     /// How many requests of one kind an actor sent.

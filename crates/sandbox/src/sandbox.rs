@@ -30,7 +30,9 @@ pub struct Sandbox {
 
 impl std::fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sandbox").field("cluster", &self.server.cluster).finish_non_exhaustive()
+        f.debug_struct("Sandbox")
+            .field("cluster", &self.server.cluster)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,7 +136,11 @@ impl SandboxBuilder {
     /// With companions, outside a tokio runtime.
     pub fn build(self) -> Sandbox {
         let seeded = Epoch::Fixed(Timestamp::from_second(SEEDED_EPOCH).unwrap_or_default());
-        let default = if self.seed.is_some() { seeded } else { Epoch::WallClock };
+        let default = if self.seed.is_some() {
+            seeded
+        } else {
+            Epoch::WallClock
+        };
         let seed = self.seed.unwrap_or_else(rand::random);
         let rng = SharedRng::new(seed);
         let clock = Clock::new(self.epoch.unwrap_or(default));
@@ -142,7 +148,14 @@ impl SandboxBuilder {
         let faults = Faults::new(rng.fork());
         let stop = CancellationToken::new();
         let companions = Arc::new(self.companions.start(&cluster, &stop));
-        let server = Server { cluster, faults, _companions: stop.drop_guard() };
-        Sandbox { server: Arc::new(server), companions }
+        let server = Server {
+            cluster,
+            faults,
+            _companions: stop.drop_guard(),
+        };
+        Sandbox {
+            server: Arc::new(server),
+            companions,
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Label and field selectors.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use crate::kinds::ResourceInfo;
@@ -19,6 +17,11 @@ pub enum SelectorError {
     /// The kind does not select by that field.
     #[error("field label not supported: {0}")]
     UnsupportedField(String),
+    /// The kind selects by metadata alone.
+    #[error(
+        "\"{0}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    )]
+    UnknownField(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +70,10 @@ impl LabelSelector {
         if all_empty {
             return Ok(LabelSelector::default());
         }
-        parts.map(requirement).collect::<Result<_, _>>().map(LabelSelector)
+        parts
+            .map(requirement)
+            .collect::<Result<_, _>>()
+            .map(LabelSelector)
     }
 
     /// True when it selects everything.
@@ -81,7 +87,9 @@ impl LabelSelector {
             return true;
         }
         let labels = meta::at(object, &["metadata", "labels"]);
-        self.0.iter().all(|r| r.matches(labels.and_then(|l| l.get(&r.key)).and_then(Value::as_str)))
+        self.0
+            .iter()
+            .all(|r| r.matches(labels.and_then(|l| l.get(&r.key)).and_then(Value::as_str)))
     }
 }
 
@@ -108,8 +116,13 @@ fn requirement(text: &str) -> Result<Requirement, SelectorError> {
     let make = |key: &str, operator| {
         let key = key.trim();
         match crate::validate::qualified_name(key) {
-            None => Ok(Requirement { key: key.to_owned(), operator }),
-            Some(why) => Err(SelectorError::Label(format!("<nil>: Invalid value: {key:?}: {why}"))),
+            None => Ok(Requirement {
+                key: key.to_owned(),
+                operator,
+            }),
+            Some(why) => Err(SelectorError::Label(format!(
+                "<nil>: Invalid value: {key:?}: {why}"
+            ))),
         }
     };
     if let Some(key) = text.strip_prefix('!') {
@@ -135,14 +148,24 @@ fn requirement(text: &str) -> Result<Requirement, SelectorError> {
                 return Err(bad());
             }
             let values = vec![value.to_owned()];
-            return make(key, if equal { Operator::In(values) } else { Operator::NotIn(values) });
+            return make(
+                key,
+                if equal {
+                    Operator::In(values)
+                } else {
+                    Operator::NotIn(values)
+                },
+            );
         }
     }
     for (sign, greater) in [('>', true), ('<', false)] {
         if let Some((key, value)) = text.split_once(sign) {
             let than = value.trim().parse().map_err(|_| bad())?;
-            let operator =
-                if greater { Operator::GreaterThan(than) } else { Operator::LessThan(than) };
+            let operator = if greater {
+                Operator::GreaterThan(than)
+            } else {
+                Operator::LessThan(than)
+            };
             return make(key, operator);
         }
     }
@@ -176,14 +199,25 @@ impl FieldSelector {
             let Some((field, equal, value)) = term else {
                 return Err(SelectorError::Field(text.to_owned(), part.to_owned()));
             };
-            let selectable = info.version(version).map_or(&[][..], |v| v.selectable.as_slice());
+            let selectable = info
+                .version(version)
+                .map_or(&[][..], |v| v.selectable.as_slice());
             let namespace = field == "metadata.namespace" && info.namespaced();
-            let known = field == "metadata.name" || namespace || selectable.iter().any(|s| s == field);
+            let known =
+                field == "metadata.name" || namespace || selectable.iter().any(|s| s == field);
             if !known {
-                return Err(SelectorError::UnsupportedField(field.to_owned()));
+                let field = field.to_owned();
+                return Err(match selectable {
+                    [] if !info.custom => SelectorError::UnknownField(field),
+                    _ => SelectorError::UnsupportedField(field),
+                });
             }
             let path = field.split('.').map(str::to_owned).collect();
-            terms.push(FieldTerm { path, equal, value: value.to_owned() });
+            terms.push(FieldTerm {
+                path,
+                equal,
+                value: value.to_owned(),
+            });
         }
         Ok(FieldSelector(terms))
     }
@@ -201,14 +235,21 @@ impl FieldSelector {
     /// The one name it demands.
     pub(crate) fn name(&self) -> Option<&str> {
         let named = |t: &&FieldTerm| t.equal && t.path.len() == 2 && t.path[1] == "name";
-        let named = self.0.iter().filter(|t| t.path[0] == "metadata").find(named);
+        let named = self
+            .0
+            .iter()
+            .filter(|t| t.path[0] == "metadata")
+            .find(named);
         named.map(|t| t.value.as_str())
     }
 }
 
 impl FieldTerm {
     fn matches(&self, object: &Value) -> bool {
-        let found = self.path.iter().try_fold(object, |value, key| value.get(key));
+        let found = self
+            .path
+            .iter()
+            .try_fold(object, |value, key| value.get(key));
         let equal = match found {
             None | Some(Value::Null) => {
                 // Booleans and numbers are printed as their zero values when they are absent.
@@ -254,7 +295,10 @@ impl Selectors {
         version: &str,
     ) -> Result<Self, SelectorError> {
         let labels = LabelSelector::parse(labels)?;
-        Ok(Selectors { labels, fields: FieldSelector::parse(fields, info, version)? })
+        Ok(Selectors {
+            labels,
+            fields: FieldSelector::parse(fields, info, version)?,
+        })
     }
 
     /// True when they select everything.
@@ -265,12 +309,6 @@ impl Selectors {
     /// True when the object fits both.
     pub fn matches(&self, object: &Value) -> bool {
         self.labels.matches(object) && self.fields.matches(object)
-    }
-}
-
-impl fmt::Display for LabelSelector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} requirements", self.0.len())
     }
 }
 
@@ -300,9 +338,12 @@ mod tests {
     #[case("app=web,tier in (1,2)", false)]
     #[case("a.dev/b=c", true)]
     fn label_selectors_match_as_on_the_wire(#[case] text: &str, #[case] wanted: bool) {
-        let object =
-            json!({"metadata": {"labels": {"app": "web", "tier": "3", "a.dev/b": "c"}}});
-        assert_eq!(LabelSelector::parse(text).unwrap().matches(&object), wanted, "{text}");
+        let object = json!({"metadata": {"labels": {"app": "web", "tier": "3", "a.dev/b": "c"}}});
+        assert_eq!(
+            LabelSelector::parse(text).unwrap().matches(&object),
+            wanted,
+            "{text}"
+        );
     }
 
     #[rstest]

@@ -10,6 +10,7 @@ use crate::meta;
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_KEY: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 /// All annotations of one object together, keys and values, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -20,7 +21,9 @@ fn lower(b: u8) -> bool {
 
 fn dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
     lower(*first) && lower(*last) && bytes.iter().all(|b| lower(*b) || *b == b'-')
 }
 
@@ -42,7 +45,9 @@ pub(crate) fn label_name(text: &str) -> Option<&'static str> {
 
 fn simple_name(text: &str) -> bool {
     let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
 }
@@ -54,10 +59,7 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
         None => (None, text),
     };
     if name.contains('/') {
-        return Some(format!(
-            "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-            QUALIFIED.trim_start_matches("name part ")
-        ));
+        return Some(LABEL_KEY.to_owned());
     }
     if let Some(prefix) = prefix {
         if prefix.is_empty() {
@@ -97,7 +99,11 @@ fn name_rule(info: &ResourceInfo, name: &str) -> Option<&'static str> {
     if info.has(Traits::PATH_NAMES) {
         return path_segment(name);
     }
-    if info.is(&Gvr::NAMESPACES) { label_name(name) } else { subdomain(name) }
+    if info.is(&Gvr::NAMESPACES) {
+        label_name(name)
+    } else {
+        subdomain(name)
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -137,6 +143,24 @@ pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
     causes.extend(meta::check_owners(object));
     causes.extend(finalizers(info, object));
     causes
+}
+
+/// What is wrong with a prefix that names are generated from.
+pub(crate) fn generate_name(info: &ResourceInfo, object: &Value) -> Option<Cause> {
+    let prefix = meta::field(object, "generateName");
+    // A trailing dash is masked, as a name follows it.
+    let masked = prefix
+        .strip_suffix('-')
+        .map_or(prefix.to_owned(), |head| format!("{head}a"));
+    if prefix.is_empty() {
+        return None;
+    }
+    let why = name_rule(info, &masked)?;
+    Some(Cause::invalid(
+        "metadata.generateName",
+        &quoted(prefix),
+        why,
+    ))
 }
 
 fn texts(object: &Value, field: &str, mut each: impl FnMut(&str, &str)) {

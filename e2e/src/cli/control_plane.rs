@@ -97,7 +97,13 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
     let log_path = folder.join("up.log");
     let log = File::create(&log_path)?;
     let mut server = tokio::process::Command::new(std::env::current_exe()?)
-        .args(["control-plane", "serve", "--nodes", &nodes.to_string(), "--state"])
+        .args([
+            "control-plane",
+            "serve",
+            "--nodes",
+            &nodes.to_string(),
+            "--state",
+        ])
         .arg(file)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -146,8 +152,15 @@ async fn status(file: &Path) -> Result<()> {
         return Ok(());
     };
     let client = crate::control_plane::plane::client(&state.kubeconfig).await?;
-    let version = client.apiserver_version().await.context("the API server does not answer")?;
-    anstream::println!("up: Kubernetes {}, KUBECONFIG={}", version.git_version, state.kubeconfig.display());
+    let version = client
+        .apiserver_version()
+        .await
+        .context("the API server does not answer")?;
+    anstream::println!(
+        "up: Kubernetes {}, KUBECONFIG={}",
+        version.git_version,
+        state.kubeconfig.display()
+    );
     for (name, pid) in &state.programs {
         anstream::println!("  {name:<26} pid {pid}");
     }
@@ -167,7 +180,13 @@ async fn serve(file: &Path, nodes: usize) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let binaries = Binaries::find_or_build()?;
-    let plane = ControlPlane::start(&binaries, &Options { hollow_nodes: nodes }).await?;
+    let plane = ControlPlane::start(
+        &binaries,
+        &Options {
+            hollow_nodes: nodes,
+        },
+    )
+    .await?;
     let program = |process: &Process| process.pid().map(|pid| (process.name().to_owned(), pid));
     let state = State {
         pid: i32::try_from(std::process::id())?,
@@ -187,7 +206,9 @@ async fn serve(file: &Path, nodes: usize) -> Result<()> {
 impl State {
     fn read(file: &Path) -> Result<Option<Self>> {
         match fs::read(file) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).context("read the state file")?)),
+            Ok(bytes) => Ok(Some(
+                serde_json::from_slice(&bytes).context("read the state file")?,
+            )),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -216,9 +237,14 @@ impl State {
     /// and not a later one that happens to have the same id.
     fn is_ours(&self, file: &Path) -> Result<bool> {
         let pid = self.pid.to_string();
-        let output = std::process::Command::new("ps").args(["-ww", "-o", "command=", "-p", &pid]).output();
+        let output = std::process::Command::new("ps")
+            .args(["-ww", "-o", "command=", "-p", &pid])
+            .output();
         let command = String::from_utf8_lossy(&output.context("run ps")?.stdout).into_owned();
-        Ok(command.contains("control-plane serve") && command.contains(&file.display().to_string()))
+        Ok(
+            command.contains("control-plane serve")
+                && command.contains(&file.display().to_string()),
+        )
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {

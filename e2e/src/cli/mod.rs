@@ -9,7 +9,11 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "belayer-e2e", about = "Belayer's end-to-end scenarios", version)]
+#[command(
+    name = "belayer-e2e",
+    about = "Belayer's end-to-end scenarios",
+    version
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -69,11 +69,23 @@ impl Run {
             quiet: Duration::from_secs(self.quiet_seconds),
             large: self.pods.unwrap_or(provider.large()),
         };
-        let keep = if self.keep { Keep::Failed } else { Keep::Nothing };
-        let options = RunOptions { names: self.names, keep, setting };
+        let keep = if self.keep {
+            Keep::Failed
+        } else {
+            Keep::Nothing
+        };
+        let options = RunOptions {
+            names: self.names,
+            keep,
+            setting,
+        };
         let summary = harness::run(&*provider, scenarios::all(), &options).await?;
         anstream::println!("{summary}");
-        Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if summary.failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     /// The provider, or nothing where this machine cannot have it and that is no failure.
@@ -87,7 +99,13 @@ impl Run {
                     // A continuous integration that silently tests nothing would be worse than none.
                     ensure!(!is_ci(), "{why}");
                     anstream::println!("skip provider-local {why}");
-                    anstream::println!("{}", Summary { skipped: 1, ..Summary::default() });
+                    anstream::println!(
+                        "{}",
+                        Summary {
+                            skipped: 1,
+                            ..Summary::default()
+                        }
+                    );
                     None
                 }
                 Err(BuildError::Failed(error)) => return Err(error),
@@ -100,9 +118,14 @@ impl Run {
             Some(path) => path.clone(),
             None => std::env::current_exe()?.with_file_name("belayer"),
         };
-        ensure!(path.is_file(), "there is no {}: run `cargo build -p belayer`", path.display());
+        ensure!(
+            path.is_file(),
+            "there is no {}: run `cargo build -p belayer`",
+            path.display()
+        );
         // Scenarios start it from other folders.
-        path.canonicalize().with_context(|| format!("find {}", path.display()))
+        path.canonicalize()
+            .with_context(|| format!("find {}", path.display()))
     }
 }
 

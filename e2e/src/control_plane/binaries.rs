@@ -115,7 +115,10 @@ impl Binaries {
         }
         let dir = build_dir();
         let binaries = Self { dir };
-        if Program::ALL.iter().all(|program| binaries.path(*program).is_some()) {
+        if Program::ALL
+            .iter()
+            .all(|program| binaries.path(*program).is_some())
+        {
             return Ok(binaries);
         }
         if !go_is_there() {
@@ -179,16 +182,33 @@ fn linker_flags() -> String {
 /// One folder per manifest and flags: a change of either builds anew, a fresh clone finds the old.
 fn build_dir() -> PathBuf {
     let mut hash = Sha256::new();
-    for part in [GO_MOD, GO_SUM, &linker_flags(), std::env::consts::OS, std::env::consts::ARCH] {
+    for part in [
+        GO_MOD,
+        GO_SUM,
+        &linker_flags(),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    ] {
         hash.update(part);
         hash.update([0]);
     }
-    let short: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    cache_dir().join("control-plane").join(format!("{KUBERNETES_VERSION}-{short}"))
+    let short: String = hash
+        .finalize()
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    cache_dir()
+        .join("control-plane")
+        .join(format!("{KUBERNETES_VERSION}-{short}"))
 }
 
 fn go_is_there() -> bool {
-    let quiet = Command::new("go").arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let quiet = Command::new("go")
+        .arg("version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     quiet.is_ok_and(|status| status.success())
 }
 
@@ -207,7 +227,9 @@ fn build(dir: &Path) -> Result<()> {
     let missing = |program: &Program| !dir.join(program.file_name()).is_file();
     let todo: Vec<Program> = Program::ALL.into_iter().filter(missing).collect();
     let progress = Progress::steps(
-        &format!("building Kubernetes {KUBERNETES_VERSION} (once per machine, about 7 minutes on 2 cores)"),
+        &format!(
+            "building Kubernetes {KUBERNETES_VERSION} (once per machine, about 7 minutes on 2 cores)"
+        ),
         todo.len(),
     );
     for program in todo {
@@ -217,13 +239,23 @@ fn build(dir: &Path) -> Result<()> {
         let whole = module.path().join(program.file_name());
         fs::rename(whole, dir.join(program.file_name()))?;
     }
-    progress.finish(&format!("Kubernetes {KUBERNETES_VERSION} is in {}", dir.display()));
+    progress.finish(&format!(
+        "Kubernetes {KUBERNETES_VERSION} is in {}",
+        dir.display()
+    ));
     Ok(())
 }
 
 fn go_build(program: Program, module: &Path, progress: &Progress) -> Result<()> {
     let mut go = Command::new("go")
-        .args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", &linker_flags()])
+        .args([
+            "build",
+            "-v",
+            "-trimpath",
+            "-mod=readonly",
+            "-ldflags",
+            &linker_flags(),
+        ])
         .args(["-o", program.file_name(), program.package()])
         .env("GOWORK", "off")
         .env("CGO_ENABLED", "0")
@@ -245,7 +277,10 @@ fn go_build(program: Program, module: &Path, progress: &Progress) -> Result<()> 
     let status = go.wait()?;
     if !status.success() {
         let end = told.len().saturating_sub(20);
-        bail!("go build {program} failed ({status}):\n{}", told[end..].join("\n"));
+        bail!(
+            "go build {program} failed ({status}):\n{}",
+            told[end..].join("\n")
+        );
     }
     Ok(())
 }
@@ -257,13 +292,18 @@ mod tests {
     #[test]
     fn the_stamped_version_is_the_pinned_one() {
         assert!(GO_MOD.contains(&format!("k8s.io/kubernetes v{KUBERNETES_VERSION} ")));
-        assert!(linker_flags().ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"));
+        assert!(
+            linker_flags().ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
+        );
     }
 
     #[test]
     fn every_program_is_a_tool_of_the_manifest() {
         for program in Program::ALL {
-            assert!(GO_MOD.contains(&format!("\t{}\n", program.package())), "{program}");
+            assert!(
+                GO_MOD.contains(&format!("\t{}\n", program.package())),
+                "{program}"
+            );
         }
     }
 
@@ -271,7 +311,9 @@ mod tests {
     fn assets_without_an_api_server_are_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("etcd"), "").unwrap();
-        let refused = Binaries::assets(dir.path().to_owned()).unwrap_err().to_string();
+        let refused = Binaries::assets(dir.path().to_owned())
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("no kube-apiserver"), "{refused}");
         fs::write(dir.path().join("kube-apiserver"), "").unwrap();
         let found = Binaries::assets(dir.path().to_owned()).unwrap();

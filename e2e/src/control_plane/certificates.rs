@@ -58,7 +58,9 @@ impl Certificates {
 
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "belayer-e2e");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "belayer-e2e");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -67,8 +69,12 @@ fn authority_params() -> CertificateParams {
 fn server_params() -> Result<CertificateParams> {
     let names = ["localhost", "kubernetes.default.svc"];
     let mut params = CertificateParams::new(names.map(String::from).to_vec())?;
-    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
-    params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "kube-apiserver");
+    params
+        .subject_alt_names
+        .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     Ok(params)
@@ -82,7 +88,12 @@ mod tests {
     fn every_file_is_pem() {
         let dir = tempfile::tempdir().unwrap();
         let made = Certificates::create(dir.path()).unwrap();
-        for file in [&made.authority, &made.server, &made.server_key, &made.service_account_key] {
+        for file in [
+            &made.authority,
+            &made.server,
+            &made.server_key,
+            &made.service_account_key,
+        ] {
             assert!(fs::read_to_string(file).unwrap().starts_with("-----BEGIN "));
         }
     }

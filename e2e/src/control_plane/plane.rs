@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::ListParams;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig as ClientConfig};
-use kube::{Api, Client};
 use tempfile::TempDir;
 
 use super::binaries::{Binaries, Program};
@@ -16,6 +15,7 @@ use super::certificates::Certificates;
 use super::kubeconfig::Kubeconfig;
 use super::ports::free_ports;
 use super::process::Process;
+use crate::kinds;
 
 /// Everything on two busy cores is up well before.
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -172,10 +172,17 @@ struct Starter<'a> {
 
 impl<'a> Starter<'a> {
     async fn start(binaries: &'a Binaries, options: &Options) -> Result<ControlPlane> {
-        let dir = tempfile::Builder::new().prefix("belayer-control-plane-").tempdir()?;
+        let dir = tempfile::Builder::new()
+            .prefix("belayer-control-plane-")
+            .tempdir()?;
         let certificates = Certificates::create(&dir.path().join("pki"))?;
-        let mut starter =
-            Self { binaries, dir, certificates, server: String::new(), processes: Vec::new() };
+        let mut starter = Self {
+            binaries,
+            dir,
+            certificates,
+            server: String::new(),
+            processes: Vec::new(),
+        };
         match starter.bring_up(options).await {
             Ok((admin, client)) => Ok(starter.finish(admin, client, options)),
             Err(error) => {
@@ -192,7 +199,11 @@ impl<'a> Starter<'a> {
             admin_path: self.dir.path().join("admin.kubeconfig"),
             client,
             audit_log: self.dir.path().join("audit.log"),
-            hollow_nodes: if has(Program::HollowKubelet) { options.hollow_nodes } else { 0 },
+            hollow_nodes: if has(Program::HollowKubelet) {
+                options.hollow_nodes
+            } else {
+                0
+            },
             has_controller_manager: has(Program::ControllerManager),
             has_scheduler: has(Program::Scheduler),
             processes: self.processes,
@@ -232,19 +243,23 @@ impl<'a> Starter<'a> {
         let client = format!("http://127.0.0.1:{client}");
         let peer = format!("http://127.0.0.1:{peer}");
         let data = self.path("etcd");
-        self.spawn(&self.binaries.require(Program::Etcd)?, "etcd", &[
-            "--name=belayer".into(),
-            format!("--data-dir={data}"),
-            format!("--listen-client-urls={client}"),
-            format!("--advertise-client-urls={client}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=belayer={peer}"),
-            // The data need not outlive the machine.
-            "--unsafe-no-fsync".into(),
-            "--quota-backend-bytes=8589934592".into(),
-            "--log-level=warn".into(),
-        ])?;
+        self.spawn(
+            &self.binaries.require(Program::Etcd)?,
+            "etcd",
+            &[
+                "--name=belayer".into(),
+                format!("--data-dir={data}"),
+                format!("--listen-client-urls={client}"),
+                format!("--advertise-client-urls={client}"),
+                format!("--listen-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-cluster=belayer={peer}"),
+                // The data need not outlive the machine.
+                "--unsafe-no-fsync".into(),
+                "--quota-backend-bytes=8589934592".into(),
+                "--log-level=warn".into(),
+            ],
+        )?;
         Ok(client)
     }
 
@@ -253,92 +268,111 @@ impl<'a> Starter<'a> {
         self.server = format!("https://127.0.0.1:{port}");
         let signing_key = self.certificates.service_account_key.display();
         let public_key = self.certificates.service_account_public_key.display();
-        self.spawn(&self.binaries.require(Program::ApiServer)?, "kube-apiserver", &[
-            format!("--etcd-servers={etcd}"),
-            format!("--secure-port={port}"),
-            "--bind-address=127.0.0.1".into(),
-            "--advertise-address=127.0.0.1".into(),
-            format!("--cert-dir={}", self.path("pki")),
-            format!("--tls-cert-file={}", self.certificates.server.display()),
-            format!("--tls-private-key-file={}", self.certificates.server_key.display()),
-            "--service-account-issuer=https://kubernetes.default.svc".into(),
-            format!("--service-account-key-file={public_key}"),
-            format!("--service-account-signing-key-file={signing_key}"),
-            "--service-cluster-ip-range=10.96.0.0/16".into(),
-            format!("--token-auth-file={}", self.path("tokens.csv")),
-            "--authorization-mode=RBAC".into(),
-            "--disable-admission-plugins=ServiceAccount".into(),
-            // No Service is reachable here: its endpoints would be this machine's.
-            "--endpoint-reconciler-type=none".into(),
-            format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
-            format!("--audit-log-path={}", self.path("audit.log")),
-        ])
+        self.spawn(
+            &self.binaries.require(Program::ApiServer)?,
+            "kube-apiserver",
+            &[
+                format!("--etcd-servers={etcd}"),
+                format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1".into(),
+                "--advertise-address=127.0.0.1".into(),
+                format!("--cert-dir={}", self.path("pki")),
+                format!("--tls-cert-file={}", self.certificates.server.display()),
+                format!(
+                    "--tls-private-key-file={}",
+                    self.certificates.server_key.display()
+                ),
+                "--service-account-issuer=https://kubernetes.default.svc".into(),
+                format!("--service-account-key-file={public_key}"),
+                format!("--service-account-signing-key-file={signing_key}"),
+                "--service-cluster-ip-range=10.96.0.0/16".into(),
+                format!("--token-auth-file={}", self.path("tokens.csv")),
+                "--authorization-mode=RBAC".into(),
+                "--disable-admission-plugins=ServiceAccount".into(),
+                // No Service is reachable here: its endpoints would be this machine's.
+                "--endpoint-reconciler-type=none".into(),
+                format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
+                format!("--audit-log-path={}", self.path("audit.log")),
+            ],
+        )
     }
 
     fn start_controller_manager(&mut self, program: &Path) -> Result<()> {
         let [port] = free_ports()?;
         let kubeconfig = self.write_kubeconfig("kube-controller-manager")?;
-        self.spawn(program, "kube-controller-manager", &[
-            format!("--kubeconfig={kubeconfig}"),
-            format!("--controllers={}", CONTROLLERS.replace(' ', "")),
-            "--leader-elect=false".into(),
-            "--kube-api-qps=500".into(),
-            "--kube-api-burst=1000".into(),
-            format!(
-                "--service-account-private-key-file={}",
-                self.certificates.service_account_key.display()
-            ),
-            format!("--root-ca-file={}", self.certificates.authority.display()),
-            format!("--cert-dir={}", self.path("kube-controller-manager-certs")),
-            "--bind-address=127.0.0.1".into(),
-            format!("--secure-port={port}"),
-        ])
+        self.spawn(
+            program,
+            "kube-controller-manager",
+            &[
+                format!("--kubeconfig={kubeconfig}"),
+                format!("--controllers={}", CONTROLLERS.replace(' ', "")),
+                "--leader-elect=false".into(),
+                "--kube-api-qps=500".into(),
+                "--kube-api-burst=1000".into(),
+                format!(
+                    "--service-account-private-key-file={}",
+                    self.certificates.service_account_key.display()
+                ),
+                format!("--root-ca-file={}", self.certificates.authority.display()),
+                format!("--cert-dir={}", self.path("kube-controller-manager-certs")),
+                "--bind-address=127.0.0.1".into(),
+                format!("--secure-port={port}"),
+            ],
+        )
     }
 
     fn start_scheduler(&mut self, program: &Path) -> Result<()> {
         let [port] = free_ports()?;
         let kubeconfig = self.write_kubeconfig("kube-scheduler")?;
-        self.spawn(program, "kube-scheduler", &[
-            format!("--kubeconfig={kubeconfig}"),
-            "--leader-elect=false".into(),
-            "--authentication-skip-lookup".into(),
-            format!("--cert-dir={}", self.path("kube-scheduler-certs")),
-            "--bind-address=127.0.0.1".into(),
-            format!("--secure-port={port}"),
-        ])
+        self.spawn(
+            program,
+            "kube-scheduler",
+            &[
+                format!("--kubeconfig={kubeconfig}"),
+                "--leader-elect=false".into(),
+                "--authentication-skip-lookup".into(),
+                format!("--cert-dir={}", self.path("kube-scheduler-certs")),
+                "--bind-address=127.0.0.1".into(),
+                format!("--secure-port={port}"),
+            ],
+        )
     }
 
     fn start_hollow_kubelet(&mut self, program: &Path, index: usize) -> Result<()> {
         let [port, read_only_port] = free_ports()?;
         let name = node_name(index);
         let kubeconfig = self.write_kubeconfig(&name)?;
-        self.spawn(program, &name, &[
-            "--morph=kubelet".into(),
-            format!("--name={name}"),
-            format!("--kubeconfig={kubeconfig}"),
-            "--use-host-image-service=false".into(),
-            format!("--cert-dir={}", self.path(&format!("{name}-certs"))),
-            format!("--kubelet-port={port}"),
-            format!("--kubelet-read-only-port={read_only_port}"),
-            "--max-pods=110".into(),
-        ])
+        self.spawn(
+            program,
+            &name,
+            &[
+                "--morph=kubelet".into(),
+                format!("--name={name}"),
+                format!("--kubeconfig={kubeconfig}"),
+                "--use-host-image-service=false".into(),
+                format!("--cert-dir={}", self.path(&format!("{name}-certs"))),
+                format!("--kubelet-port={port}"),
+                format!("--kubelet-read-only-port={read_only_port}"),
+                "--max-pods=110".into(),
+            ],
+        )
     }
 
     async fn wait_for_api_server(&mut self, client: &Client) -> Result<()> {
-        let pods: Api<Pod> = Api::all(client.clone());
+        let namespaces = kinds::namespaces(client);
         let one = ListParams::default().limit(1);
         self.until("the API server answers", async || {
             let ready = http::Request::get("/readyz").body(Vec::new())?;
             client.request_text(ready).await?;
             // Ready is said before the roles that let an admin in are written.
-            pods.list(&one).await?;
+            namespaces.list(&one).await?;
             Ok(true)
         })
         .await
     }
 
     async fn wait_for_nodes(&mut self, client: &Client, expected: usize) -> Result<()> {
-        let nodes: Api<Node> = Api::all(client.clone());
+        let nodes = kinds::nodes(client);
         self.until("the nodes are ready", async || {
             let listed = nodes.list(&ListParams::default()).await?;
             Ok(listed.iter().filter(|node| schedulable(node)).count() >= expected)
@@ -363,7 +397,10 @@ impl<'a> Starter<'a> {
             }
             if started.elapsed() > START_DEADLINE {
                 let logs: Vec<_> = self.processes.iter().map(Process::log_end).collect();
-                bail!("waited {START_DEADLINE:?} until {what}: {last}\n{}", logs.join("\n"));
+                bail!(
+                    "waited {START_DEADLINE:?} until {what}: {last}\n{}",
+                    logs.join("\n")
+                );
             }
             tokio::time::sleep(POLL).await;
         }
@@ -371,7 +408,8 @@ impl<'a> Starter<'a> {
 
     fn spawn(&mut self, program: &Path, name: &str, arguments: &[String]) -> Result<()> {
         let log = self.dir.path().join(format!("{name}.log"));
-        self.processes.push(Process::start(name, program, arguments, &log)?);
+        self.processes
+            .push(Process::start(name, program, arguments, &log)?);
         Ok(())
     }
 
@@ -400,7 +438,9 @@ struct Users(Vec<String>);
 
 impl Users {
     fn new(hollow_nodes: usize) -> Self {
-        let mut names = ["admin", "kube-controller-manager", "kube-scheduler"].map(String::from).to_vec();
+        let mut names = ["admin", "kube-controller-manager", "kube-scheduler"]
+            .map(String::from)
+            .to_vec();
         names.extend((0..hollow_nodes).map(node_name));
         Self(names)
     }
@@ -419,14 +459,16 @@ fn node_name(index: usize) -> String {
     format!("hollow-{index}")
 }
 
-fn schedulable(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref());
+fn schedulable(node: &DynamicObject) -> bool {
+    let conditions = node.data["status"]["conditions"].as_array();
     let ready = conditions
-        .unwrap_or_default()
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref());
-    ready && taints.unwrap_or_default().is_empty()
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready
+        && node.data["spec"]["taints"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
 }
 
 /// A client for the kubeconfig at `path`, without the client's own retries: scenarios want to see
@@ -446,7 +488,10 @@ mod tests {
     #[test]
     fn every_node_has_a_user_of_its_own() {
         let csv = Users::new(2).csv();
-        assert!(csv.contains("hollow-1-token,hollow-1,hollow-1,system:masters\n"), "{csv}");
+        assert!(
+            csv.contains("hollow-1-token,hollow-1,hollow-1,system:masters\n"),
+            "{csv}"
+        );
         assert_eq!(csv.lines().count(), 5);
     }
 }

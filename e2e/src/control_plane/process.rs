@@ -55,7 +55,11 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("start {name}"))?;
-        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log: log.to_owned(),
+        })
     }
 
     /// The program's name, as given at its start.
@@ -108,7 +112,11 @@ impl Process {
     /// # Errors
     /// When it has ended already.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
         let pid = pid.with_context(|| format!("{} has ended", self.name))?;
         kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
     }
@@ -120,7 +128,11 @@ impl Process {
     pub async fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(deadline, self.child.wait()).await {
             Ok(status) => Ok(status?),
-            Err(_) => bail!("{} did not end within {deadline:?}\n{}", self.name, self.log_end()),
+            Err(_) => bail!(
+                "{} did not end within {deadline:?}\n{}",
+                self.name,
+                self.log_end()
+            ),
         }
     }
 
@@ -129,7 +141,10 @@ impl Process {
     /// # Errors
     /// When the system refuses.
     pub async fn kill(&mut self) -> Result<()> {
-        self.child.kill().await.with_context(|| format!("kill {}", self.name))
+        self.child
+            .kill()
+            .await
+            .with_context(|| format!("kill {}", self.name))
     }
 }
 
@@ -138,7 +153,10 @@ impl Drop for Process {
     fn drop(&mut self) {
         let killed = self.child.start_kill();
         let give_up = Instant::now() + REAP_DEADLINE;
-        while killed.is_ok() && matches!(self.child.try_wait(), Ok(None)) && Instant::now() < give_up {
+        while killed.is_ok()
+            && matches!(self.child.try_wait(), Ok(None))
+            && Instant::now() < give_up
+        {
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -41,5 +41,9 @@ pub async fn service_account_kubeconfig(
         .with_context(|| format!("ask for a token of the ServiceAccount {namespace}/{name}"))?;
     let token = answer.status.and_then(|status| status.token);
     let token = token.context("the server gave no token")?;
-    Kubeconfig { token: Some(token), ..admin.clone() }.write(path)
+    Kubeconfig {
+        token: Some(token),
+        ..admin.clone()
+    }
+    .write(path)
 }

@@ -77,8 +77,12 @@ impl Belayer {
         options: &BelayerOptions,
     ) -> Result<Self> {
         let [metrics, debug] = free_ports()?;
-        let [metrics, debug] = [metrics, debug].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        let mut kubeconfig = options.kubeconfig.clone().unwrap_or_else(|| kubeconfig.to_owned());
+        let [metrics, debug] =
+            [metrics, debug].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let mut kubeconfig = options
+            .kubeconfig
+            .clone()
+            .unwrap_or_else(|| kubeconfig.to_owned());
         if let Some(server) = options.server {
             kubeconfig = rerouted(&kubeconfig, server, dir)?;
         }
@@ -96,7 +100,11 @@ impl Belayer {
         }
         arguments.extend(options.arguments.iter().cloned());
         let process = Process::start("belayer", binary, arguments, &dir.join("belayer.log"))?;
-        Ok(Self { process, metrics, debug })
+        Ok(Self {
+            process,
+            metrics,
+            debug,
+        })
     }
 
     /// Waits until its caches are synced.
@@ -125,8 +133,16 @@ impl Belayer {
     pub async fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = self.process.wait(STOP_DEADLINE).await?;
-        ensure!(status.success(), "belayer ended with {status}\n{}", self.process.log_end());
-        ensure!(!self.log()?.contains("panicked at"), "belayer panicked\n{}", self.process.log_end());
+        ensure!(
+            status.success(),
+            "belayer ended with {status}\n{}",
+            self.process.log_end()
+        );
+        ensure!(
+            !self.log()?.contains("panicked at"),
+            "belayer panicked\n{}",
+            self.process.log_end()
+        );
         Ok(())
     }
 
@@ -174,13 +190,13 @@ impl Belayer {
 }
 
 /// The same kubeconfig with another address of the server.
-fn rerouted(
-    kubeconfig: &Path,
-    server: SocketAddr,
-    dir: &Path,
-) -> Result<PathBuf> {
+fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf> {
     let mut read = kube::config::Kubeconfig::read_from(kubeconfig)?;
-    for cluster in read.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+    for cluster in read
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
         let scheme = match &cluster.server {
             Some(old) if old.starts_with("http://") => "http",
             _ => "https",
@@ -216,11 +232,17 @@ fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
         let (own_name, own_labels) = series.split_once('{').unwrap_or((series, ""));
         let has = |(key, value): &(&str, &str)| {
             let pair = format!("{key}=\"{value}\"");
-            own_labels.trim_end_matches('}').split(',').any(|own| own == pair)
+            own_labels
+                .trim_end_matches('}')
+                .split(',')
+                .any(|own| own == pair)
         };
         (own_name == name && labels.iter().all(has)).then(|| value.parse().ok())?
     };
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(value).sum()
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(value)
+        .sum()
 }
 
 #[cfg(test)]
@@ -242,7 +264,11 @@ belayer_holds_added_total 11
     #[case::a_label_picks_one("belayer_releases_total", &[("evidence", "Consumed")], 2.0)]
     #[case::a_longer_name_is_another("belayer_holds_added", &[], 0.0)]
     #[case::without_labels("belayer_holds_added_total", &[], 11.0)]
-    fn series_are_found(#[case] name: &str, #[case] labels: &[(&str, &str)], #[case] expected: f64) {
+    fn series_are_found(
+        #[case] name: &str,
+        #[case] labels: &[(&str, &str)],
+        #[case] expected: f64,
+    ) {
         assert!((sum(TEXT, name, labels) - expected).abs() < f64::EPSILON);
     }
 }

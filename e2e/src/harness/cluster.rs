@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use belayer_sandbox::Faults;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::belayer::{Belayer, BelayerOptions};
 use super::kubectl::Kubectl;
-use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, Workflow, finalizers, pod, workflows};
+use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, Workflow, finalizers, pod};
 use super::wait::{eventually, throughout};
+use crate::kinds;
 use crate::providers::{Backend, Capability, Recorder};
 
 /// How long anything that needs a few requests may take on a busy machine.
@@ -98,10 +99,16 @@ impl Cluster {
     }
 
     async fn create_namespace(&self, name: &str, labels: Value) -> Result<()> {
-        let document = json!({ "metadata": { "name": name, "labels": labels } });
-        let namespace: Namespace = serde_json::from_value(document)?;
-        let api: Api<Namespace> = Api::all(self.client().clone());
-        api.create(&PostParams::default(), &namespace).await.context("create a namespace")?;
+        let document = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": { "name": name, "labels": labels },
+        });
+        let namespace: DynamicObject = serde_json::from_value(document)?;
+        let api = kinds::namespaces(self.client());
+        api.create(&PostParams::default(), &namespace)
+            .await
+            .context("create a namespace")?;
         Ok(())
     }
 
@@ -122,7 +129,21 @@ impl Cluster {
     /// # Errors
     /// Where there is none: the scenario must name [`Capability::Recorder`] as a need.
     pub fn recorder(&self) -> Result<&dyn Recorder> {
-        self.0.backend.recorder().context("this provider has no record of requests")
+        self.0
+            .backend
+            .recorder()
+            .context("this provider has no record of requests")
+    }
+
+    /// Fault injection.
+    ///
+    /// # Errors
+    /// Where there is none: the scenario must name [`Capability::Faults`] as a need.
+    pub fn faults(&self) -> Result<&Faults> {
+        self.0
+            .backend
+            .faults()
+            .context("this provider cannot inject faults")
     }
 
     /// What all scenarios of this run have in common.
@@ -162,7 +183,10 @@ impl Cluster {
     /// # Errors
     /// In a scenario that runs alone.
     pub fn shared_belayer(&self) -> Result<&Belayer> {
-        self.0.shared.as_deref().context("a scenario that runs alone starts its own Belayer")
+        self.0
+            .shared
+            .as_deref()
+            .context("a scenario that runs alone starts its own Belayer")
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.
@@ -188,7 +212,10 @@ impl Cluster {
     /// # Errors
     /// When the binary cannot be run.
     pub fn spawn_belayer(&self, options: &BelayerOptions) -> Result<Belayer> {
-        ensure!(self.0.shared.is_none(), "a second Belayer beside the shared one");
+        ensure!(
+            self.0.shared.is_none(),
+            "a second Belayer beside the shared one"
+        );
         let kubeconfig = self.0.backend.belayer_kubeconfig();
         Belayer::spawn(&self.0.setting.belayer, kubeconfig, self.dir(), options)
     }
@@ -200,14 +227,29 @@ impl Cluster {
     /// When that does not happen.
     pub async fn belayer_has_caught_up(&self) -> Result<()> {
         let tag = lock(&self.0.notes).len() + std::process::id() as usize;
-        let name = format!("sentinel-{tag}-{}", jiff::Timestamp::now().as_nanosecond() % 1_000_000_000);
+        let name = format!(
+            "sentinel-{tag}-{}",
+            jiff::Timestamp::now().as_nanosecond() % 1_000_000_000
+        );
         let workflow = self.workflow(&name).await?;
-        self.create(&pod(&name).of(&workflow).finalizer("e2e.belayer.dev/sentinel")).await?;
+        self.create(
+            &pod(&name)
+                .of(&workflow)
+                .finalizer("e2e.belayer.dev/sentinel"),
+        )
+        .await?;
         self.is_held(&name).await?;
-        self.workflows().delete(&name, &DeleteParams::background()).await?;
+        self.workflows()
+            .delete(&name, &DeleteParams::background())
+            .await?;
         self.is_not_held(&name).await?;
-        self.merge(&name, json!({ "metadata": { "finalizers": null } })).await?;
-        self.pods().delete(&name, &DeleteParams::default().grace_period(0)).await.map(drop).or_else(gone)?;
+        self.merge(&name, json!({ "metadata": { "finalizers": null } }))
+            .await?;
+        self.pods()
+            .delete(&name, &DeleteParams::default().grace_period(0))
+            .await
+            .map(drop)
+            .or_else(gone)?;
         Ok(())
     }
 
@@ -215,20 +257,20 @@ impl Cluster {
 
     /// The pods of the scenario's namespace.
     #[must_use]
-    pub fn pods(&self) -> Api<Pod> {
+    pub fn pods(&self) -> Api<DynamicObject> {
         self.pods_in(self.namespace())
     }
 
     /// The pods of another namespace.
     #[must_use]
-    pub fn pods_in(&self, namespace: &str) -> Api<Pod> {
-        Api::namespaced(self.client().clone(), namespace)
+    pub fn pods_in(&self, namespace: &str) -> Api<DynamicObject> {
+        kinds::pods(self.client(), namespace)
     }
 
     /// The workflows of the scenario's namespace.
     #[must_use]
     pub fn workflows(&self) -> Api<DynamicObject> {
-        workflows(self.client(), self.namespace())
+        kinds::workflows(self.client(), self.namespace())
     }
 
     /// Creates a workflow.
@@ -243,7 +285,12 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn workflow_in(&self, namespace: &str, name: &str, metadata: Value) -> Result<Workflow> {
+    pub async fn workflow_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+    ) -> Result<Workflow> {
         let mut document = json!({
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Workflow",
@@ -252,7 +299,9 @@ impl Cluster {
         });
         document["metadata"]["name"] = name.into();
         let object: DynamicObject = serde_json::from_value(document)?;
-        let created = workflows(self.client(), namespace).create(&PostParams::default(), &object).await;
+        let created = kinds::workflows(self.client(), namespace)
+            .create(&PostParams::default(), &object)
+            .await;
         Workflow::of(&created.with_context(|| format!("create the workflow {name}"))?)
     }
 
@@ -260,7 +309,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn create(&self, pod: &PodBuilder) -> Result<Pod> {
+    pub async fn create(&self, pod: &PodBuilder) -> Result<DynamicObject> {
         self.create_in(self.namespace(), pod).await
     }
 
@@ -268,9 +317,12 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn create_in(&self, namespace: &str, pod: &PodBuilder) -> Result<Pod> {
+    pub async fn create_in(&self, namespace: &str, pod: &PodBuilder) -> Result<DynamicObject> {
         let pod = pod.build()?;
-        let created = self.pods_in(namespace).create(&PostParams::default(), &pod).await;
+        let created = self
+            .pods_in(namespace)
+            .create(&PostParams::default(), &pod)
+            .await;
         created.with_context(|| format!("create the pod {}", pod.name_any()))
     }
 
@@ -292,8 +344,11 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn merge(&self, pod: &str, patch: Value) -> Result<Pod> {
-        let patched = self.pods().patch(pod, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    pub async fn merge(&self, pod: &str, patch: Value) -> Result<DynamicObject> {
+        let patched = self
+            .pods()
+            .patch(pod, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
         patched.with_context(|| format!("patch the pod {pod}"))
     }
 
@@ -310,9 +365,13 @@ impl Cluster {
                 "state": { "terminated": { "exitCode": exit_code, "reason": "Completed" } },
             }],
         }});
-        let patched =
-            self.pods().patch_status(pod, &PatchParams::default(), &Patch::Merge(&status)).await;
-        patched.map(drop).with_context(|| format!("end the pod {pod}"))
+        let patched = self
+            .pods()
+            .patch_status(pod, &PatchParams::default(), &Patch::Merge(&status))
+            .await;
+        patched
+            .map(drop)
+            .with_context(|| format!("end the pod {pod}"))
     }
 
     /// Says what the workflow controller says once it has read a pod's result.
@@ -320,7 +379,11 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn consume(&self, pod: &str) -> Result<()> {
-        self.merge(pod, json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } })).await?;
+        self.merge(
+            pod,
+            json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } }),
+        )
+        .await?;
         Ok(())
     }
 
@@ -330,7 +393,9 @@ impl Cluster {
     /// When the server refuses it.
     pub async fn delete(&self, pod: &str) -> Result<()> {
         let deleted = self.pods().delete(pod, &DeleteParams::default()).await;
-        deleted.map(drop).with_context(|| format!("delete the pod {pod}"))
+        deleted
+            .map(drop)
+            .with_context(|| format!("delete the pod {pod}"))
     }
 
     /// Deletes all pods of the namespace without waiting for them to go.
@@ -349,7 +414,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not get it.
-    pub async fn is_held(&self, pod: &str) -> Result<Pod> {
+    pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
         eventually(&format!("the pod {pod} is held"), SOON, async || {
             let seen = self.pods().get(pod).await?;
             ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
@@ -363,12 +428,14 @@ impl Cluster {
     /// # Errors
     /// When it keeps the hold.
     pub async fn is_not_held(&self, pod: &str) -> Result<()> {
-        eventually(&format!("the pod {pod} is released"), SOON, async || {
-            match self.pods().get_opt(pod).await? {
+        eventually(
+            &format!("the pod {pod} is released"),
+            SOON,
+            async || match self.pods().get_opt(pod).await? {
                 Some(seen) if finalizers(&seen).contains(&HOLD) => bail!("{}", describe(&seen)),
                 _ => Ok(()),
-            }
-        })
+            },
+        )
         .await
     }
 
@@ -377,11 +444,13 @@ impl Cluster {
     /// # Errors
     /// When it stays.
     pub async fn is_gone(&self, pod: &str) -> Result<()> {
-        eventually(&format!("the pod {pod} is gone"), SOON, async || {
-            match self.pods().get_opt(pod).await? {
-                Some(seen) => bail!("{}", describe(&seen)),
-                None => Ok(()),
-            }
+        eventually(&format!("the pod {pod} is gone"), SOON, async || match self
+            .pods()
+            .get_opt(pod)
+            .await?
+        {
+            Some(seen) => bail!("{}", describe(&seen)),
+            None => Ok(()),
         })
         .await
     }
@@ -392,7 +461,10 @@ impl Cluster {
     /// When some are left at the deadline.
     pub async fn is_empty(&self, deadline: Duration) -> Result<()> {
         eventually("all pods are gone", deadline, async || {
-            let left = self.pods().list_metadata(&ListParams::default().limit(5)).await?;
+            let left = self
+                .pods()
+                .list_metadata(&ListParams::default().limit(5))
+                .await?;
             match left.items.first() {
                 Some(first) => bail!("some are left, for example {}", describe(first)),
                 None => Ok(()),
@@ -407,7 +479,11 @@ impl Cluster {
     /// When they cannot be listed.
     pub async fn held_count(&self) -> Result<usize> {
         let all = self.pods().list_metadata(&ListParams::default()).await?;
-        Ok(all.items.iter().filter(|pod| finalizers(*pod).contains(&HOLD)).count())
+        Ok(all
+            .items
+            .iter()
+            .filter(|pod| finalizers(*pod).contains(&HOLD))
+            .count())
     }
 
     /// Belayer has caught up with everything, and for a while after that the pod keeps the hold.
@@ -424,11 +500,15 @@ impl Cluster {
     /// # Errors
     /// When it loses it.
     pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
-        throughout(&format!("the pod {pod} must stay held"), WINDOW, async || {
-            let seen = self.pods().get(pod).await?;
-            ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-            Ok(())
-        })
+        throughout(
+            &format!("the pod {pod} must stay held"),
+            WINDOW,
+            async || {
+                let seen = self.pods().get(pod).await?;
+                ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -438,11 +518,15 @@ impl Cluster {
     /// When it gets one.
     pub async fn stays_free(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
-        throughout(&format!("the pod {pod} must not be held"), WINDOW, async || {
-            let seen = self.pods().get(pod).await?;
-            ensure!(!finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
-            Ok(())
-        })
+        throughout(
+            &format!("the pod {pod} must not be held"),
+            WINDOW,
+            async || {
+                let seen = self.pods().get(pod).await?;
+                ensure!(!finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -461,34 +545,48 @@ impl Cluster {
 
     async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
         let pods = self.pods_in(namespace);
-        let workflows = workflows(self.client(), namespace);
-        let api: Api<Namespace> = Api::all(self.client().clone());
-        api.delete(namespace, &DeleteParams::default()).await.map(drop).or_else(gone)?;
-        eventually(&format!("the namespace {namespace} is empty"), SOON * 2, async || {
-            let now = DeleteParams::default().grace_period(0);
-            pods.delete_collection(&now, &ListParams::default()).await.map(drop).or_else(gone)?;
-            workflows
-                .delete_collection(&DeleteParams::background(), &ListParams::default())
-                .await
-                .map(drop)
-                .or_else(gone)?;
-            strip_finalizers(&pods).await?;
-            strip_finalizers(&workflows).await?;
-            let left = pods.list_metadata(&ListParams::default().limit(1)).await?.items.len();
-            ensure!(left == 0, "pods are left");
-            if self.can(Capability::NamespaceDeletion) {
-                ensure!(api.get_opt(namespace).await?.is_none(), "the namespace is there");
-            }
-            Ok(())
-        })
+        let workflows = kinds::workflows(self.client(), namespace);
+        let api = kinds::namespaces(self.client());
+        api.delete(namespace, &DeleteParams::default())
+            .await
+            .map(drop)
+            .or_else(gone)?;
+        eventually(
+            &format!("the namespace {namespace} is empty"),
+            SOON * 2,
+            async || {
+                let now = DeleteParams::default().grace_period(0);
+                pods.delete_collection(&now, &ListParams::default())
+                    .await
+                    .map(drop)
+                    .or_else(gone)?;
+                workflows
+                    .delete_collection(&DeleteParams::background(), &ListParams::default())
+                    .await
+                    .map(drop)
+                    .or_else(gone)?;
+                strip_finalizers(&pods).await?;
+                strip_finalizers(&workflows).await?;
+                let left = pods
+                    .list_metadata(&ListParams::default().limit(1))
+                    .await?
+                    .items
+                    .len();
+                ensure!(left == 0, "pods are left");
+                if self.can(Capability::NamespaceDeletion) {
+                    ensure!(
+                        api.get_opt(namespace).await?.is_none(),
+                        "the namespace is there"
+                    );
+                }
+                Ok(())
+            },
+        )
         .await
     }
 }
 
-async fn strip_finalizers<K>(api: &Api<K>) -> Result<()>
-where
-    K: Clone + kube::Resource + serde::de::DeserializeOwned + std::fmt::Debug,
-{
+async fn strip_finalizers(api: &Api<DynamicObject>) -> Result<()> {
     let all = match api.list_metadata(&ListParams::default()).await {
         Ok(all) => all.items,
         // The kind itself may have been deleted.
@@ -496,14 +594,24 @@ where
         Err(error) => return Err(error.into()),
     };
     let none = json!({ "metadata": { "finalizers": null } });
-    let held = all.into_iter().filter(|object| !object.metadata.finalizers.as_deref().unwrap_or_default().is_empty());
+    let held = all.into_iter().filter(|object| {
+        !object
+            .metadata
+            .finalizers
+            .as_deref()
+            .unwrap_or_default()
+            .is_empty()
+    });
     let mut patched = futures::stream::iter(held)
         .map(|object| {
             let none = &none;
             async move {
                 let name = object.metadata.name.unwrap_or_default();
                 let params = PatchParams::default();
-                api.patch_metadata(&name, &params, &Patch::Merge(none)).await.map(drop).or_else(gone)
+                api.patch_metadata(&name, &params, &Patch::Merge(none))
+                    .await
+                    .map(drop)
+                    .or_else(gone)
             }
         })
         .buffer_unordered(PARALLEL);
@@ -526,7 +634,11 @@ fn describe(object: &impl kube::ResourceExt) -> String {
         Some(_) => "being deleted",
         None => "not being deleted",
     };
-    format!("{} is {deleting} with finalizers {:?}", object.name_any(), object.finalizers())
+    format!(
+        "{} is {deleting} with finalizers {:?}",
+        object.name_any(),
+        object.finalizers()
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -12,7 +12,7 @@ mod wait;
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::cluster::{Cluster, Setting};
 pub use self::kubectl::Kubectl;
-pub use self::objects::{HOLD, PodBuilder, Workflow, finalizers, pod, workflows};
+pub use self::objects::{HOLD, PodBuilder, Workflow, finalizers, pod};
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
 pub use self::scenario::{Scenario, Sharing};

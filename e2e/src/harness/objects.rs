@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject};
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 /// The hold under test. Written out here on purpose: users see this very name.
@@ -32,21 +31,11 @@ impl Workflow {
     /// # Errors
     /// When the server gave no UID.
     pub fn of(object: &DynamicObject) -> Result<Self> {
-        Ok(Self { name: object.name_any(), uid: object.uid().context("a workflow without a uid")? })
+        Ok(Self {
+            name: object.name_any(),
+            uid: object.uid().context("a workflow without a uid")?,
+        })
     }
-}
-
-/// The workflows of a namespace.
-#[must_use]
-pub fn workflows(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource {
-        group: "argoproj.io".into(),
-        version: "v1alpha1".into(),
-        api_version: "argoproj.io/v1alpha1".into(),
-        kind: "Workflow".into(),
-        plural: "workflows".into(),
-    };
-    Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// A pod that no scheduler binds: its status is what the scenario writes.
@@ -126,7 +115,7 @@ impl PodBuilder {
     ///
     /// # Errors
     /// Never in practice: the document is a pod.
-    pub fn build(&self) -> Result<Pod> {
+    pub fn build(&self) -> Result<DynamicObject> {
         let document = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -162,7 +151,10 @@ mod tests {
 
     #[test]
     fn a_workflows_pod_is_labelled_and_owned() {
-        let workflow = Workflow { name: "w".into(), uid: "1-2-3".into() };
+        let workflow = Workflow {
+            name: "w".into(),
+            uid: "1-2-3".into(),
+        };
         let built = pod("p").of(&workflow).held().build().unwrap();
         assert_eq!(built.labels()[WORKFLOW_LABEL], "w");
         assert_eq!(built.owner_references()[0].uid, "1-2-3");

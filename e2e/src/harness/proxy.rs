@@ -33,11 +33,17 @@ impl Proxy {
     /// # Errors
     /// When no port is free.
     pub async fn start(server: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listen")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("listen")?;
         let address = listener.local_addr()?;
         let (sender, receiver) = watch::channel(Wire::Whole);
         let task = tokio::spawn(accept(listener, server, receiver));
-        Ok(Self { address, wire: Arc::new(sender), task })
+        Ok(Self {
+            address,
+            wire: Arc::new(sender),
+            task,
+        })
     }
 
     /// Where to connect to.
@@ -127,7 +133,10 @@ mod tests {
             connection.write_all(b"x").await?;
             connection.read_exact(&mut byte).await
         };
-        matches!(tokio::time::timeout(Duration::from_millis(300), round_trip).await, Ok(Ok(_)))
+        matches!(
+            tokio::time::timeout(Duration::from_millis(300), round_trip).await,
+            Ok(Ok(_))
+        )
     }
 
     #[tokio::test]

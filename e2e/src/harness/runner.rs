@@ -56,7 +56,11 @@ pub struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
     }
 }
 
@@ -64,8 +68,17 @@ impl fmt::Display for Summary {
 pub fn list(scenarios: &[Scenario]) {
     for scenario in scenarios {
         let needs: Vec<_> = scenario.needs.iter().map(Capability::to_string).collect();
-        let needs = if needs.is_empty() { String::new() } else { format!(" (needs {})", needs.join(", ")) };
-        anstream::println!("{:<40} {}{}", scenario.name.bold(), scenario.shows, needs.dimmed());
+        let needs = if needs.is_empty() {
+            String::new()
+        } else {
+            format!(" (needs {})", needs.join(", "))
+        };
+        anstream::println!(
+            "{:<40} {}{}",
+            scenario.name.bold(),
+            scenario.shows,
+            needs.dimmed()
+        );
     }
 }
 
@@ -79,12 +92,26 @@ pub async fn run(
     options: &RunOptions,
 ) -> Result<Summary> {
     let chosen = choose(scenarios, &options.names)?;
-    let (alone, shared): (Vec<_>, Vec<_>) =
-        chosen.into_iter().partition(|scenario| scenario.sharing == Sharing::Alone);
-    let files = tempfile::Builder::new().prefix("belayer-e2e-").tempdir()?.keep();
-    let mut run = Run { provider, options, files, summary: Summary::default(), kept: Vec::new() };
+    let (alone, shared): (Vec<_>, Vec<_>) = chosen
+        .into_iter()
+        .partition(|scenario| scenario.sharing == Sharing::Alone);
+    let files = tempfile::Builder::new()
+        .prefix("belayer-e2e-")
+        .tempdir()?
+        .keep();
+    let mut run = Run {
+        provider,
+        options,
+        files,
+        summary: Summary::default(),
+        kept: Vec::new(),
+    };
 
-    let cluster = if shared.is_empty() { None } else { Some(run.shared(&shared).await?) };
+    let cluster = if shared.is_empty() {
+        None
+    } else {
+        Some(run.shared(&shared).await?)
+    };
     match provider.clusters() {
         Clusters::Plenty => run.alone_beside_each_other(&alone).await,
         Clusters::One => run.alone_one_by_one(cluster, &alone).await?,
@@ -95,7 +122,11 @@ pub async fn run(
 fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     let mut known = BTreeSet::new();
     for scenario in &scenarios {
-        ensure!(known.insert(scenario.name), "two scenarios are called {}", scenario.name);
+        ensure!(
+            known.insert(scenario.name),
+            "two scenarios are called {}",
+            scenario.name
+        );
     }
     if names.is_empty() {
         return Ok(scenarios);
@@ -104,7 +135,11 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
         let matches = known.iter().any(|known| known.contains(name.as_str()));
         ensure!(matches, "no scenario is called {name} (see --list)");
     }
-    let wanted = |scenario: &Scenario| names.iter().any(|name| scenario.name.contains(name.as_str()));
+    let wanted = |scenario: &Scenario| {
+        names
+            .iter()
+            .any(|name| scenario.name.contains(name.as_str()))
+    };
     Ok(scenarios.into_iter().filter(wanted).collect())
 }
 
@@ -159,7 +194,13 @@ impl Run<'_> {
         };
         let took = started.elapsed();
         let name = "shared-belayer-stops-cleanly";
-        self.tell(Report { name, took, notes: Vec::new(), result, cluster: None });
+        self.tell(Report {
+            name,
+            took,
+            notes: Vec::new(),
+            result,
+            cluster: None,
+        });
         Ok(backend)
     }
 
@@ -211,7 +252,9 @@ impl Run<'_> {
             let report = one(scenario, Arc::clone(&backend), None, self.options, &files).await;
             self.tell(report);
             if !self.kept.is_empty() {
-                anstream::println!("the scenarios after it were not run, to leave the cluster as it is");
+                anstream::println!(
+                    "the scenarios after it were not run, to leave the cluster as it is"
+                );
                 break;
             }
         }
@@ -219,7 +262,11 @@ impl Run<'_> {
     }
 
     /// The scenarios that this cluster can run; the others are skipped by name.
-    fn skip_unable<'s>(&mut self, backend: &dyn Backend, scenarios: &'s [Scenario]) -> Vec<&'s Scenario> {
+    fn skip_unable<'s>(
+        &mut self,
+        backend: &dyn Backend,
+        scenarios: &'s [Scenario],
+    ) -> Vec<&'s Scenario> {
         let mut runnable = Vec::new();
         for scenario in scenarios {
             match lacking(backend, scenario) {
@@ -232,13 +279,25 @@ impl Run<'_> {
 
     fn skip(&mut self, scenario: &Scenario, lacking: Option<Capability>) {
         self.summary.skipped += 1;
-        let why = lacking.map(|lacking| format!("needs {lacking}")).unwrap_or_default();
+        let why = lacking
+            .map(|lacking| format!("needs {lacking}"))
+            .unwrap_or_default();
         anstream::println!("{} {} {why}", "skip".yellow(), scenario.name);
     }
 
     fn tell(&mut self, report: Report) {
-        let Report { name, took, notes, result, cluster } = report;
-        let notes = if notes.is_empty() { String::new() } else { format!(": {}", notes.join("; ")) };
+        let Report {
+            name,
+            took,
+            notes,
+            result,
+            cluster,
+        } = report;
+        let notes = if notes.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", notes.join("; "))
+        };
         let seconds = format!("{:.1} s", took.as_secs_f64());
         match result {
             Ok(()) => {
@@ -264,7 +323,10 @@ impl Run<'_> {
     async fn close(self) -> Result<Summary> {
         for (name, cluster) in &self.kept {
             let kubeconfig = cluster.backend().admin_kubeconfig().display();
-            anstream::println!("{name}: export KUBECONFIG={kubeconfig}; namespace {}", cluster.namespace());
+            anstream::println!(
+                "{name}: export KUBECONFIG={kubeconfig}; namespace {}",
+                cluster.namespace()
+            );
         }
         if !self.kept.is_empty() {
             anstream::println!("kept until Ctrl-C");
@@ -279,7 +341,11 @@ impl Run<'_> {
 
 fn lacking(backend: &dyn Backend, scenario: &Scenario) -> Option<Capability> {
     let can = backend.capabilities();
-    scenario.needs.iter().copied().find(|need| !can.contains(need))
+    scenario
+        .needs
+        .iter()
+        .copied()
+        .find(|need| !can.contains(need))
 }
 
 /// Runs one scenario in a namespace of its own, with its deadline.
@@ -294,13 +360,20 @@ async fn one(
     let name = scenario.name;
     let dir = files.join(name);
     let namespace = format!("e2e-{name}");
-    let cluster = match Cluster::new(backend, options.setting.clone(), shared, &namespace, dir).await {
-        Ok(cluster) => cluster,
-        Err(error) => {
-            let took = started.elapsed();
-            return Report { name, took, notes: Vec::new(), result: Err(error), cluster: None };
-        }
-    };
+    let cluster =
+        match Cluster::new(backend, options.setting.clone(), shared, &namespace, dir).await {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                let took = started.elapsed();
+                return Report {
+                    name,
+                    took,
+                    notes: Vec::new(),
+                    result: Err(error),
+                    cluster: None,
+                };
+            }
+        };
     let steps = AssertUnwindSafe(scenario.run(cluster.clone())).catch_unwind();
     let result = match tokio::time::timeout(scenario.deadline, steps).await {
         Ok(Ok(result)) => result,
@@ -310,18 +383,31 @@ async fn one(
     let took = started.elapsed();
     let notes = cluster.notes();
     if result.is_err() && options.keep == Keep::Failed {
-        return Report { name, took, notes, result, cluster: Some(cluster) };
+        return Report {
+            name,
+            took,
+            notes,
+            result,
+            cluster: Some(cluster),
+        };
     }
     let result = match (result, cluster.clean_up().await) {
         (Ok(()), Err(error)) => Err(error.context("cleaning up after it")),
         (result, _) => result,
     };
-    Report { name, took, notes, result, cluster: None }
+    Report {
+        name,
+        took,
+        notes,
+        result,
+        cluster: None,
+    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -342,7 +428,10 @@ mod tests {
 
     #[test]
     fn without_names_all_are_chosen() {
-        assert_eq!(names(&choose(scenarios(), &[]).unwrap()), ["row-05-owner-gone", "kill-9"]);
+        assert_eq!(
+            names(&choose(scenarios(), &[]).unwrap()),
+            ["row-05-owner-gone", "kill-9"]
+        );
     }
 
     #[test]
@@ -353,7 +442,10 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused() {
-        let refused = choose(scenarios(), &["rope".into()]).err().unwrap().to_string();
+        let refused = choose(scenarios(), &["rope".into()])
+            .err()
+            .unwrap()
+            .to_string();
         assert!(refused.contains("no scenario is called rope"), "{refused}");
     }
 

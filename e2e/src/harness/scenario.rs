@@ -63,7 +63,10 @@ impl Scenario {
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        Self { sharing: Sharing::Alone, ..Self::shared(name, shows, steps) }
+        Self {
+            sharing: Sharing::Alone,
+            ..Self::shared(name, shows, steps)
+        }
     }
 
     /// What the provider must be able to do; one that is not is skipped by name.

@@ -78,13 +78,18 @@ mod tests {
         let never: Result<()> =
             eventually("rain", Duration::from_millis(30), async || bail!("sun")).await;
         let told = never.unwrap_err().to_string();
-        assert!(told.contains("rain") && told.ends_with("last seen: sun"), "{told}");
+        assert!(
+            told.contains("rain") && told.ends_with("last seen: sun"),
+            "{told}"
+        );
     }
 
     #[tokio::test]
     async fn a_look_that_hangs_does_not_outlast_the_deadline() {
-        let never: Result<()> =
-            eventually("anything", Duration::from_millis(30), async || std::future::pending().await).await;
+        let never: Result<()> = eventually("anything", Duration::from_millis(30), async || {
+            std::future::pending().await
+        })
+        .await;
         assert!(never.unwrap_err().to_string().contains("did not return"));
     }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 
 use crate::harness::eventually;
+use crate::kinds;
 
 const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 
@@ -37,7 +37,8 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
 /// # Errors
 /// When the server refuses one.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
-    let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(yaml).context("read a manifest")?;
+    let objects: Vec<DynamicObject> =
+        serde_saphyr::from_multiple(yaml).context("read a manifest")?;
     for object in objects {
         apply_one(client, &object).await?;
     }
@@ -58,7 +59,9 @@ async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let merge = Patch::Merge(object);
-            api.patch(&name, &PatchParams::default(), &merge).await.with_context(told)?;
+            api.patch(&name, &PatchParams::default(), &merge)
+                .await
+                .with_context(told)?;
             Ok(())
         }
         Err(error) => Err(error).with_context(told),
@@ -76,20 +79,35 @@ fn plural(kind: &str) -> String {
 
 /// Installs the Workflow kind, also after a scenario that removed it, and waits until it is served.
 pub(crate) async fn ensure_workflow_crd(client: &Client) -> Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    eventually("the Workflow kind is served", Duration::from_secs(60), async || {
-        apply(client, WORKFLOW_CRD).await?;
-        let definition = definitions.get("workflows.argoproj.io").await?;
-        ensure!(definition.metadata.deletion_timestamp.is_none(), "it is being deleted still");
-        crate::harness::workflows(client, "default").list(&Default::default()).await?;
-        Ok(())
-    })
+    let definitions = kinds::definitions(client);
+    eventually(
+        "the Workflow kind is served",
+        Duration::from_secs(60),
+        async || {
+            apply(client, WORKFLOW_CRD).await?;
+            let definition = definitions.get("workflows.argoproj.io").await?;
+            ensure!(
+                definition.metadata.deletion_timestamp.is_none(),
+                "it is being deleted still"
+            );
+            kinds::workflows(client, "default")
+                .list(&Default::default())
+                .await?;
+            Ok(())
+        },
+    )
     .await
 }
 
 /// Belayer's namespace, account, rights and switch, as `deploy` has them.
 pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
-    for name in ["namespace", "service-account", "rbac-core", "rbac-pod-finalizer", "gate-configmap"] {
+    for name in [
+        "namespace",
+        "service-account",
+        "rbac-core",
+        "rbac-pod-finalizer",
+        "gate-configmap",
+    ] {
         apply(client, manifest(name)?).await?;
     }
     Ok(())
@@ -111,12 +129,18 @@ mod tests {
     #[rstest]
     fn every_manifest_can_be_read(
         #[values(
-            "namespace", "service-account", "rbac-core", "rbac-pod-finalizer", "gate-configmap",
-            "pod-hold-policy", "deployment"
+            "namespace",
+            "service-account",
+            "rbac-core",
+            "rbac-pod-finalizer",
+            "gate-configmap",
+            "pod-hold-policy",
+            "deployment"
         )]
         name: &str,
     ) {
-        let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
+        let objects: Vec<DynamicObject> =
+            serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
         assert!(!objects.is_empty());
     }
 }

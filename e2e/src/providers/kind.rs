@@ -1,17 +1,17 @@
 //! A kind cluster: real nodes in containers.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
-use super::sandbox::Faults;
 use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
@@ -58,7 +58,16 @@ impl Provider for Kind {
             let name = format!("belayer-e2e-{}", std::process::id());
             let admin = dir.path().join("admin.kubeconfig");
             let admin_text = admin.display().to_string();
-            let create = ["create", "cluster", "--name", &name, "--kubeconfig", &admin_text, "--wait", "180s"];
+            let create = [
+                "create",
+                "cluster",
+                "--name",
+                &name,
+                "--kubeconfig",
+                &admin_text,
+                "--wait",
+                "180s",
+            ];
             run("kind", &create)?;
             // From here on it is removed whatever happens.
             let cluster = Running { name };
@@ -67,11 +76,28 @@ impl Provider for Kind {
             grant_rights(&client).await?;
             ensure_workflow_crd(&client).await?;
             let server = server_of(&admin)?;
-            eventually("Belayer's account has a token", Duration::from_secs(20), async || {
-                service_account_kubeconfig(&client, &server, "belayer-system", "belayer", &belayer).await
-            })
+            eventually(
+                "Belayer's account has a token",
+                Duration::from_secs(20),
+                async || {
+                    service_account_kubeconfig(
+                        &client,
+                        &server,
+                        "belayer-system",
+                        "belayer",
+                        &belayer,
+                    )
+                    .await
+                },
+            )
             .await?;
-            Ok(Arc::new(KindBackend { client, admin, belayer, _cluster: cluster, _dir: dir }) as Arc<dyn Backend>)
+            Ok(Arc::new(KindBackend {
+                client,
+                admin,
+                belayer,
+                _cluster: cluster,
+                _dir: dir,
+            }) as Arc<dyn Backend>)
         })
     }
 }
@@ -79,8 +105,14 @@ impl Provider for Kind {
 /// Address and authority of an admin's kubeconfig, without the admin's own credentials.
 fn server_of(admin: &Path) -> Result<Kubeconfig> {
     let read = kube::config::Kubeconfig::read_from(admin)?;
-    let named = read.clusters.into_iter().next().context("a kubeconfig without a cluster")?;
-    let cluster = named.cluster.context("a kubeconfig with an empty cluster")?;
+    let named = read
+        .clusters
+        .into_iter()
+        .next()
+        .context("a kubeconfig without a cluster")?;
+    let cluster = named
+        .cluster
+        .context("a kubeconfig with an empty cluster")?;
     let authority_pem = match cluster.certificate_authority_data {
         None => None,
         Some(data) => {
@@ -89,7 +121,11 @@ fn server_of(admin: &Path) -> Result<Kubeconfig> {
         }
     };
     let server = cluster.server.context("a kubeconfig without a server")?;
-    Ok(Kubeconfig { server, authority_pem, token: None })
+    Ok(Kubeconfig {
+        server,
+        authority_pem,
+        token: None,
+    })
 }
 
 struct KindBackend {
@@ -154,7 +190,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<()> {
         .output()
         .with_context(|| format!("start {program}"))?;
     if !output.status.success() {
-        bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{program} {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(())
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 use serde::Deserialize;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
-use super::sandbox::Faults;
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane::{Binaries, ControlPlane, Options, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
@@ -65,18 +65,37 @@ impl LocalBackend {
         grant_rights(client).await?;
         ensure_workflow_crd(client).await?;
         let belayer = plane.dir().join("belayer.kubeconfig");
-        eventually("Belayer's account has a token", Duration::from_secs(20), async || {
-            service_account_kubeconfig(client, plane.admin(), "belayer-system", "belayer", &belayer).await
-        })
+        eventually(
+            "Belayer's account has a token",
+            Duration::from_secs(20),
+            async || {
+                service_account_kubeconfig(
+                    client,
+                    plane.admin(),
+                    "belayer-system",
+                    "belayer",
+                    &belayer,
+                )
+                .await
+            },
+        )
         .await?;
         let audit = AuditLog(plane.audit_log().to_owned());
-        Ok(Self { belayer, audit, plane })
+        Ok(Self {
+            belayer,
+            audit,
+            plane,
+        })
     }
 }
 
 impl Backend for LocalBackend {
     fn capabilities(&self) -> Vec<Capability> {
-        let mut can = vec![Capability::Rbac, Capability::AdmissionPolicies, Capability::Recorder];
+        let mut can = vec![
+            Capability::Rbac,
+            Capability::AdmissionPolicies,
+            Capability::Recorder,
+        ];
         if self.plane.has_controller_manager() {
             can.extend([Capability::GarbageCollector, Capability::NamespaceDeletion]);
         }
@@ -122,7 +141,11 @@ impl AuditLog {
         file.read_to_string(&mut text)?;
         // The last line may be half written: it will be whole at the next look.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(read_line).filter_map(Result::transpose).collect()
+        whole
+            .lines()
+            .map(read_line)
+            .filter_map(Result::transpose)
+            .collect()
     }
 }
 
@@ -139,7 +162,9 @@ impl Recorder for AuditLog {
 
     fn gets(&self, resource: &str) -> Result<u64> {
         let requests = self.since(Mark::default())?;
-        let gets = requests.iter().filter(|request| request.verb == "get" && request.resource == resource);
+        let gets = requests
+            .iter()
+            .filter(|request| request.verb == "get" && request.resource == resource);
         Ok(u64::try_from(gets.count())?)
     }
 }
@@ -204,7 +229,8 @@ mod tests {
     fn a_half_written_line_waits_for_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
-        let line = r#"{"verb":"get","objectRef":{"resource":"workflows","namespace":"a","name":"w"}}"#;
+        let line =
+            r#"{"verb":"get","objectRef":{"resource":"workflows","namespace":"a","name":"w"}}"#;
         fs::write(&path, format!("{line}\n{}", &line[..20])).unwrap();
         let log = AuditLog(path);
         assert_eq!(log.gets("workflows").unwrap(), 1);

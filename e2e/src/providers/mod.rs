@@ -10,13 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
+pub(crate) use self::sandbox::BELAYER;
 pub use self::sandbox::Sandbox;
-pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 
 /// What a scenario may need and a provider may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +98,7 @@ pub trait Backend: Send + Sync {
     fn recorder(&self) -> Option<&dyn Recorder>;
 
     /// Fault injection, where there is one.
-    fn faults(&self) -> Option<&sandbox::Faults>;
+    fn faults(&self) -> Option<&Faults>;
 }
 
 /// A place in the record of Belayer's requests.
@@ -126,7 +128,11 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {}", self.verb, self.resource, self.object, self.code)
+        write!(
+            f,
+            "{} {} {} {}",
+            self.verb, self.resource, self.object, self.code
+        )
     }
 }
 

@@ -1,17 +1,25 @@
 //! The embedded API server.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use belayer_sandbox::companions::Companions;
+use belayer_sandbox::{Faults, Listener, Outcome, Verb, Write};
 use futures::future::BoxFuture;
+use kube::Client;
+use tempfile::TempDir;
 
-use super::{Backend, Clusters, Provider};
+use super::bootstrap::{ensure_workflow_crd, grant_rights};
+use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::control_plane::plane;
+use crate::harness::Kubectl;
 
-/// Placeholder until the crate's listener is there.
-#[derive(Debug)]
-pub struct Faults;
+/// The name under which Belayer's requests are recorded.
+pub(crate) const BELAYER: &str = "belayer";
 
-/// Starts sandboxes.
+/// Starts sandboxes: each listens on a loopback address, for Belayer is a process of its own.
 #[derive(Debug, Default)]
 pub struct Sandbox;
 
@@ -29,6 +37,124 @@ impl Provider for Sandbox {
     }
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
-        Box::pin(async { bail!("the sandbox is not there yet") })
+        Box::pin(async {
+            let sandbox = belayer_sandbox::Sandbox::builder()
+                .companions(Companions::all())
+                .build();
+            let listener = sandbox.listen_anywhere().await?;
+            let dir = tempfile::Builder::new()
+                .prefix("belayer-sandbox-")
+                .tempdir()?;
+            let write = |name: &str, user: &str| -> Result<PathBuf> {
+                let path = dir.path().join(name);
+                fs::write(&path, listener.kubeconfig_for(user))?;
+                Ok(path)
+            };
+            let admin = write("admin.kubeconfig", "admin")?;
+            let belayer = write("belayer.kubeconfig", BELAYER)?;
+            let client = plane::client(&admin).await?;
+            grant_rights(&client).await?;
+            ensure_workflow_crd(&client).await?;
+            let record = Record(sandbox.recorder().clone());
+            let backend = SandboxBackend {
+                client,
+                admin,
+                belayer,
+                record,
+                sandbox,
+                _listener: listener,
+                _dir: dir,
+            };
+            Ok(Arc::new(backend) as Arc<dyn Backend>)
+        })
+    }
+}
+
+struct SandboxBackend {
+    client: Client,
+    admin: PathBuf,
+    belayer: PathBuf,
+    record: Record,
+    sandbox: belayer_sandbox::Sandbox,
+    _listener: Listener,
+    _dir: TempDir,
+}
+
+impl Backend for SandboxBackend {
+    fn capabilities(&self) -> Vec<Capability> {
+        let mut can = vec![
+            Capability::Kubelet,
+            Capability::GarbageCollector,
+            Capability::NamespaceDeletion,
+            Capability::Recorder,
+            Capability::Faults,
+        ];
+        if Kubectl::is_installed() {
+            can.push(Capability::Kubectl);
+        }
+        can
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn admin_kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    fn belayer_kubeconfig(&self) -> &Path {
+        &self.belayer
+    }
+
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        Some(&self.record)
+    }
+
+    fn faults(&self) -> Option<&Faults> {
+        Some(self.sandbox.faults())
+    }
+}
+
+struct Record(belayer_sandbox::Recorder);
+
+impl Recorder for Record {
+    fn mark(&self) -> Result<Mark> {
+        Ok(Mark(u64::try_from(self.0.writes_by(BELAYER).len())?))
+    }
+
+    fn writes_since(&self, mark: Mark) -> Result<Vec<Request>> {
+        let writes = self.0.writes_by(BELAYER);
+        Ok(writes
+            .iter()
+            .skip(usize::try_from(mark.0)?)
+            .map(request)
+            .collect())
+    }
+
+    fn gets(&self, resource: &str) -> Result<u64> {
+        let is_wanted = |found: &str| found.split('.').next() == Some(resource);
+        let counts = self.0.requests_by(BELAYER);
+        let wanted = counts
+            .iter()
+            .filter(|((verb, found), _)| *verb == Verb::Get && is_wanted(found));
+        Ok(wanted.map(|(_, count)| count).sum())
+    }
+}
+
+fn request(write: &Write) -> Request {
+    let resource = match write.subresource {
+        "" => write.resource.resource.to_string(),
+        subresource => format!("{}/{subresource}", write.resource.resource),
+    };
+    let code = match write.outcome {
+        Outcome::Applied | Outcome::NoOp => 200,
+        Outcome::Refused(code) => code,
+    };
+    Request {
+        verb: write.verb.as_str().to_owned(),
+        resource,
+        object: write.key.to_string(),
+        code,
     }
 }

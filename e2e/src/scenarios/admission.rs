@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
 use crate::harness::{Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers, pod};
+use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest};
 
@@ -33,7 +33,8 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     let shown = obeys(&cluster).await;
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let all: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
+        let all: Api<DynamicObject> =
+            Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
         all.delete(POLICY, &DeleteParams::default()).await?;
     }
     switch(&cluster, "on").await?;
@@ -49,25 +50,41 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
 
     let held_last = pod("b").of(&workflow).finalizer("z.example.com/first");
     let created = cluster.create(&held_last).await?;
-    ensure!(finalizers(&created) == ["z.example.com/first", HOLD], "{:?}", finalizers(&created));
+    ensure!(
+        finalizers(&created) == ["z.example.com/first", HOLD],
+        "{:?}",
+        finalizers(&created)
+    );
     let twice = cluster.create(&pod("c").of(&workflow).held()).await?;
     ensure!(finalizers(&twice) == [HOLD], "{:?}", finalizers(&twice));
 
     free(cluster, &pod("plain"), "not selected").await?;
     let label = "workflows.argoproj.io/workflow";
-    free(cluster, &pod("bare").label(label, "none"), "without an owner").await?;
-    let ignored = cluster.another_namespace("ignored", json!({ "belayer.dev/ignore": "true" })).await?;
+    free(
+        cluster,
+        &pod("bare").label(label, "none"),
+        "without an owner",
+    )
+    .await?;
+    let ignored = cluster
+        .another_namespace("ignored", json!({ "belayer.dev/ignore": "true" }))
+        .await?;
     let there = cluster.workflow_in(&ignored, "w", json!({})).await?;
     let created = cluster.create_in(&ignored, &pod("a").of(&there)).await?;
-    ensure!(finalizers(&created).is_empty(), "in an ignored namespace: {:?}", finalizers(&created));
+    ensure!(
+        finalizers(&created).is_empty(),
+        "in an ignored namespace: {:?}",
+        finalizers(&created)
+    );
 
     switch(cluster, "off").await?;
     ties(cluster, &workflow, false).await?;
     switch(cluster, "on").await?;
     ties(cluster, &workflow, true).await?;
 
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().clone(), "belayer-system");
-    maps.delete("belayer-gate", &DeleteParams::default()).await?;
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    maps.delete("belayer-gate", &DeleteParams::default())
+        .await?;
     let without_switch = ties(cluster, &workflow, false).await;
     apply(cluster.client(), manifest("gate-configmap")?).await?;
     without_switch
@@ -75,11 +92,23 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
 
 /// Within a moment a new pod of the workflow has the hold from its creation on, or has not.
 async fn ties(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
-    let what = if expected { "a new pod is held at once" } else { "a new pod is not held" };
+    let what = if expected {
+        "a new pod is held at once"
+    } else {
+        "a new pod is not held"
+    };
     eventually(what, SOON, async || {
-        let name = format!("{}-{}", workflow.name, jiff::Timestamp::now().as_microsecond());
+        let name = format!(
+            "{}-{}",
+            workflow.name,
+            jiff::Timestamp::now().as_microsecond()
+        );
         let created = cluster.create(&pod(name).of(workflow)).await?;
-        ensure!(finalizers(&created).contains(&HOLD) == expected, "{:?}", finalizers(&created));
+        ensure!(
+            finalizers(&created).contains(&HOLD) == expected,
+            "{:?}",
+            finalizers(&created)
+        );
         Ok(())
     })
     .await
@@ -87,13 +116,18 @@ async fn ties(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<
 
 async fn free(cluster: &Cluster, pod: &PodBuilder, why: &str) -> Result<()> {
     let created = cluster.create(pod).await?;
-    ensure!(finalizers(&created).is_empty(), "a pod {why} has {:?}", finalizers(&created));
+    ensure!(
+        finalizers(&created).is_empty(),
+        "a pod {why} has {:?}",
+        finalizers(&created)
+    );
     Ok(())
 }
 
 async fn switch(cluster: &Cluster, position: &str) -> Result<()> {
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().clone(), "belayer-system");
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let patch = Patch::Merge(json!({ "data": { "hold": position } }));
-    maps.patch("belayer-gate", &PatchParams::default(), &patch).await?;
+    maps.patch("belayer-gate", &PatchParams::default(), &patch)
+        .await?;
     Ok(())
 }

@@ -14,9 +14,17 @@ const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::alone("kill-9-in-the-middle", "kill -9 while releasing; the next start finishes", kill_9),
-        Scenario::alone("sigterm-in-the-middle", "SIGTERM while releasing: exit 0, nothing half done", sigterm)
-            .needs([Recorder]),
+        Scenario::alone(
+            "kill-9-in-the-middle",
+            "kill -9 while releasing; the next start finishes",
+            kill_9,
+        ),
+        Scenario::alone(
+            "sigterm-in-the-middle",
+            "SIGTERM while releasing: exit 0, nothing half done",
+            sigterm,
+        )
+        .needs([Recorder]),
     ]
 }
 
@@ -24,10 +32,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn prepare(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster
-        .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow).held().finalizer(FOREIGN)))
+        .create_all((0..PODS).map(|index| {
+            pod(format!("p{index}"))
+                .of(&workflow)
+                .held()
+                .finalizer(FOREIGN)
+        }))
         .await?;
     cluster.delete_all().await?;
-    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
     Ok(())
 }
 
@@ -40,7 +56,11 @@ async fn start_until_in_the_middle(cluster: &Cluster) -> Result<Belayer> {
         if held < PODS {
             return Ok(belayer);
         }
-        ensure!(Instant::now() < deadline, "no pod was released\n{}", belayer.log()?);
+        ensure!(
+            Instant::now() < deadline,
+            "no pod was released\n{}",
+            belayer.log()?
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -54,7 +74,11 @@ async fn all_released(cluster: &Cluster) -> Result<()> {
     .await?;
     // Every one of them is kept by the other finalizer, and by nothing else.
     let pods = cluster.pods().list(&Default::default()).await?;
-    ensure!(pods.items.len() == PODS, "{} of {PODS} pods are left", pods.items.len());
+    ensure!(
+        pods.items.len() == PODS,
+        "{} of {PODS} pods are left",
+        pods.items.len()
+    );
     for pod in &pods {
         ensure!(finalizers(pod) == [FOREIGN], "{:?}", finalizers(pod));
     }
@@ -73,7 +97,10 @@ async fn kill_9(cluster: Cluster) -> Result<()> {
             break;
         }
     }
-    cluster.note(format!("{kills} kills, {} left to the last start", cluster.held_count().await?));
+    cluster.note(format!(
+        "{kills} kills, {} left to the last start",
+        cluster.held_count().await?
+    ));
     let belayer = cluster.start_belayer().await?;
     all_released(&cluster).await?;
     belayer.stop().await
@@ -86,11 +113,21 @@ async fn sigterm(cluster: Cluster) -> Result<()> {
     let asked = Instant::now();
     belayer.stop().await?;
     let held = cluster.held_count().await?;
-    cluster.note(format!("ended after {:.1} s with {held} of {PODS} left", asked.elapsed().as_secs_f64()));
+    cluster.note(format!(
+        "ended after {:.1} s with {held} of {PODS} left",
+        asked.elapsed().as_secs_f64()
+    ));
     // What was begun was finished: as many accepted patches as pods released.
     let patches = cluster.recorder()?.writes_since(mark)?;
-    let accepted = patches.iter().filter(|write| write.resource == "pods" && write.code == 200).count();
-    ensure!(accepted == PODS - held, "{accepted} patches were accepted but {} pods released", PODS - held);
+    let accepted = patches
+        .iter()
+        .filter(|write| write.resource == "pods" && write.code == 200)
+        .count();
+    ensure!(
+        accepted == PODS - held,
+        "{accepted} patches were accepted but {} pods released",
+        PODS - held
+    );
     let belayer = cluster.start_belayer().await?;
     all_released(&cluster).await?;
     belayer.stop().await

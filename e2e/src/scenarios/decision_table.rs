@@ -5,6 +5,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::harness::{Cluster, HOLD, Scenario, eventually, finalizers, pod};
+use crate::kinds;
 use crate::providers::Capability::NamespaceDeletion;
 
 /// Another controller's finalizer, by which a scenario keeps an object from going.
@@ -12,20 +13,72 @@ const KEEP: &str = "e2e.belayer.dev/keep";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::shared("row-01-not-selected", "a pod that no profile selects is left alone", row_01),
-        Scenario::shared("row-02-admin-asked", "an annotation of the admin releases, for good", row_02),
-        Scenario::shared("row-03-namespace-terminating", "a deleted namespace is not held up", row_03)
-            .needs([NamespaceDeletion]),
-        Scenario::shared("row-04-unselected", "a pod that loses its label is released", row_04),
-        Scenario::shared("row-05-owner-gone", "pods of a workflow that is gone are released", row_05),
-        Scenario::shared("row-06-owner-deleting", "a workflow being deleted does not wait for us", row_06),
-        Scenario::shared("row-08-no-owner", "a held pod without an owner is released", row_08),
-        Scenario::shared("row-09-consumed", "a pod labelled completed is released", row_09),
-        Scenario::shared("row-09-owner-finished", "pods of a completed workflow are released", row_09_owner),
-        Scenario::shared("row-12-keep", "an ended, deleted pod waits for its consumer", row_12),
-        Scenario::shared("row-13-hold-added-on-first-sight", "a workflow's pod gets the hold", row_13),
-        Scenario::shared("row-13-ignored-namespace", "an ignored namespace gets no holds", row_13_ignored),
-        Scenario::shared("row-14-too-late", "no hold is added to a pod being deleted", row_14),
+        Scenario::shared(
+            "row-01-not-selected",
+            "a pod that no profile selects is left alone",
+            row_01,
+        ),
+        Scenario::shared(
+            "row-02-admin-asked",
+            "an annotation of the admin releases, for good",
+            row_02,
+        ),
+        Scenario::shared(
+            "row-03-namespace-terminating",
+            "a deleted namespace is not held up",
+            row_03,
+        )
+        .needs([NamespaceDeletion]),
+        Scenario::shared(
+            "row-04-unselected",
+            "a pod that loses its label is released",
+            row_04,
+        ),
+        Scenario::shared(
+            "row-05-owner-gone",
+            "pods of a workflow that is gone are released",
+            row_05,
+        ),
+        Scenario::shared(
+            "row-06-owner-deleting",
+            "a workflow being deleted does not wait for us",
+            row_06,
+        ),
+        Scenario::shared(
+            "row-08-no-owner",
+            "a held pod without an owner is released",
+            row_08,
+        ),
+        Scenario::shared(
+            "row-09-consumed",
+            "a pod labelled completed is released",
+            row_09,
+        ),
+        Scenario::shared(
+            "row-09-owner-finished",
+            "pods of a completed workflow are released",
+            row_09_owner,
+        ),
+        Scenario::shared(
+            "row-12-keep",
+            "an ended, deleted pod waits for its consumer",
+            row_12,
+        ),
+        Scenario::shared(
+            "row-13-hold-added-on-first-sight",
+            "a workflow's pod gets the hold",
+            row_13,
+        ),
+        Scenario::shared(
+            "row-13-ignored-namespace",
+            "an ignored namespace gets no holds",
+            row_13_ignored,
+        ),
+        Scenario::shared(
+            "row-14-too-late",
+            "no hold is added to a pod being deleted",
+            row_14,
+        ),
     ]
 }
 
@@ -41,7 +94,12 @@ async fn row_02(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("asked").of(&workflow)).await?;
     cluster.is_held("asked").await?;
-    cluster.merge("asked", json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } })).await?;
+    cluster
+        .merge(
+            "asked",
+            json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } }),
+        )
+        .await?;
     cluster.is_not_held("asked").await?;
     released_for(&cluster, "asked", "AdminAsked").await?;
     cluster.stays_free("asked").await
@@ -49,23 +107,36 @@ async fn row_02(cluster: Cluster) -> Result<()> {
 
 async fn row_03(cluster: Cluster) -> Result<()> {
     let namespace = cluster.another_namespace("doomed", json!({})).await?;
-    let workflow = cluster.workflow_in(&namespace, "w", json!({ "finalizers": [KEEP] })).await?;
-    cluster.create_in(&namespace, &pod("a").of(&workflow).finalizer(KEEP)).await?;
+    let workflow = cluster
+        .workflow_in(&namespace, "w", json!({ "finalizers": [KEEP] }))
+        .await?;
+    cluster
+        .create_in(&namespace, &pod("a").of(&workflow).finalizer(KEEP))
+        .await?;
     let pods = cluster.pods_in(&namespace);
     let hold = |expected: bool| {
         let pods = pods.clone();
         async move {
-            eventually("the pod's hold is as expected", std::time::Duration::from_secs(30), async || {
-                let seen = pods.get("a").await?;
-                ensure!(finalizers(&seen).contains(&HOLD) == expected, "{:?}", finalizers(&seen));
-                Ok(())
-            })
+            eventually(
+                "the pod's hold is as expected",
+                std::time::Duration::from_secs(30),
+                async || {
+                    let seen = pods.get("a").await?;
+                    ensure!(
+                        finalizers(&seen).contains(&HOLD) == expected,
+                        "{:?}",
+                        finalizers(&seen)
+                    );
+                    Ok(())
+                },
+            )
             .await
         }
     };
     hold(true).await?;
-    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(cluster.client().clone());
-    namespaces.delete(&namespace, &DeleteParams::default()).await?;
+    kinds::namespaces(cluster.client())
+        .delete(&namespace, &DeleteParams::default())
+        .await?;
     // The workflow and the pod are kept by another finalizer: only ours leaves.
     hold(false).await
 }
@@ -75,7 +146,10 @@ async fn row_04(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
     cluster
-        .merge("a", json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } }))
+        .merge(
+            "a",
+            json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } }),
+        )
         .await?;
     cluster.is_not_held("a").await?;
     released_for(&cluster, "a", "Unselected").await
@@ -83,29 +157,44 @@ async fn row_04(cluster: Cluster) -> Result<()> {
 
 async fn row_05(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    cluster.create(&pod("a").of(&workflow).finalizer(KEEP)).await?;
+    cluster
+        .create(&pod("a").of(&workflow).finalizer(KEEP))
+        .await?;
     cluster.is_held("a").await?;
-    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
     cluster.is_not_held("a").await?;
     released_for(&cluster, "a", "OwnerGone").await
 }
 
 async fn row_06(cluster: Cluster) -> Result<()> {
     let namespace = cluster.namespace().to_owned();
-    let workflow = cluster.workflow_in(&namespace, "w", json!({ "finalizers": [KEEP] })).await?;
+    let workflow = cluster
+        .workflow_in(&namespace, "w", json!({ "finalizers": [KEEP] }))
+        .await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
-    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
     cluster.is_not_held("a").await?;
     released_for(&cluster, "a", "OwnerDeleting").await?;
     let owner = cluster.workflows().get("w").await?;
-    ensure!(owner.metadata.deletion_timestamp.is_some(), "the workflow should still be going");
+    ensure!(
+        owner.metadata.deletion_timestamp.is_some(),
+        "the workflow should still be going"
+    );
     Ok(())
 }
 
 async fn row_08(cluster: Cluster) -> Result<()> {
     let label = "workflows.argoproj.io/workflow";
-    cluster.create(&pod("bare").label(label, "none").held()).await?;
+    cluster
+        .create(&pod("bare").label(label, "none").held())
+        .await?;
     cluster.is_not_held("bare").await?;
     released_for(&cluster, "bare", "NoOwner").await?;
     // Nor would a hold be added to be taken off again.
@@ -129,8 +218,12 @@ async fn row_09_owner(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
     cluster.finish("a", "Failed").await?;
-    let completed = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
-    cluster.workflows().patch("w", &PatchParams::default(), &Patch::Merge(&completed)).await?;
+    let completed =
+        json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+    cluster
+        .workflows()
+        .patch("w", &PatchParams::default(), &Patch::Merge(&completed))
+        .await?;
     cluster.is_not_held("a").await?;
     released_for(&cluster, "a", "Consumed").await
 }
@@ -148,14 +241,18 @@ async fn row_12(cluster: Cluster) -> Result<()> {
 
 async fn row_13(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    cluster.create(&pod("a").of(&workflow).finalizer(KEEP)).await?;
+    cluster
+        .create(&pod("a").of(&workflow).finalizer(KEEP))
+        .await?;
     let held = cluster.is_held("a").await?;
     ensure!(finalizers(&held) == [KEEP, HOLD], "{:?}", finalizers(&held));
     Ok(())
 }
 
 async fn row_13_ignored(cluster: Cluster) -> Result<()> {
-    let ignored = cluster.another_namespace("ignored", json!({ "belayer.dev/ignore": "true" })).await?;
+    let ignored = cluster
+        .another_namespace("ignored", json!({ "belayer.dev/ignore": "true" }))
+        .await?;
     let workflow = cluster.workflow_in(&ignored, "w", json!({})).await?;
     cluster.create_in(&ignored, &pod("a").of(&workflow)).await?;
     cluster.belayer_has_caught_up().await?;
@@ -170,25 +267,41 @@ async fn row_14(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     let selected = pod("a").of(&workflow).build()?;
     cluster
-        .merge("a", json!({ "metadata": {
-            "labels": selected.metadata.labels,
-            "ownerReferences": selected.metadata.owner_references,
-        }}))
+        .merge(
+            "a",
+            json!({ "metadata": {
+                "labels": selected.metadata.labels,
+                "ownerReferences": selected.metadata.owner_references,
+            }}),
+        )
         .await?;
     cluster.stays_free("a").await?;
-    let missed = cluster.shared_belayer()?.metric("belayer_missed_holds_total", &[]).await?;
-    ensure!(missed >= 1.0, "a pod that could not be held any more is not counted as missed");
+    let missed = cluster
+        .shared_belayer()?
+        .metric("belayer_missed_holds_total", &[])
+        .await?;
+    ensure!(
+        missed >= 1.0,
+        "a pod that could not be held any more is not counted as missed"
+    );
     Ok(())
 }
 
 /// Belayer's log names the evidence by which this pod was released.
 async fn released_for(cluster: &Cluster, pod: &str, evidence: &str) -> Result<()> {
-    eventually(&format!("the log says why {pod} was released"), std::time::Duration::from_secs(5), async || {
-        let log = cluster.shared_belayer()?.log()?;
-        let about = |line: &&str| line.contains(cluster.namespace()) && line.contains(pod);
-        let told = log.lines().filter(about).any(|line| line.contains(evidence));
-        ensure!(told, "no line about it names {evidence}");
-        Ok(())
-    })
+    eventually(
+        &format!("the log says why {pod} was released"),
+        std::time::Duration::from_secs(5),
+        async || {
+            let log = cluster.shared_belayer()?.log()?;
+            let about = |line: &&str| line.contains(cluster.namespace()) && line.contains(pod);
+            let told = log
+                .lines()
+                .filter(about)
+                .any(|line| line.contains(evidence));
+            ensure!(told, "no line about it names {evidence}");
+            Ok(())
+        },
+    )
     .await
 }

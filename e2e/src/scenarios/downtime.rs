@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Proxy, Scenario, eventually, finalizers, pod, workflows};
+use crate::harness::{BelayerOptions, Cluster, HOLD, Proxy, Scenario, eventually, finalizers, pod};
+use crate::kinds;
 use crate::providers::Capability::{GarbageCollector, NamespaceDeletion};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -22,8 +21,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             |cluster| after(cluster, Absence::Stopped),
         )
         .needs(all),
-        Scenario::alone("settles-after-kill-9", "the same after kill -9", |cluster| after(cluster, Absence::Killed))
-            .needs(all),
+        Scenario::alone(
+            "settles-after-kill-9",
+            "the same after kill -9",
+            |cluster| after(cluster, Absence::Killed),
+        )
+        .needs(all),
         Scenario::alone(
             "settles-after-connection-cut",
             "the same while the API server refused connections",
@@ -89,7 +92,9 @@ const WORKFLOWS: [&str; 5] = ["background", "foreground", "orphan", "alive", "ag
 async fn prepare(cluster: &Cluster, doomed: &str) -> Result<()> {
     for name in WORKFLOWS {
         let workflow = cluster.workflow(name).await?;
-        cluster.create_all((0..3).map(|index| pod(format!("{name}-{index}")).of(&workflow))).await?;
+        cluster
+            .create_all((0..3).map(|index| pod(format!("{name}-{index}")).of(&workflow)))
+            .await?;
     }
     let workflow = cluster.workflow_in(doomed, "w", json!({})).await?;
     cluster.create_in(doomed, &pod("a").of(&workflow)).await?;
@@ -97,7 +102,10 @@ async fn prepare(cluster: &Cluster, doomed: &str) -> Result<()> {
         let held = cluster.held_count().await?;
         ensure!(held == WORKFLOWS.len() * 3, "{held} are held");
         let elsewhere = cluster.pods_in(doomed).get("a").await?;
-        ensure!(finalizers(&elsewhere).contains(&HOLD), "the one in {doomed} is not");
+        ensure!(
+            finalizers(&elsewhere).contains(&HOLD),
+            "the one in {doomed} is not"
+        );
         Ok(())
     })
     .await
@@ -112,23 +120,32 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
         ("again", PropagationPolicy::Background),
     ];
     for (name, policy) in policies {
-        let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+        let how = DeleteParams {
+            propagation_policy: Some(policy),
+            ..DeleteParams::default()
+        };
         cluster.workflows().delete(name, &how).await?;
     }
     // Under the old name stands another owner by the time Belayer looks.
     let successor = cluster.workflow("again").await?;
-    cluster.create(&pod("of-the-successor").of(&successor)).await?;
+    cluster
+        .create(&pod("of-the-successor").of(&successor))
+        .await?;
     // One was read and deleted, one was only deleted, one runs on.
     cluster.finish("alive-0", "Succeeded").await?;
     cluster.consume("alive-0").await?;
     cluster.delete("alive-0").await?;
     cluster.finish("alive-1", "Failed").await?;
     cluster.delete("alive-1").await?;
-    let namespaces: Api<Namespace> = Api::all(cluster.client().clone());
-    namespaces.delete(doomed, &DeleteParams::default()).await?;
+    kinds::namespaces(cluster.client())
+        .delete(doomed, &DeleteParams::default())
+        .await?;
     // The orphans must have lost their owner before Belayer comes back.
     eventually("the orphaned workflow is gone", SOON, async || {
-        ensure!(cluster.workflows().get_opt("orphan").await?.is_none(), "it is there");
+        ensure!(
+            cluster.workflows().get_opt("orphan").await?.is_none(),
+            "it is there"
+        );
         Ok(())
     })
     .await
@@ -136,26 +153,44 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
 
 async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()> {
     // A client notices hung connections only by their time-out.
-    let deadline = if absence == Absence::Silent { SOON * 2 } else { SOON };
+    let deadline = if absence == Absence::Silent {
+        SOON * 2
+    } else {
+        SOON
+    };
     eventually("everything has settled", deadline, async || {
         for name in ["background", "foreground"] {
             for index in 0..3 {
                 let pod = cluster.pods().get_opt(&format!("{name}-{index}")).await?;
                 ensure!(pod.is_none(), "{name}-{index} is there");
             }
-            ensure!(cluster.workflows().get_opt(name).await?.is_none(), "the workflow {name} is there");
+            ensure!(
+                cluster.workflows().get_opt(name).await?.is_none(),
+                "the workflow {name} is there"
+            );
         }
         for index in 0..3 {
             let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
-            ensure!(!finalizers(&orphan).contains(&HOLD), "orphan-{index} is held");
+            ensure!(
+                !finalizers(&orphan).contains(&HOLD),
+                "orphan-{index} is held"
+            );
             let old = cluster.pods().get_opt(&format!("again-{index}")).await?;
             ensure!(old.is_none(), "again-{index} is there");
         }
-        ensure!(cluster.pods().get_opt("alive-0").await?.is_none(), "alive-0 is there");
+        ensure!(
+            cluster.pods().get_opt("alive-0").await?.is_none(),
+            "alive-0 is there"
+        );
         let left = cluster.pods_in(doomed).get_opt("a").await?;
         ensure!(left.is_none(), "the pod in the deleted namespace is there");
-        let workflow = workflows(cluster.client(), doomed).get_opt("w").await?;
-        ensure!(workflow.is_none(), "the workflow in the deleted namespace is there");
+        let workflow = kinds::workflows(cluster.client(), doomed)
+            .get_opt("w")
+            .await?;
+        ensure!(
+            workflow.is_none(),
+            "the workflow in the deleted namespace is there"
+        );
         Ok(())
     })
     .await?;
@@ -172,6 +207,11 @@ fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> {
         .into_iter()
         .find_map(|named| named.cluster?.server)
         .context("a kubeconfig without a server")?;
-    let address = server.trim_start_matches("https://").trim_start_matches("http://");
-    address.trim_end_matches('/').parse().with_context(|| format!("the address in {server}"))
+    let address = server
+        .trim_start_matches("https://")
+        .trim_start_matches("http://");
+    address
+        .trim_end_matches('/')
+        .parse()
+        .with_context(|| format!("the address in {server}"))
 }

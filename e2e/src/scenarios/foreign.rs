@@ -28,9 +28,15 @@ const FOREIGN: &str = "z.example.com/stays";
 const COMES_AND_GOES: &str = "b.example.com/comes-and-goes";
 
 async fn keep_order(cluster: Cluster) -> Result<()> {
-    let foreign = ["z.example.com/first", "a.example.com/second", "m.example.com/Third_3"];
+    let foreign = [
+        "z.example.com/first",
+        "a.example.com/second",
+        "m.example.com/Third_3",
+    ];
     let workflow = cluster.workflow("w").await?;
-    let mut builder = pod("a").of(&workflow).annotation("e2e/keep", " spaces and \"quotes\" ");
+    let mut builder = pod("a")
+        .of(&workflow)
+        .annotation("e2e/keep", " spaces and \"quotes\" ");
     builder = builder.finalizer(foreign[0]).held();
     builder = builder.finalizer(foreign[1]).finalizer(foreign[2]);
     let before = cluster.create(&builder).await?;
@@ -39,7 +45,11 @@ async fn keep_order(cluster: Cluster) -> Result<()> {
     cluster.is_not_held("a").await?;
     let after = cluster.pods().get("a").await?;
     ensure!(finalizers(&after) == foreign, "{:?}", finalizers(&after));
-    ensure!(after.annotations() == before.annotations(), "annotations changed: {:?}", after.annotations());
+    ensure!(
+        after.annotations() == before.annotations(),
+        "annotations changed: {:?}",
+        after.annotations()
+    );
     Ok(())
 }
 
@@ -50,17 +60,31 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
     for round in 0..5 {
         let workflow = cluster.workflow(&format!("w{round}")).await?;
         let name = format!("p{round}");
-        cluster.create(&pod(&name).of(&workflow).finalizer(FOREIGN)).await?;
+        cluster
+            .create(&pod(&name).of(&workflow).finalizer(FOREIGN))
+            .await?;
         let done = Arc::new(AtomicBool::new(false));
-        let writer = tokio::spawn(write_until(cluster.clone(), name.clone(), Arc::clone(&done)));
+        let writer = tokio::spawn(write_until(
+            cluster.clone(),
+            name.clone(),
+            Arc::clone(&done),
+        ));
         cluster.is_held(&name).await?;
         cluster.consume(&name).await?;
         cluster.is_not_held(&name).await?;
         done.store(true, Ordering::Relaxed);
         let (written, edits) = writer.await.context("the other writer")??;
         let seen = cluster.pods().get(&name).await?;
-        ensure!(finalizers(&seen) == written, "{:?} instead of {written:?}", finalizers(&seen));
-        let count = seen.annotations().get("e2e/edits").cloned().unwrap_or_default();
+        ensure!(
+            finalizers(&seen) == written,
+            "{:?} instead of {written:?}",
+            finalizers(&seen)
+        );
+        let count = seen
+            .annotations()
+            .get("e2e/edits")
+            .cloned()
+            .unwrap_or_default();
         ensure!(count == edits.to_string(), "edit {edits} was lost: {count}");
         if round == 0 {
             cluster.note(format!("{edits} edits meanwhile"));
@@ -71,22 +95,35 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
 
 /// Read, edit, replace, as most controllers do. Returns the foreign finalizers it wrote last and
 /// the number of its edits.
-async fn write_until(cluster: Cluster, name: String, done: Arc<AtomicBool>) -> Result<(Vec<String>, u64)> {
+async fn write_until(
+    cluster: Cluster,
+    name: String,
+    done: Arc<AtomicBool>,
+) -> Result<(Vec<String>, u64)> {
     let mut written = vec![FOREIGN.to_owned()];
     let mut edits = 0;
     while !done.load(Ordering::Relaxed) {
         let mut object = cluster.pods().get(&name).await?;
         let own = object.finalizers_mut();
         let foreign: Vec<String> = own.iter().filter(|name| *name != HOLD).cloned().collect();
-        ensure!(foreign == written, "{foreign:?} instead of {written:?} after edit {edits}");
+        ensure!(
+            foreign == written,
+            "{foreign:?} instead of {written:?} after edit {edits}"
+        );
         // Ours stays where it is; of the others one leaves or comes, in turn.
         match own.iter().position(|name| name == COMES_AND_GOES) {
             Some(index) => drop(own.remove(index)),
             None => own.insert(0, COMES_AND_GOES.into()),
         }
         let next: Vec<String> = own.iter().filter(|name| *name != HOLD).cloned().collect();
-        object.annotations_mut().insert("e2e/edits".into(), (edits + 1).to_string());
-        match cluster.pods().replace(&name, &PostParams::default(), &object).await {
+        object
+            .annotations_mut()
+            .insert("e2e/edits".into(), (edits + 1).to_string());
+        match cluster
+            .pods()
+            .replace(&name, &PostParams::default(), &object)
+            .await
+        {
             Ok(_) => {
                 written = next;
                 edits += 1;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers, pod, throughout};
+use crate::harness::{
+    BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers, pod, throughout,
+};
+use crate::kinds;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -31,15 +32,21 @@ async fn backlog_gate(cluster: Cluster) -> Result<()> {
         cluster.finish(name, "Succeeded").await?;
     }
     gate_is(&cluster, "off").await?;
-    let closed = belayer.metric("belayer_backlog_gate", &[("controller", "pod-finalizer")]).await?;
+    let closed = belayer
+        .metric("belayer_backlog_gate", &[("controller", "pod-finalizer")])
+        .await?;
     cluster.note(format!("belayer_backlog_gate is {closed} while closed"));
 
     cluster.create(&pod("new").of(&workflow)).await?;
-    throughout("a new pod gets no hold", Duration::from_secs(3), async || {
-        let seen = cluster.pods().get("new").await?;
-        ensure!(!finalizers(&seen).contains(&HOLD), "it has one");
-        Ok(())
-    })
+    throughout(
+        "a new pod gets no hold",
+        Duration::from_secs(3),
+        async || {
+            let seen = cluster.pods().get("new").await?;
+            ensure!(!finalizers(&seen).contains(&HOLD), "it has one");
+            Ok(())
+        },
+    )
     .await?;
 
     // Releases go on, and by them the gate opens again.
@@ -54,12 +61,16 @@ async fn backlog_gate(cluster: Cluster) -> Result<()> {
 
 /// The admission policy's parameter.
 async fn gate_is(cluster: &Cluster, expected: &str) -> Result<()> {
-    let maps: Api<ConfigMap> = Api::namespaced(cluster.client().clone(), "belayer-system");
-    eventually(&format!("the policy's switch is {expected}"), SOON, async || {
-        let gate = maps.get("belayer-gate").await?;
-        let hold = gate.data.as_ref().and_then(|data| data.get("hold")).context("no key hold")?;
-        ensure!(hold == expected, "it is {hold}");
-        Ok(())
-    })
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    eventually(
+        &format!("the policy's switch is {expected}"),
+        SOON,
+        async || {
+            let gate = maps.get("belayer-gate").await?;
+            let hold = gate.data["data"]["hold"].as_str().context("no key hold")?;
+            ensure!(hold == expected, "it is {hold}");
+            Ok(())
+        },
+    )
     .await
 }

@@ -18,15 +18,28 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a workflow of that UID elsewhere is no owner here",
             owner_in_other_namespace,
         ),
-        Scenario::shared("same-pod-name-again", "a pod re-created under an old name is held anew", same_pod_name),
+        Scenario::shared(
+            "same-pod-name-again",
+            "a pod re-created under an old name is held anew",
+            same_pod_name,
+        ),
     ]
 }
 
 async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
     let first = cluster.workflow("w").await?;
-    cluster.create(&pod("of-the-first").of(&first).finalizer("e2e.belayer.dev/keep")).await?;
+    cluster
+        .create(
+            &pod("of-the-first")
+                .of(&first)
+                .finalizer("e2e.belayer.dev/keep"),
+        )
+        .await?;
     cluster.is_held("of-the-first").await?;
-    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
     let second = cluster.workflow("w").await?;
     cluster.create(&pod("of-the-second").of(&second)).await?;
     cluster.is_not_held("of-the-first").await?;
@@ -37,8 +50,13 @@ async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
 async fn owner_in_other_namespace(cluster: Cluster) -> Result<()> {
     let elsewhere = cluster.another_namespace("elsewhere", json!({})).await?;
     let there = cluster.workflow_in(&elsewhere, "w", json!({})).await?;
-    let here = Workflow { name: "other".into(), uid: there.uid.clone() };
-    cluster.create(&pod("by-name-and-uid").of(&there).held()).await?;
+    let here = Workflow {
+        name: "other".into(),
+        uid: there.uid.clone(),
+    };
+    cluster
+        .create(&pod("by-name-and-uid").of(&there).held())
+        .await?;
     cluster.create(&pod("by-uid").of(&here).held()).await?;
     cluster.is_not_held("by-name-and-uid").await?;
     cluster.is_not_held("by-uid").await

@@ -11,8 +11,12 @@ use crate::providers::Capability::Kubectl;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::shared("kubectl-everyday-commands", "get, describe, patch, delete, get -w", everyday)
-            .needs([Kubectl]),
+        Scenario::shared(
+            "kubectl-everyday-commands",
+            "get, describe, patch, delete, get -w",
+            everyday,
+        )
+        .needs([Kubectl]),
     ]
 }
 
@@ -23,17 +27,32 @@ async fn everyday(cluster: Cluster) -> Result<()> {
     cluster.is_held("a").await?;
 
     let table = kubectl.run(["get", "pods"]).await?;
-    ensure!(table.starts_with("NAME") && table.contains("\na "), "get pods printed\n{table}");
+    ensure!(
+        table.starts_with("NAME") && table.contains("\na "),
+        "get pods printed\n{table}"
+    );
     let everywhere = kubectl.run(["get", "pods", "-A"]).await?;
-    ensure!(everywhere.contains(cluster.namespace()), "get pods -A printed\n{everywhere}");
-    let held = kubectl.run(["get", "pod", "a", "-o", "jsonpath={.metadata.finalizers}"]).await?;
+    ensure!(
+        everywhere.contains(cluster.namespace()),
+        "get pods -A printed\n{everywhere}"
+    );
+    let held = kubectl
+        .run(["get", "pod", "a", "-o", "jsonpath={.metadata.finalizers}"])
+        .await?;
     ensure!(held == format!("[\"{HOLD}\"]"), "the finalizers are {held}");
     let described = kubectl.run(["describe", "pod", "a"]).await?;
-    ensure!(described.contains("Controlled By:  Workflow/w"), "describe printed\n{described}");
+    ensure!(
+        described.contains("Controlled By:  Workflow/w"),
+        "describe printed\n{described}"
+    );
     let workflows = kubectl.run(["get", "wf"]).await?;
     ensure!(workflows.contains("\nw "), "get wf printed\n{workflows}");
 
-    let mut watch = kubectl.command().args(["get", "pods", "-w"]).stdout(Stdio::piped()).spawn()?;
+    let mut watch = kubectl
+        .command()
+        .args(["get", "pods", "-w"])
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut rows = BufReader::new(watch.stdout.take().context("kubectl's output")?).lines();
     next_row(&mut rows, "a ").await?;
 
@@ -43,11 +62,21 @@ async fn everyday(cluster: Cluster) -> Result<()> {
     cluster.stays_held("a").await?;
 
     let patch = r#"{"metadata":{"labels":{"workflows.argoproj.io/completed":"true"}}}"#;
-    let patched = kubectl.run(["patch", "pod", "a", "--type=merge", "-p", patch]).await?;
+    let patched = kubectl
+        .run(["patch", "pod", "a", "--type=merge", "-p", patch])
+        .await?;
     ensure!(patched.contains("patched"), "patch printed {patched}");
     cluster.is_gone("a").await?;
-    let gone = kubectl.run(["get", "pod", "a"]).await.err().map(|error| error.to_string()).unwrap_or_default();
-    ensure!(gone.contains("NotFound"), "get of a pod that is gone said {gone}");
+    let gone = kubectl
+        .run(["get", "pod", "a"])
+        .await
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    ensure!(
+        gone.contains("NotFound"),
+        "get of a pod that is gone said {gone}"
+    );
     watch.kill().await?;
     Ok(())
 }

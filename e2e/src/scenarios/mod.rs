@@ -4,6 +4,7 @@ mod admission;
 mod crash;
 mod decision_table;
 mod downtime;
+mod faults;
 mod foreign;
 mod gate;
 mod identity;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Scenario> {
         owners::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
+        faults::scenarios(),
         size::scenarios(),
         gate::scenarios(),
         selector::scenarios(),
@@ -53,7 +55,11 @@ mod tests {
             let name = scenario.name();
             assert!(seen.insert(name), "{name} twice");
             assert!(name.len() <= 40, "{name} is too long");
-            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{name}");
+            assert!(
+                name.chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{name}"
+            );
         }
     }
 }

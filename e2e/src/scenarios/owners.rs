@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Scenario, Workflow, eventually, pod};
+use crate::kinds;
 use crate::providers::Capability::GarbageCollector;
 
 const CRD: &str = "workflows.argoproj.io";
@@ -16,29 +15,43 @@ const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::shared("workflow-deleted-background", "its pods go after it", |cluster| {
-            deleted(cluster, PropagationPolicy::Background)
-        })
+        Scenario::shared(
+            "workflow-deleted-background",
+            "its pods go after it",
+            |cluster| deleted(cluster, PropagationPolicy::Background),
+        )
         .needs([GarbageCollector]),
-        Scenario::shared("workflow-deleted-foreground", "its pods go, then the workflow itself", |cluster| {
-            deleted(cluster, PropagationPolicy::Foreground)
-        })
+        Scenario::shared(
+            "workflow-deleted-foreground",
+            "its pods go, then the workflow itself",
+            |cluster| deleted(cluster, PropagationPolicy::Foreground),
+        )
         .needs([GarbageCollector]),
-        Scenario::shared("workflow-deleted-orphan", "its pods stay and are released", orphaned)
-            .needs([GarbageCollector]),
+        Scenario::shared(
+            "workflow-deleted-orphan",
+            "its pods stay and are released",
+            orphaned,
+        )
+        .needs([GarbageCollector]),
         Scenario::alone(
             "crd-version-not-served",
             "a version that is not served any more releases nothing",
             version_not_served,
         ),
-        Scenario::alone("crd-deleted", "a kind that was deleted releases its pods", kind_deleted),
+        Scenario::alone(
+            "crd-deleted",
+            "a kind that was deleted releases its pods",
+            kind_deleted,
+        ),
     ]
 }
 
 async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
     let workflow = cluster.workflow("w").await?;
     let names = ["running", "ended", "deleted"];
-    cluster.create_all(names.map(|name| pod(name).of(&workflow))).await?;
+    cluster
+        .create_all(names.map(|name| pod(name).of(&workflow)))
+        .await?;
     for name in names {
         cluster.is_held(name).await?;
     }
@@ -48,7 +61,10 @@ async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
 }
 
 async fn delete_workflow(cluster: &Cluster, policy: PropagationPolicy) -> Result<()> {
-    let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
+    let how = DeleteParams {
+        propagation_policy: Some(policy),
+        ..DeleteParams::default()
+    };
     cluster.workflows().delete("w", &how).await?;
     Ok(())
 }
@@ -78,8 +94,17 @@ async fn orphaned(cluster: Cluster) -> Result<()> {
     for name in ["running", "ended"] {
         cluster.is_not_held(name).await?;
         let left = cluster.pods().get(name).await?;
-        ensure!(left.metadata.deletion_timestamp.is_none(), "the orphan {name} was deleted");
-        ensure!(left.metadata.owner_references.unwrap_or_default().is_empty(), "{name} has an owner still");
+        ensure!(
+            left.metadata.deletion_timestamp.is_none(),
+            "the orphan {name} was deleted"
+        );
+        ensure!(
+            left.metadata
+                .owner_references
+                .unwrap_or_default()
+                .is_empty(),
+            "{name} has an owner still"
+        );
     }
     Ok(())
 }
@@ -110,23 +135,31 @@ async fn version_not_served(cluster: Cluster) -> Result<()> {
 
 /// Adds a version v1 that holds the place while v1alpha1 is not served.
 async fn serve_old_version(cluster: &Cluster, served: bool) -> Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().clone());
+    let definitions = kinds::definitions(cluster.client());
     let schema: Value = json!({ "openAPIV3Schema": {
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
     }});
-    let version = |name: &str, served: bool, storage: bool| {
-        json!({ "name": name, "served": served, "storage": storage, "schema": schema })
-    };
+    let version = |name: &str, served: bool, storage: bool| json!({ "name": name, "served": served, "storage": storage, "schema": schema });
     let versions = if served {
         json!([version("v1alpha1", true, true)])
     } else {
         json!([version("v1alpha1", false, true), version("v1", true, false)])
     };
     let patch = Patch::Merge(json!({ "spec": { "versions": versions } }));
-    definitions.patch(CRD, &PatchParams::default(), &patch).await?;
+    definitions
+        .patch(CRD, &PatchParams::default(), &patch)
+        .await?;
     eventually("the change of versions is served", SOON, async || {
         let answer = cluster.workflows().list(&Default::default()).await;
-        ensure!(answer.is_ok() == served, "v1alpha1 is {}", if served { "not served yet" } else { "served still" });
+        ensure!(
+            answer.is_ok() == served,
+            "v1alpha1 is {}",
+            if served {
+                "not served yet"
+            } else {
+                "served still"
+            }
+        );
         Ok(())
     })
     .await
@@ -135,10 +168,13 @@ async fn serve_old_version(cluster: &Cluster, served: bool) -> Result<()> {
 async fn kind_deleted(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer().await?;
     with_pods(&cluster).await?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().clone());
+    let definitions = kinds::definitions(cluster.client());
     definitions.delete(CRD, &DeleteParams::default()).await?;
     eventually("the kind is gone", SOON, async || {
-        ensure!(definitions.get_opt(CRD).await?.is_none(), "the definition is there");
+        ensure!(
+            definitions.get_opt(CRD).await?.is_none(),
+            "the definition is there"
+        );
         Ok(())
     })
     .await?;

@@ -11,11 +11,19 @@ use crate::providers::{Mark, Request};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::alone("settled-cluster-sees-no-write", "a settled cluster sees no write for a minute", settled)
-            .needs([Recorder])
-            .within(Duration::from_secs(240)),
-        Scenario::alone("dry-run-sends-no-write", "in a dry run no mutating request reaches the server", dry_run)
-            .needs([Recorder]),
+        Scenario::alone(
+            "settled-cluster-sees-no-write",
+            "a settled cluster sees no write for a minute",
+            settled,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(240)),
+        Scenario::alone(
+            "dry-run-sends-no-write",
+            "in a dry run no mutating request reaches the server",
+            dry_run,
+        )
+        .needs([Recorder]),
     ]
 }
 
@@ -29,7 +37,9 @@ async fn settled(cluster: Cluster) -> Result<()> {
         cluster.is_held(name).await?;
     }
     cluster.create(&pod("plain")).await?;
-    cluster.create(&pod("bare").label("workflows.argoproj.io/workflow", "none")).await?;
+    cluster
+        .create(&pod("bare").label("workflows.argoproj.io/workflow", "none"))
+        .await?;
     cluster.finish("ended", "Failed").await?;
     cluster.delete("deleted").await?;
     cluster.consume("consumed").await?;
@@ -39,7 +49,10 @@ async fn settled(cluster: Cluster) -> Result<()> {
 
     let mark = cluster.recorder()?.mark()?;
     let window = cluster.setting().quiet;
-    throughout("a settled cluster sees no write", window, async || no_write(&cluster, mark)).await?;
+    throughout("a settled cluster sees no write", window, async || {
+        no_write(&cluster, mark)
+    })
+    .await?;
     cluster.note(format!("no write in {} s", window.as_secs()));
     belayer.stop().await
 }
@@ -51,19 +64,33 @@ async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
     let deadline = std::time::Instant::now() + Duration::from_secs(40);
     loop {
         let mark = cluster.recorder()?.mark()?;
-        let still = throughout("nothing is written", quiet, async || no_write(cluster, mark)).await;
+        let still = throughout("nothing is written", quiet, async || {
+            no_write(cluster, mark)
+        })
+        .await;
         let waited = deadline - Duration::from_secs(25) < std::time::Instant::now();
         if still.is_ok() && waited {
             return Ok(());
         }
-        ensure!(std::time::Instant::now() < deadline, "it does not settle: {still:?}");
+        ensure!(
+            std::time::Instant::now() < deadline,
+            "it does not settle: {still:?}"
+        );
     }
 }
 
 fn no_write(cluster: &Cluster, mark: Mark) -> Result<()> {
     let writes: Vec<Request> = cluster.recorder()?.writes_since(mark)?;
-    let other_than_leases: Vec<_> = writes.iter().filter(|write| write.resource != "leases").collect();
-    ensure!(other_than_leases.is_empty(), "{} ({} in all)", other_than_leases[0], other_than_leases.len());
+    let other_than_leases: Vec<_> = writes
+        .iter()
+        .filter(|write| write.resource != "leases")
+        .collect();
+    ensure!(
+        other_than_leases.is_empty(),
+        "{} ({} in all)",
+        other_than_leases[0],
+        other_than_leases.len()
+    );
     Ok(())
 }
 
@@ -77,10 +104,14 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
         cluster.create(&pod(name).of(&workflow).held()).await?;
     }
     cluster.create(&pod("orphan").of(&gone).held()).await?;
-    cluster.workflows().delete("gone", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("gone", &DeleteParams::background())
+        .await?;
     cluster.finish("ended", "Failed").await?;
     cluster.consume("consumed").await?;
-    let release = serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
+    let release =
+        serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
     cluster.merge("asked", release).await?;
     cluster.delete("deleted").await?;
 
@@ -96,11 +127,21 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
     .await?;
     let log = belayer.log()?;
     for name in ["new", "consumed", "asked", "orphan"] {
-        let told = log.lines().any(|line| line.contains(cluster.namespace()) && line.contains(name));
-        ensure!(told, "the log does not say what would be done to the pod {name}");
+        let told = log
+            .lines()
+            .any(|line| line.contains(cluster.namespace()) && line.contains(name));
+        ensure!(
+            told,
+            "the log does not say what would be done to the pod {name}"
+        );
     }
     belayer.stop().await?;
     let writes = cluster.recorder()?.writes_since(mark)?;
-    ensure!(writes.is_empty(), "at the end: {} ({} in all)", writes[0], writes.len());
+    ensure!(
+        writes.is_empty(),
+        "at the end: {} ({} in all)",
+        writes[0],
+        writes.len()
+    );
     Ok(())
 }

@@ -31,11 +31,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer().await?;
     let workflow = cluster.workflow("w").await?;
-    cluster.create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow))).await?;
+    cluster
+        .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow)))
+        .await?;
     all_held(&cluster).await?;
     belayer.stop().await?;
 
-    let belayer = cluster.start_belayer_with(&BelayerOptions::default().config(MISTYPED)).await?;
+    let belayer = cluster
+        .start_belayer_with(&BelayerOptions::default().config(MISTYPED))
+        .await?;
     // It is ready: all pods have been listed. Give it time to do what it must not.
     throughout("no rope may drop", Duration::from_secs(5), async || {
         let held = cluster.held_count().await?;
@@ -44,7 +48,8 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     })
     .await?;
     // What is asked for by the admin, pod by pod, is done all the same.
-    let release = serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
+    let release =
+        serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
     cluster.merge("p0", release).await?;
     cluster.is_not_held("p0").await?;
     belayer.stop().await?;

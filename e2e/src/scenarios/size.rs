@@ -26,15 +26,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn drain(cluster: Cluster) -> Result<()> {
     let pods = cluster.setting().large;
     let workflow = cluster.workflow("w").await?;
-    cluster.create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held())).await?;
+    cluster
+        .create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held()))
+        .await?;
     cluster.delete_all().await?;
-    cluster.workflows().delete("w", &DeleteParams::background()).await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
 
     let before = cluster.recorder()?.gets("workflows")?;
     let started = Instant::now();
     let belayer = cluster.spawn_belayer(&Default::default())?;
     eventually("all pods are gone", Duration::from_secs(200), async || {
-        let left = cluster.pods().list_metadata(&Default::default()).await?.items.len();
+        let left = cluster
+            .pods()
+            .list_metadata(&Default::default())
+            .await?
+            .items
+            .len();
         ensure!(left == 0, "{left} are left");
         Ok(())
     })

@@ -10,8 +10,16 @@ use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::alone("bad-start-is-refused", "bad kubeconfig, unknown controller, bad configuration: exit 2", refused),
-        Scenario::alone("server-not-there-yet", "an unreachable API server is waited for", waits_for_server),
+        Scenario::alone(
+            "bad-start-is-refused",
+            "bad kubeconfig, unknown controller, bad configuration: exit 2",
+            refused,
+        ),
+        Scenario::alone(
+            "server-not-there-yet",
+            "an unreachable API server is waited for",
+            waits_for_server,
+        ),
     ]
 }
 
@@ -20,18 +28,41 @@ async fn refused(cluster: Cluster) -> Result<()> {
     fs::write(&broken, "clusters: {this is no kubeconfig")?;
     let default = BelayerOptions::default;
     let cases = [
-        ("a kubeconfig that is none", default().kubeconfig(&broken), "broken.kubeconfig"),
-        ("a kubeconfig that is not there", default().kubeconfig("/nowhere/kubeconfig"), "/nowhere/kubeconfig"),
-        ("an unknown controller", default().argument("--controllers=*,ropes"), "ropes"),
-        ("an unknown key", default().config("podFinaliser: {}\n"), "podFinaliser"),
-        ("a bad duration", default().config("podFinalizer:\n  resync: soon\n"), "resync"),
+        (
+            "a kubeconfig that is none",
+            default().kubeconfig(&broken),
+            "broken.kubeconfig",
+        ),
+        (
+            "a kubeconfig that is not there",
+            default().kubeconfig("/nowhere/kubeconfig"),
+            "/nowhere/kubeconfig",
+        ),
+        (
+            "an unknown controller",
+            default().argument("--controllers=*,ropes"),
+            "ropes",
+        ),
+        (
+            "an unknown key",
+            default().config("podFinaliser: {}\n"),
+            "podFinaliser",
+        ),
+        (
+            "a bad duration",
+            default().config("podFinalizer:\n  resync: soon\n"),
+            "resync",
+        ),
     ];
     for (what, options, named) in cases {
         let mut belayer = cluster.spawn_belayer(&options)?;
         let status = belayer.ended(Duration::from_secs(10)).await?;
         let log = belayer.log()?;
         ensure!(status.code() == Some(2), "{what}: {status}\n{log}");
-        ensure!(log.contains(named), "{what}: the message does not name {named}\n{log}");
+        ensure!(
+            log.contains(named),
+            "{what}: the message does not name {named}\n{log}"
+        );
         ensure!(!log.contains("panicked"), "{what}: a panic\n{log}");
     }
     Ok(())
@@ -41,13 +72,26 @@ async fn waits_for_server(cluster: Cluster) -> Result<()> {
     // A port that nobody listens on.
     let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut belayer = cluster.spawn_belayer(&BelayerOptions::default().through(nobody))?;
-    ensure!(belayer.ended(Duration::from_secs(4)).await.is_err(), "it gave up");
-    eventually("it says that it waits", Duration::from_secs(10), async || {
-        ensure!(belayer.log()?.contains(&nobody.to_string()), "nothing about {nobody} in its log");
-        Ok(())
-    })
+    ensure!(
+        belayer.ended(Duration::from_secs(4)).await.is_err(),
+        "it gave up"
+    );
+    eventually(
+        "it says that it waits",
+        Duration::from_secs(10),
+        async || {
+            ensure!(
+                belayer.log()?.contains(&nobody.to_string()),
+                "nothing about {nobody} in its log"
+            );
+            Ok(())
+        },
+    )
     .await?;
-    ensure!(belayer.holds().await.is_ok(), "its debug endpoint does not answer meanwhile");
+    ensure!(
+        belayer.holds().await.is_ok(),
+        "its debug endpoint does not answer meanwhile"
+    );
     belayer.stop().await?;
     // The same cluster is as good as before.
     let belayer = cluster.start_belayer().await?;

@@ -1,14 +1,127 @@
-//! `belayer demo`.
+//! `belayer demo`: Belayer at work in front of your eyes.
+//!
+//! An API server in this process, a cluster's usual controllers beside it, a workload in the
+//! manner of Argo Workflows, another operator that edits the same pods, and Belayer itself. The
+//! story is told chapter by chapter; at the end the API server's own record says whether every
+//! promise was kept.
+
+mod chronicle;
+mod controller;
+mod neighbour;
+mod oracle;
+mod story;
+mod summary;
+mod telling;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use belayer_core::names;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Failure;
 use crate::options::DemoOptions;
+use summary::Summary;
+use telling::Telling;
+use world::World;
 
-/// Runs the demo.
+/// Belayer's finalizer.
+const HOLD: &str = names::POD_STATUS_HOLD;
+/// Who Belayer writes as.
+const BELAYER: &str = "belayer";
+/// Who the other operator writes as.
+const NEIGHBOUR: &str = "example-operator";
+
+/// How much faster than usual time passes in the story.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pace(f64);
+
+impl Pace {
+    /// So many seconds of the story, in real time.
+    fn of(self, seconds: f64) -> Duration {
+        Duration::try_from_secs_f64(self.seconds(seconds)).unwrap_or_default()
+    }
+
+    fn seconds(self, seconds: f64) -> f64 {
+        seconds / self.0
+    }
+
+    /// So many a second of the story, in real time.
+    fn rate(self, per_second: f64) -> f64 {
+        per_second * self.0
+    }
+}
+
+/// Runs the demo and tells it on standard output.
+///
+/// SIGINT and SIGTERM end it at once. While the story runs that is a failure: nothing has been
+/// checked yet. Once the summary is printed and only `--keep-running` keeps the API server up,
+/// the exit code is the summary's.
 ///
 /// # Errors
-/// If an invariant broke, or something is left held at the end.
-#[allow(clippy::unused_async)]
+/// If an invariant broke or something is left held at the end, if the demo was interrupted
+/// before that could be known, or if it could not be set up.
 pub async fn demo(options: DemoOptions) -> Result<(), Failure> {
-    drop(options);
-    Err(Failure::from(anyhow::anyhow!("the demo is not wired yet")))
+    let telling = Telling::on_stdout();
+    let interrupted = interrupted().map_err(anyhow::Error::from)?;
+    tokio::pin!(interrupted);
+    let shown = tokio::select! {
+        biased;
+        () = &mut interrupted => None,
+        shown = show(&options, &telling) => Some(shown?),
+    };
+    let Some((mut world, summary)) = shown else {
+        telling.finish();
+        telling.line("Interrupted: nothing has been checked.");
+        return Err(Failure::Told);
+    };
+    if options.keep_running {
+        telling.line("");
+        telling.line(
+            "Everything goes on, until Ctrl-C: try kubectl get pods -A, in another terminal.",
+        );
+        interrupted.await;
+    }
+    world.end().await?;
+    if summary.is_good() {
+        Ok(())
+    } else {
+        Err(Failure::Told)
+    }
+}
+
+/// The story from the start to the summary.
+async fn show(options: &DemoOptions, telling: &Telling) -> Result<(World, Summary), Failure> {
+    let begun = Instant::now();
+    let mut world = World::build(options).await?;
+    telling.line(&format!(
+        "export KUBECONFIG={}",
+        world.kubeconfig().display()
+    ));
+    telling.line(&format!(
+        "An API server at {}, in this process; nothing outside of it is touched.",
+        world.url()
+    ));
+    telling.begin(&world, story::CHAPTERS);
+    // What stands in the story's way is judged with the rest.
+    let trouble = story::tell(&mut world, telling).await.err();
+    let summary = summary::draw(&world, telling, trouble, begun).await;
+    telling.finish();
+    summary.tell(telling);
+    Ok((world, summary))
+}
+
+/// Comes back when somebody wants the demo to end.
+fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

@@ -175,11 +175,17 @@ impl Request {
     pub async fn send(&self, client: &Client) -> Result<Answer, RequestError> {
         let deadline = Instant::now() + self.timeout;
         let late = |_| RequestError::Timeout(self.timeout);
-        let response = timeout_at(deadline, self.head(client)).await.map_err(late)??;
+        let response = timeout_at(deadline, self.head(client))
+            .await
+            .map_err(late)??;
         let (head, body) = response.into_parts();
         let read = read_body(body, self.body_limit);
         let body = timeout_at(deadline, read).await.map_err(late)??;
-        Ok(Answer { status: head.status, content_type: content_type(&head.headers), body })
+        Ok(Answer {
+            status: head.status,
+            content_type: content_type(&head.headers),
+            body,
+        })
     }
 
     /// Sends the request and leaves the body to be read as it comes. The deadline is that of the
@@ -192,7 +198,10 @@ impl Request {
         let head = timeout(self.timeout, self.head(client)).await;
         let response = head.map_err(|_| RequestError::Timeout(self.timeout))??;
         let content_type = content_type(response.headers());
-        Ok(AnswerStream { content_type, body: response.into_body() })
+        Ok(AnswerStream {
+            content_type,
+            body: response.into_body(),
+        })
     }
 
     /// The answer if it is a success; the body of a refusal is read and judged.
@@ -206,7 +215,9 @@ impl Request {
         }
         let retry_after = retry_after(response.headers());
         // What the status line says stands, even if the body breaks off.
-        let body = read_body(response.into_body(), ERROR_BODY_LIMIT).await.unwrap_or_default();
+        let body = read_body(response.into_body(), ERROR_BODY_LIMIT)
+            .await
+            .unwrap_or_default();
         Err(ApiError::from_answer(status.as_u16(), retry_after, &body).into())
     }
 
@@ -275,7 +286,9 @@ impl AnswerStream {
     /// [`RequestError::Interrupted`] if the body breaks off.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, RequestError> {
         loop {
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let Some(frame) = self.body.frame().await else {
+                return Ok(None);
+            };
             let frame = frame.map_err(|error| RequestError::Interrupted(error.into()))?;
             // Trailers carry nothing for us.
             if let Ok(data) = frame.into_data() {
@@ -291,7 +304,9 @@ pub fn media_type(content_type: &str) -> &str {
 }
 
 fn content_type(headers: &HeaderMap) -> String {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     value.unwrap_or_default().to_owned()
 }
 
@@ -306,7 +321,9 @@ async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, RequestError> 
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| RequestError::Interrupted(error.into()))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         let have = first.as_ref().map_or(0, Bytes::len) + all.len();
         if have + data.len() > limit {
             return Err(RequestError::TooLarge { limit });

@@ -109,7 +109,10 @@ impl ApiError {
         let mut error = Self::from_status(body).unwrap_or_else(|| {
             let text = String::from_utf8_lossy(body);
             let message = text.trim().chars().take(MESSAGE_CHARACTERS).collect();
-            Self { message, ..Self::from_code(code) }
+            Self {
+                message,
+                ..Self::from_code(code)
+            }
         });
         // The HTTP status decides: a Status with another code would be a server's slip.
         error.code = code;
@@ -124,7 +127,10 @@ impl ApiError {
         if raw.kind != "Status" {
             return None;
         }
-        let seconds = raw.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let seconds = raw
+            .details
+            .as_ref()
+            .map_or(0, |details| details.retry_after_seconds);
         Some(Self {
             code: raw.code,
             reason: raw.reason,
@@ -160,7 +166,9 @@ impl ApiError {
     /// 404 that is evidence of absence. A kind that is not served answers plain text, a missing
     /// namespace names the namespace, and a proxy names nothing.
     pub fn is_not_found_naming(&self, resource: &Resource, key: &ObjectKey) -> bool {
-        let Some(details) = &self.details else { return false };
+        let Some(details) = &self.details else {
+            return false;
+        };
         let same_kind = details.kind.is_empty()
             || details.kind == *resource.plural
             || details.kind.eq_ignore_ascii_case(&resource.kind);
@@ -173,7 +181,9 @@ impl ApiError {
 
     /// Whether one of the causes has this `reason`.
     pub fn has_cause(&self, reason: &str) -> bool {
-        self.details.as_ref().is_some_and(|d| d.causes.iter().any(|c| c.reason == reason))
+        self.details
+            .as_ref()
+            .is_some_and(|d| d.causes.iter().any(|c| c.reason == reason))
     }
 
     fn names_an_object(&self) -> bool {

@@ -57,7 +57,10 @@ async fn a_404_is_evidence_only_if_it_names_the_object(
     let pods = Resource::new("", "v1", "Pod", "pods");
     let key = ObjectKey::new("shop", "web-0");
     let client = client(move |_| reply(code, body));
-    let error = Request::get(pods.object_path(&key)).send(&client).await.unwrap_err();
+    let error = Request::get(pods.object_path(&key))
+        .send(&client)
+        .await
+        .unwrap_err();
     assert_eq!(error.class(), class);
     let error = error.api().unwrap();
     assert_eq!(error.is_not_found_naming(&pods, &key), evidence);
@@ -77,7 +80,10 @@ async fn a_404_is_evidence_only_if_it_names_the_object(
 #[case(504, ErrorClass::Timeout)]
 #[case(302, ErrorClass::Other)]
 fn a_code_has_its_class(#[case] code: u16, #[case] class: ErrorClass) {
-    assert_eq!(ApiError::from_answer(code, None, b"{\"kind\": null}").class(), class);
+    assert_eq!(
+        ApiError::from_answer(code, None, b"{\"kind\": null}").class(),
+        class
+    );
 }
 
 #[tokio::test]
@@ -85,7 +91,9 @@ async fn retry_after_is_taken_from_the_header_before_the_status() {
     let status = r#"{"kind":"Status","details":{"retryAfterSeconds":7},"code":429}"#;
     let with_header = client(move |_| {
         let mut reply = reply(429, status);
-        reply.headers_mut().insert("retry-after", "3".parse().unwrap());
+        reply
+            .headers_mut()
+            .insert("retry-after", "3".parse().unwrap());
         reply
     });
     let error = Request::get("/x").send(&with_header).await.unwrap_err();
@@ -99,9 +107,21 @@ async fn retry_after_is_taken_from_the_header_before_the_status() {
 async fn an_answer_above_the_limit_is_not_read() {
     let client = client(|_| reply(200, "0123456789"));
     let request = Request::get("/x");
-    assert_eq!(request.clone().body_limit(10).send(&client).await.unwrap().body, "0123456789");
+    assert_eq!(
+        request
+            .clone()
+            .body_limit(10)
+            .send(&client)
+            .await
+            .unwrap()
+            .body,
+        "0123456789"
+    );
     let error = request.body_limit(9).send(&client).await.unwrap_err();
-    assert!(matches!(error, RequestError::TooLarge { limit: 9 }), "{error}");
+    assert!(
+        matches!(error, RequestError::TooLarge { limit: 9 }),
+        "{error}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,8 +133,15 @@ async fn the_deadline_includes_the_body() {
         http::Response::new(BodyExt::boxed(StreamBody::new(endless)))
     });
     let limit = Duration::from_secs(5);
-    let error = Request::get("/x").timeout(limit).send(&client).await.unwrap_err();
-    assert!(matches!(error, RequestError::Timeout(have) if have == limit), "{error}");
+    let error = Request::get("/x")
+        .timeout(limit)
+        .send(&client)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, RequestError::Timeout(have) if have == limit),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +149,10 @@ async fn a_refused_connection_is_no_answer() {
     let service = tower::service_fn(|_: http::Request<Body>| async {
         Err::<http::Response<Body>, _>(std::io::Error::other("refused"))
     });
-    let error = Request::get("/x").send(&Client::new(service, "default")).await.unwrap_err();
+    let error = Request::get("/x")
+        .send(&Client::new(service, "default"))
+        .await
+        .unwrap_err();
     assert_eq!(error.class(), ErrorClass::Connection);
     assert!(error.class().is_transient());
 }
@@ -133,7 +163,14 @@ async fn requests_carry_what_their_kind_says() {
         let content_type = request.headers().get("content-type").cloned();
         let accept = request.headers()["accept"].to_str().unwrap().to_owned();
         let content_type = content_type.map(|v| v.to_str().unwrap().to_owned());
-        reply(200, &format!("{} {} {content_type:?} {accept}", request.method(), request.uri()))
+        reply(
+            200,
+            &format!(
+                "{} {} {content_type:?} {accept}",
+                request.method(),
+                request.uri()
+            ),
+        )
     });
     let said = async |request: Request| {
         String::from_utf8(request.send(&client).await.unwrap().body.to_vec()).unwrap()
@@ -166,6 +203,9 @@ async fn a_name_cannot_lead_to_another_path(#[case] path: &'static str) {
 
 #[test]
 fn a_media_type_has_no_parameters() {
-    assert_eq!(media_type("application/json; charset=utf-8"), "application/json");
+    assert_eq!(
+        media_type("application/json; charset=utf-8"),
+        "application/json"
+    );
     assert_eq!(media_type(""), "");
 }

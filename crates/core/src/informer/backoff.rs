@@ -18,7 +18,10 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(seed: u64) -> Self {
-        Self { failures: 0, random: StdRng::seed_from_u64(seed) }
+        Self {
+            failures: 0,
+            random: StdRng::seed_from_u64(seed),
+        }
     }
 
     pub(super) fn reset(&mut self) {

@@ -118,7 +118,9 @@ impl<K: Slim> Informer<K> {
 
 impl<K> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("resource", &self.resource).finish_non_exhaustive()
+        f.debug_struct("Informer")
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,9 +153,14 @@ impl<K: Slim> InformerBuilder<K> {
         V::Item: Into<Arc<str>>,
     {
         let values = move |object: &K, show: &mut dyn FnMut(Arc<str>)| {
-            values(object).into_iter().for_each(|value| show(value.into()));
+            values(object)
+                .into_iter()
+                .for_each(|value| show(value.into()));
         };
-        self.indexes.push(IndexDefinition { name, values: Box::new(values) });
+        self.indexes.push(IndexDefinition {
+            name,
+            values: Box::new(values),
+        });
         self
     }
 
@@ -217,6 +224,8 @@ impl<K: Slim> InformerBuilder<K> {
 
 impl<K> fmt::Debug for InformerBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InformerBuilder").field("resource", &self.resource).finish_non_exhaustive()
+        f.debug_struct("InformerBuilder")
+            .field("resource", &self.resource)
+            .finish_non_exhaustive()
     }
 }

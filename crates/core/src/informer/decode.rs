@@ -136,7 +136,11 @@ impl<K: 'static> Decoders<K> {
 
     /// The Accept header that asks for all of them in order.
     pub fn accept(&self, reading: Reading) -> String {
-        let all: Vec<&str> = self.0.iter().map(|decoder| decoder.accept(reading)).collect();
+        let all: Vec<&str> = self
+            .0
+            .iter()
+            .map(|decoder| decoder.accept(reading))
+            .collect();
         all.join(",")
     }
 
@@ -148,7 +152,9 @@ impl<K: 'static> Decoders<K> {
             sent => sent,
         };
         let reads = |d: &&Arc<dyn Decoder<K>>| {
-            d.content_types().iter().any(|have| have.eq_ignore_ascii_case(sent))
+            d.content_types()
+                .iter()
+                .any(|have| have.eq_ignore_ascii_case(sent))
         };
         self.0.iter().find(reads)
     }
@@ -161,7 +167,10 @@ impl<K: 'static> Decoders<K> {
     pub fn read(&self, answer: &Answer) -> Result<K, DecodeError> {
         match self.pick(&answer.content_type) {
             Some(decoder) => decoder.decode_object(&answer.body),
-            None => Err(DecodeError::Format(format!("cannot read {:?}", answer.content_type))),
+            None => Err(DecodeError::Format(format!(
+                "cannot read {:?}",
+                answer.content_type
+            ))),
         }
     }
 }
@@ -174,6 +183,8 @@ impl<K> Clone for Decoders<K> {
 
 impl<K: 'static> fmt::Debug for Decoders<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|d| d.content_types())).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|d| d.content_types()))
+            .finish()
     }
 }

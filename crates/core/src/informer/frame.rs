@@ -35,7 +35,13 @@ struct Skip {
 
 impl Frames {
     pub(super) fn new(framing: Framing, limit: usize) -> Self {
-        Self { framing, limit, buffer: BytesMut::new(), scanned: 0, skipping: None }
+        Self {
+            framing,
+            limit,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            skipping: None,
+        }
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {
@@ -52,7 +58,9 @@ impl Frames {
 
     fn next_line(&mut self) -> Option<Frame> {
         loop {
-            let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+            let end = self.buffer[self.scanned..]
+                .iter()
+                .position(|byte| *byte == b'\n');
             let Some(end) = end.map(|found| self.scanned + found) else {
                 self.scanned = self.buffer.len();
                 if self.scanned > self.limit || self.skipping.is_some() {
@@ -145,7 +153,10 @@ mod tests {
         let frames = cut(Framing::Lines, 5, &[b"a\n0123456", b"789", b"0\nb\n"]);
         assert_eq!(frames, [whole("a"), long, whole("b")]);
         let long = Frame::TooLong(Bytes::from_static(b"0123456"));
-        assert_eq!(cut(Framing::Lines, 5, &[b"0123456\nb\n"]), [long, whole("b")]);
+        assert_eq!(
+            cut(Framing::Lines, 5, &[b"0123456\nb\n"]),
+            [long, whole("b")]
+        );
     }
 
     #[test]

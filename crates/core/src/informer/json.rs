@@ -26,7 +26,10 @@ pub struct JsonDecoder<K> {
 impl<K: SlimJson> JsonDecoder<K> {
     /// A decoder that keeps what `context` says.
     pub fn new(context: DecodeContext) -> Self {
-        Self { context, kind: PhantomData }
+        Self {
+            context,
+            kind: PhantomData,
+        }
     }
 }
 
@@ -87,10 +90,19 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
             .ok_or_else(|| DecodeError::value("metadata.resourceVersion", version))?;
         let item = |raw: &RawValue| {
             let bytes = raw.get().as_bytes();
-            self.decode_object(bytes).map_err(|why| bad(bytes, Some(Change::Present), why))
+            self.decode_object(bytes)
+                .map_err(|why| bad(bytes, Some(Change::Present), why))
         };
-        let items = page.items.unwrap_or_default().into_iter().map(item).collect();
-        let token = page.metadata.continue_token.filter(|token| !token.is_empty());
+        let items = page
+            .items
+            .unwrap_or_default()
+            .into_iter()
+            .map(item)
+            .collect();
+        let token = page
+            .metadata
+            .continue_token
+            .filter(|token| !token.is_empty());
         Ok(Page {
             items,
             resource_version,
@@ -146,7 +158,8 @@ fn error_event<K>(frame: &[u8]) -> Result<Option<WatchEvent<K>>, DecodeError> {
         return Ok(None);
     }
     let bytes = event.object.get().as_bytes();
-    let error = ApiError::from_status(bytes).unwrap_or_else(|| ApiError::from_answer(0, None, bytes));
+    let error =
+        ApiError::from_status(bytes).unwrap_or_else(|| ApiError::from_answer(0, None, bytes));
     Ok(Some(WatchEvent::Error(Box::new(error))))
 }
 

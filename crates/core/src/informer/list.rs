@@ -51,7 +51,10 @@ impl<K: Slim> Informer<K> {
             match self.list(cause, expired).await {
                 Ok(stream) => return stream,
                 Err(Trouble::NoStreaming) => {
-                    tracing::info!(kind = self.telemetry.kind(), "no streaming lists, using pages");
+                    tracing::info!(
+                        kind = self.telemetry.kind(),
+                        "no streaming lists, using pages"
+                    );
                     self.settings.streaming = StreamingList::Never;
                 }
                 Err(Trouble::Older(version)) => {
@@ -86,7 +89,12 @@ impl<K: Slim> Informer<K> {
 
     /// Puts a complete list into the store and tells the handlers.
     async fn take(&mut self, listing: Listing<K>, cause: Cause) -> Result<(), Trouble> {
-        let Listing { staged, unreadable, skipped, version } = listing;
+        let Listing {
+            staged,
+            unreadable,
+            skipped,
+            version,
+        } = listing;
         let fit = if version >= self.store.resource_version() {
             Fit::Follows
         } else if self.older_lists < OLDER_LISTS {
@@ -109,13 +117,17 @@ impl<K: Slim> Informer<K> {
             self.tell(&Event::Skipped { key });
         }
         self.emit(events).await;
-        self.tell(&Event::Advanced { resource_version: version });
+        self.tell(&Event::Advanced {
+            resource_version: version,
+        });
         self.store.set_state(InformerState::Synced);
         if !was_complete {
             self.tell(&Event::Synced);
         }
         if !first {
-            self.tell(&Event::Relisted { regressed: fit == Fit::Regresses });
+            self.tell(&Event::Relisted {
+                regressed: fit == Fit::Regresses,
+            });
         }
         Ok(())
     }
@@ -155,8 +167,13 @@ impl<K: Slim> Informer<K> {
     }
 
     fn decode_page(&self, content_type: &str, body: &Bytes) -> Result<Page<K>, RequestError> {
-        let decoder = self.decoders.pick(content_type).ok_or_else(|| strange(content_type))?;
-        decoder.decode_page(body).map_err(|why| RequestError::Decode(why.to_string()))
+        let decoder = self
+            .decoders
+            .pick(content_type)
+            .ok_or_else(|| strange(content_type))?;
+        decoder
+            .decode_page(body)
+            .map_err(|why| RequestError::Decode(why.to_string()))
     }
 
     async fn list_by_stream(&mut self) -> Result<(Listing<K>, Stream<K>), Trouble> {
@@ -184,11 +201,18 @@ impl<K: Slim> Informer<K> {
                 WatchEvent::Modified(object) => self.stage(&mut listing, object),
                 WatchEvent::Deleted(object) => {
                     let same = |have: &K| have.uid() == object.uid();
-                    if listing.staged.get(object.key()).is_some_and(|have| same(have)) {
+                    if listing
+                        .staged
+                        .get(object.key())
+                        .is_some_and(|have| same(have))
+                    {
                         listing.staged.remove(object.key());
                     }
                 }
-                WatchEvent::Bookmark { resource_version, initial_events_end: true } => {
+                WatchEvent::Bookmark {
+                    resource_version,
+                    initial_events_end: true,
+                } => {
                     listing.version = resource_version;
                     self.bookmarks = true;
                     return Ok((listing, stream));
@@ -214,7 +238,11 @@ impl<K: Slim> Informer<K> {
 
     fn stage(&self, listing: &mut Listing<K>, object: K) {
         let newer = |have: &K| have.resource_version() > object.resource_version();
-        if listing.staged.get(object.key()).is_some_and(|have| newer(have)) {
+        if listing
+            .staged
+            .get(object.key())
+            .is_some_and(|have| newer(have))
+        {
             return;
         }
         listing.staged.insert(self.store.staged(object));

@@ -101,8 +101,16 @@ impl<K: Slim> Informer<K> {
             InformerState::Failing { since, .. } => since,
             _ => tokio::time::Instant::now(),
         };
-        tracing::warn!(kind = self.telemetry.kind(), reason, ?delay, "list or watch failed");
-        self.store.set_state(InformerState::Failing { since, reason: reason.into() });
+        tracing::warn!(
+            kind = self.telemetry.kind(),
+            reason,
+            ?delay,
+            "list or watch failed"
+        );
+        self.store.set_state(InformerState::Failing {
+            since,
+            reason: reason.into(),
+        });
         self.sleep(delay).await;
     }
 
@@ -111,7 +119,10 @@ impl<K: Slim> Informer<K> {
         self.store.set_state(InformerState::NotServed);
         if !self.unserved {
             self.unserved = true;
-            tracing::info!(kind = self.telemetry.kind(), "the kind is not served, waiting for it");
+            tracing::info!(
+                kind = self.telemetry.kind(),
+                "the kind is not served, waiting for it"
+            );
             self.store.unserve();
             self.tell(&Event::Unserved);
         }

@@ -21,7 +21,10 @@ pub struct Stored<K> {
 
 impl<K> Clone for Stored<K> {
     fn clone(&self) -> Self {
-        Self { object: Arc::clone(&self.object), ..*self }
+        Self {
+            object: Arc::clone(&self.object),
+            ..*self
+        }
     }
 }
 
@@ -47,14 +50,23 @@ impl<K: Slim> Stored<K> {
     /// An object that comes into the store now.
     pub(super) fn fresh(object: Arc<K>, now: Moment) -> Self {
         let deletion_seen = object.meta().is_deleting().then_some(now);
-        Self { object, first_seen: now, deletion_seen }
+        Self {
+            object,
+            first_seen: now,
+            deletion_seen,
+        }
     }
 
     /// The next state of this UID.
     pub(super) fn followed_by(&self, object: Arc<K>, now: Moment) -> Self {
-        let deletion_seen =
-            self.deletion_seen.or_else(|| object.meta().is_deleting().then_some(now));
-        Self { object, first_seen: self.first_seen, deletion_seen }
+        let deletion_seen = self
+            .deletion_seen
+            .or_else(|| object.meta().is_deleting().then_some(now));
+        Self {
+            object,
+            first_seen: self.first_seen,
+            deletion_seen,
+        }
     }
 }
 
@@ -174,16 +186,22 @@ impl<K: Slim> Table<K> {
     /// Those with `value` in the index at `index`, in slot order.
     pub(super) fn find(&self, index: usize, value: &str) -> impl Iterator<Item = &Stored<K>> {
         let slots = self.entry(index, value).map(|entry| &entry.slots);
-        slots.into_iter().flat_map(Slots::iter).filter_map(|slot| self.at(slot))
+        slots
+            .into_iter()
+            .flat_map(Slots::iter)
+            .filter_map(|slot| self.at(slot))
     }
 
     pub(super) fn count(&self, index: usize, value: &str) -> usize {
-        self.entry(index, value).map_or(0, |entry| entry.slots.len())
+        self.entry(index, value)
+            .map_or(0, |entry| entry.slots.len())
     }
 
     /// The place of the index called `name`.
     pub(super) fn index(&self, name: &str) -> Option<usize> {
-        self.definitions.iter().position(|definition| definition.name == name)
+        self.definitions
+            .iter()
+            .position(|definition| definition.name == name)
     }
 
     /// How many values an index holds.
@@ -200,7 +218,12 @@ impl<K: Slim> Table<K> {
         }
         let object = Arc::clone(&stored.object);
         let slot = self.take_slot(stored)?;
-        let Self { hasher, slots, by_key, .. } = self;
+        let Self {
+            hasher,
+            slots,
+            by_key,
+            ..
+        } = self;
         let hash = hasher.hash_one(object.key());
         by_key.insert_unique(hash, slot, |slot| hash_slot(hasher, slots, *slot));
         for (value, index) in self.values_of(&object) {
@@ -212,7 +235,10 @@ impl<K: Slim> Table<K> {
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Stored<K>> {
         let hash = self.hasher.hash_one(key);
         let slots = &self.slots;
-        let found = self.by_key.find_entry(hash, |slot| is_at(slots, *slot, key)).ok()?;
+        let found = self
+            .by_key
+            .find_entry(hash, |slot| is_at(slots, *slot, key))
+            .ok()?;
         let (slot, _) = found.remove();
         let stored = self.slots.get_mut(slot as usize)?.take()?;
         for (value, index) in self.values_of(&stored.object) {
@@ -228,7 +254,9 @@ impl<K: Slim> Table<K> {
 
     fn slot(&self, key: &ObjectKey) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
-        self.by_key.find(hash, |slot| is_at(&self.slots, *slot, key)).copied()
+        self.by_key
+            .find(hash, |slot| is_at(&self.slots, *slot, key))
+            .copied()
     }
 
     /// `None` when four billion objects are stored: the new one is dropped.
@@ -258,7 +286,10 @@ impl<K: Slim> Table<K> {
             return;
         }
         let new = self.values_of(new);
-        let old = self.at(slot).map(|old| self.values_of(&old.object)).unwrap_or_default();
+        let old = self
+            .at(slot)
+            .map(|old| self.values_of(&old.object))
+            .unwrap_or_default();
         for (value, index) in old.iter().filter(|value| new.binary_search(value).is_err()) {
             self.unlink(*index, value, slot);
         }
@@ -269,17 +300,26 @@ impl<K: Slim> Table<K> {
 
     fn entry(&self, index: usize, value: &str) -> Option<&Entry> {
         let hash = self.hasher.hash_one(value);
-        self.indexes.get(index)?.find(hash, |entry| *entry.value == *value)
+        self.indexes
+            .get(index)?
+            .find(hash, |entry| *entry.value == *value)
     }
 
     fn link(&mut self, index: usize, value: Arc<str>, slot: u32) {
-        let Self { hasher, indexes, .. } = self;
-        let Some(entries) = indexes.get_mut(index) else { return };
+        let Self {
+            hasher, indexes, ..
+        } = self;
+        let Some(entries) = indexes.get_mut(index) else {
+            return;
+        };
         let hash = hasher.hash_one(&*value);
         match entries.find_mut(hash, |entry| entry.value == value) {
             Some(entry) => entry.slots.insert(slot),
             None => {
-                let entry = Entry { value, slots: Slots::One(slot) };
+                let entry = Entry {
+                    value,
+                    slots: Slots::One(slot),
+                };
                 entries.insert_unique(hash, entry, |entry| hasher.hash_one(&*entry.value));
             }
         }
@@ -287,7 +327,9 @@ impl<K: Slim> Table<K> {
 
     fn unlink(&mut self, index: usize, value: &str, slot: u32) {
         let hash = self.hasher.hash_one(value);
-        let Some(entries) = self.indexes.get_mut(index) else { return };
+        let Some(entries) = self.indexes.get_mut(index) else {
+            return;
+        };
         let Ok(mut found) = entries.find_entry(hash, |entry| *entry.value == *value) else {
             return;
         };
@@ -298,7 +340,10 @@ impl<K: Slim> Table<K> {
 }
 
 fn is_at<K: Slim>(slots: &[Option<Stored<K>>], slot: u32, key: &ObjectKey) -> bool {
-    slots.get(slot as usize).and_then(Option::as_ref).is_some_and(|have| have.key() == key)
+    slots
+        .get(slot as usize)
+        .and_then(Option::as_ref)
+        .is_some_and(|have| have.key() == key)
 }
 
 fn hash_slot<K: Slim>(hasher: &DefaultHashBuilder, slots: &[Option<Stored<K>>], slot: u32) -> u64 {

@@ -56,7 +56,9 @@ impl<K: Slim> Stream<K> {
                 None => {}
             }
             // A frame that breaks off at the end is no event: the next watch brings it again.
-            let Some(chunk) = self.answer.chunk().await? else { return Ok(None) };
+            let Some(chunk) = self.answer.chunk().await? else {
+                return Ok(None);
+            };
             self.frames.push(&chunk);
         }
     }
@@ -72,11 +74,17 @@ impl<K: Slim> Stream<K> {
         };
         WatchEvent::Bad(match self.decoder.decode_watch_event(prefix) {
             WatchEvent::Bad(bad) => BadObject { why, ..bad },
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => of(&object, Change::Present),
-            WatchEvent::Deleted(object) => of(&object, Change::Gone),
-            WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {
-                BadObject { key: None, uid: None, resource_version: None, change: None, why }
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                of(&object, Change::Present)
             }
+            WatchEvent::Deleted(object) => of(&object, Change::Gone),
+            WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => BadObject {
+                key: None,
+                uid: None,
+                resource_version: None,
+                change: None,
+                why,
+            },
         })
     }
 }
@@ -125,7 +133,10 @@ impl<K: Slim> Informer<K> {
                 }
                 ErrorClass::Invalid => self.refused_watches += 1,
                 // A version that the server has not reached: it lags, or was restored.
-                _ if error.api().is_some_and(|e| e.has_cause("ResourceVersionTooLarge")) => {
+                _ if error
+                    .api()
+                    .is_some_and(|e| e.has_cause("ResourceVersionTooLarge")) =>
+                {
                     self.refused_watches += 1;
                 }
                 _ => {}
@@ -233,16 +244,23 @@ impl<K: Slim> Informer<K> {
     /// Takes one event of a watch that started at `since`.
     async fn apply(&mut self, event: WatchEvent<K>, since: ResourceVersion) -> Step {
         let (version, applied) = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                (Some(object.resource_version()), self.store.upsert(object, since))
-            }
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (
+                Some(object.resource_version()),
+                self.store.upsert(object, since),
+            ),
             WatchEvent::Deleted(object) => {
                 (Some(object.resource_version()), self.store.delete(object))
             }
-            WatchEvent::Bookmark { resource_version, .. } => {
+            WatchEvent::Bookmark {
+                resource_version, ..
+            } => {
                 self.bookmarks = true;
                 let past = resource_version < since;
-                let applied = if past { Applied::Stale } else { Applied::Changed(Vec::new()) };
+                let applied = if past {
+                    Applied::Stale
+                } else {
+                    Applied::Changed(Vec::new())
+                };
                 (Some(resource_version), applied)
             }
             WatchEvent::Error(error) => return Step::Ended(error),

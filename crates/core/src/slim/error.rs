@@ -26,7 +26,10 @@ pub enum DecodeError {
 impl DecodeError {
     /// A value that means nothing; of a long one only the beginning is kept.
     pub fn value(field: &'static str, value: &str) -> Self {
-        Self::Value { field, value: value.chars().take(64).collect() }
+        Self::Value {
+            field,
+            value: value.chars().take(64).collect(),
+        }
     }
 }
 

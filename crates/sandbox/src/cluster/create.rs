@@ -55,7 +55,7 @@ impl Cluster {
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
         check_type(&info, gvr, &mut object)?;
         check_namespace(&mut object, namespace)?;
-        namespace_lifecycle(state, &info, gvr, namespace, &object)?;
+        namespace_lifecycle(state, &info, namespace, &object)?;
         if !meta::field(&object, "resourceVersion").is_empty() {
             return Err(ApiError::new(
                 500,
@@ -67,16 +67,29 @@ impl Cluster {
         self.fill_system_fields(&info, &gvr.version, &mut object);
         let mut causes = prepare(&info, &mut object);
         if meta::name(&object).is_empty() {
-            causes = vec![Cause::required("metadata.name", "name or generateName is required")];
+            causes = vec![Cause::required(
+                "metadata.name",
+                "name or generateName is required",
+            )];
         } else {
+            causes.extend(validate::generate_name(&info, &object));
             causes.extend(validate::metadata(&info, &object));
         }
         if !causes.is_empty() {
-            return Err(ApiError::invalid(&info.group, &info.kind, meta::name(&object), causes));
+            return Err(ApiError::invalid(
+                &info.group,
+                &info.kind,
+                meta::name(&object),
+                causes,
+            ));
         }
         let key = ObjectKey::new(namespace, meta::name(&object));
         if state.get(&info, &key).is_some() {
-            return Err(ApiError::already_exists(&info.group, &info.resource, &key.name));
+            return Err(ApiError::already_exists(
+                &info.group,
+                &info.resource,
+                &key.name,
+            ));
         }
         object["apiVersion"] = json!(info.api_version(&info.storage_version));
         if options.dry_run {
@@ -111,15 +124,24 @@ impl Cluster {
     }
 
     fn fill_system_fields(&self, info: &ResourceInfo, version: &str, object: &mut Value) {
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
             meta::unset(object, field);
         }
         meta::set(object, "uid", json!(self.rng().uuid()));
-        meta::set(object, "creationTimestamp", json!(self.clock().now_rfc3339()));
+        meta::set(
+            object,
+            "creationTimestamp",
+            json!(self.clock().now_rfc3339()),
+        );
         if info.has(Traits::GENERATION) {
             meta::set(object, "generation", json!(1));
         }
-        let keeps = info.has(Traits::STATUS_ON_CREATE) || info.status_face(version) == StatusFace::None;
+        let keeps =
+            info.has(Traits::STATUS_ON_CREATE) || info.status_face(version) == StatusFace::None;
         if !keeps && let Some(map) = object.as_object_mut() {
             map.remove("status");
         }
@@ -156,7 +178,11 @@ pub(super) fn undecodable(info: &ResourceInfo, gvr: &Gvr, why: &str) -> ApiError
 }
 
 /// The body must be of the resource's kind. Built-in kinds may leave it out.
-pub(super) fn check_type(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Result<(), ApiError> {
+pub(super) fn check_type(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    object: &mut Value,
+) -> Result<(), ApiError> {
     let wanted = gvr.api_version();
     let kind = meta::text(object, &["kind"]).to_owned();
     let api_version = meta::text(object, &["apiVersion"]).to_owned();
@@ -165,16 +191,30 @@ pub(super) fn check_type(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> 
             if text.is_empty() {
                 let body = serde_json::to_string(object).unwrap_or_default();
                 return Err(ApiError::bad_request(format!(
-                    "Object '{field}' is missing in '{body}'"
+                    "the object provided is unrecognized (must be of type {}): Object '{field}' is missing in '{body}' ({body})",
+                    info.kind
                 )));
             }
         }
     }
+    if info.custom && kind != info.kind && api_version == wanted {
+        let cause = Cause::invalid(
+            "kind",
+            &format!("{kind:?}"),
+            &format!("must be {}", info.kind),
+        );
+        return Err(ApiError::invalid(
+            &info.group,
+            &kind,
+            meta::name(object),
+            vec![cause],
+        ));
+    }
     if !kind.is_empty() && kind != info.kind {
         return Err(ApiError::bad_request(format!(
-            "{kind} in version \"{}\" cannot be handled as a {}",
-            api_version.rsplit('/').next().unwrap_or_default(),
-            info.kind
+            "{kind} in version \"{version}\" cannot be handled as a {wanted}: converting ({version}.{kind}) to ({wanted}): unknown conversion",
+            version = api_version.rsplit('/').next().unwrap_or_default(),
+            wanted = info.kind
         )));
     }
     if !api_version.is_empty() && api_version != wanted {
@@ -206,12 +246,11 @@ pub(super) fn check_namespace(object: &mut Value, namespace: Option<&str>) -> Re
 fn namespace_lifecycle(
     state: &State,
     info: &ResourceInfo,
-    gvr: &Gvr,
     namespace: Option<&str>,
     object: &Value,
 ) -> Result<(), ApiError> {
     let Some(name) = namespace else {
-        return crd::refuse_terminating(state, info, gvr);
+        return crd::refuse_terminating(state, info, meta::name(object));
     };
     let found = state
         .kinds
@@ -226,12 +265,15 @@ fn namespace_lifecycle(
             message: format!("namespace {name} is being terminated"),
             field: "metadata.namespace".into(),
         };
-        let why =
-            format!("unable to create new content in namespace {name} because it is being terminated");
-        return Err(ApiError::forbidden(&info.group, &info.resource, meta::name(object), &why)
-            .with_causes(vec![cause]));
+        let why = format!(
+            "unable to create new content in namespace {name} because it is being terminated"
+        );
+        return Err(
+            ApiError::forbidden(&info.group, &info.resource, meta::name(object), &why)
+                .with_causes(vec![cause]),
+        );
     }
-    crd::refuse_terminating(state, info, gvr)
+    crd::refuse_terminating(state, info, meta::name(object))
 }
 
 /// Whether a write through that subresource exists for the kind.
@@ -240,5 +282,9 @@ pub(super) fn check_subresource(
     gvr: &Gvr,
     subresource: Subresource,
 ) -> Result<(), ApiError> {
-    if info.serves(&gvr.version, subresource) { Ok(()) } else { Err(ApiError::not_served()) }
+    if info.serves(&gvr.version, subresource) {
+        Ok(())
+    } else {
+        Err(ApiError::not_served())
+    }
 }

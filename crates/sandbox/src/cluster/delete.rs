@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::write::{Effect, Entry, Written};
 use super::{
-    Actor, Cluster, DeleteOptions, Deleted, Gvr, ListOptions, ObjectKey, Preconditions, Propagation,
-    State, locate,
+    Actor, Cluster, DeleteOptions, Deleted, Gvr, ListOptions, ObjectKey, Preconditions,
+    Propagation, State, locate,
 };
 use crate::clock::rfc3339;
 use crate::error::ApiError;
@@ -63,7 +63,9 @@ impl Cluster {
             body: Some(Arc::new(options.to_json())),
             dry_run: options.dry_run,
         };
-        self.write(entry, |state| self.delete_in(state, gvr, namespace, name, options))
+        self.write(entry, |state| {
+            self.delete_in(state, gvr, namespace, name, options)
+        })
     }
 
     /// Deletes everything that a list would find; answers what was found, as it was before.
@@ -91,8 +93,9 @@ impl Cluster {
                 body: Some(Arc::new(options.to_json())),
                 dry_run: options.dry_run,
             };
-            let done =
-                self.write(entry, |state| self.delete_in(state, gvr, Some(&home), name, options));
+            let done = self.write(entry, |state| {
+                self.delete_in(state, gvr, Some(&home), name, options)
+            });
             match done {
                 // Gone in the meantime is what was wanted.
                 Err(error) if error.code == 404 => {}
@@ -236,13 +239,18 @@ impl Cluster {
             let at = after(self.clock().now(), seconds);
             return Graceful::Set { at, seconds };
         }
-        let Some(had) = meta::grace(old).filter(|had| *had != 0) else { return Graceful::No };
+        let Some(had) = meta::grace(old).filter(|had| *had != 0) else {
+            return Graceful::No;
+        };
         let Some(wanted) = options.grace_period_seconds.filter(|wanted| *wanted < had) else {
             return Graceful::Pending;
         };
         let deadline = meta::field(old, "deletionTimestamp").parse::<Timestamp>();
         let deadline = deadline.unwrap_or_else(|_| self.clock().now());
-        Graceful::Set { at: after(deadline, wanted.saturating_sub(had)), seconds: wanted }
+        Graceful::Set {
+            at: after(deadline, wanted.saturating_sub(had)),
+            seconds: wanted,
+        }
     }
 
     /// Namespaces and CRDs stay until their content is gone.
@@ -256,7 +264,11 @@ impl Cluster {
     ) -> Written {
         let mut new = Value::clone(old);
         meta::set_finalizers(&mut new, finalizers_after(info, old, options));
-        meta::set(&mut new, "deletionTimestamp", json!(self.clock().now_rfc3339()));
+        meta::set(
+            &mut new,
+            "deletionTimestamp",
+            json!(self.clock().now_rfc3339()),
+        );
         let is_crd = info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
         if is_crd {
             crd::mark_terminating(self, &mut new);
@@ -281,7 +293,8 @@ fn bump_generation(object: &mut Value) {
 
 /// `at + seconds`, staying inside what a timestamp can say.
 fn after(at: Timestamp, seconds: i64) -> Timestamp {
-    at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(at)
+    at.checked_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(at)
 }
 
 fn check_preconditions(
@@ -291,7 +304,12 @@ fn check_preconditions(
     wanted: &Preconditions,
 ) -> Result<(), ApiError> {
     let checks = [
-        ("UID", wanted.uid.as_deref(), meta::uid(old), "deleted and then recreated"),
+        (
+            "UID",
+            wanted.uid.as_deref(),
+            meta::uid(old),
+            "deleted and then recreated",
+        ),
         (
             "ResourceVersion",
             wanted.resource_version.as_deref(),
@@ -300,7 +318,9 @@ fn check_preconditions(
         ),
     ];
     for (what, wanted, found, guess) in checks {
-        let Some(wanted) = wanted.filter(|wanted| *wanted != found) else { continue };
+        let Some(wanted) = wanted.filter(|wanted| *wanted != found) else {
+            continue;
+        };
         let why = format!(
             "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {guess}"
         );
@@ -338,12 +358,17 @@ fn finalizers_after(info: &ResourceInfo, old: &Value, options: &DeleteOptions) -
     };
     if let Some(wanted) = wanted
         && had.iter().any(|f| f == wanted)
-        && !had.iter().any(|f| (f == ORPHAN || f == FOREGROUND) && f != wanted)
+        && !had
+            .iter()
+            .any(|f| (f == ORPHAN || f == FOREGROUND) && f != wanted)
     {
         return had.to_vec();
     }
-    let mut finalizers: Vec<Value> =
-        had.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
+    let mut finalizers: Vec<Value> = had
+        .iter()
+        .filter(|f| *f != ORPHAN && *f != FOREGROUND)
+        .cloned()
+        .collect();
     finalizers.extend(wanted.map(|f| json!(f)));
     finalizers
 }

@@ -24,11 +24,11 @@ pub(crate) use read::{list_options_invalid, parse_version, too_large};
 pub(crate) use state::State;
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
-pub(crate) use write::{Effect, Written};
 pub use types::{
     Actor, DeleteOptions, Deleted, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
     Propagation, Subresource, VersionMatch, WriteOptions,
 };
+pub(crate) use write::{Effect, Written};
 
 use crate::clock::{Clock, SharedRng};
 use crate::error::ApiError;
@@ -60,7 +60,9 @@ pub(crate) struct Inner {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("version", &self.version()).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,7 +79,9 @@ impl Cluster {
             clock,
             rng,
         };
-        let cluster = Cluster { inner: Arc::new(inner) };
+        let cluster = Cluster {
+            inner: Arc::new(inner),
+        };
         cluster.create_first_namespaces();
         cluster
     }
@@ -85,7 +89,8 @@ impl Cluster {
     fn create_first_namespaces(&self) {
         let actor = Actor::new(SERVER);
         for name in FIRST_NAMESPACES {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let made = self.create(
                 &actor,
                 &Gvr::NAMESPACES,
@@ -136,7 +141,11 @@ impl Cluster {
     }
 
     /// The kind that an owner reference or a manifest names by `apiVersion` and `kind`.
-    pub fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<(Arc<ResourceInfo>, Gvr)> {
+    pub fn resource_of_kind(
+        &self,
+        api_version: &str,
+        kind: &str,
+    ) -> Option<(Arc<ResourceInfo>, Gvr)> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let state = self.inner.state.lock();
         let info = state.kinds.all().find(|info| {

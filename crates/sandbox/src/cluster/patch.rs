@@ -64,7 +64,15 @@ impl Cluster {
             dry_run: options.dry_run,
         };
         self.write(entry, |state| {
-            self.patch_in(state, gvr, namespace, name, (&patch, &body), subresource, *options)
+            self.patch_in(
+                state,
+                gvr,
+                namespace,
+                name,
+                (&patch, &body),
+                subresource,
+                *options,
+            )
         })
     }
 
@@ -156,20 +164,17 @@ pub(crate) fn unsupported_strategic() -> ApiError {
     )
 }
 
+/// A patch must not turn the object into something else.
 fn check_kind(info: &ResourceInfo, gvr: &Gvr, new: &Value) -> Result<(), ApiError> {
-    let kind = meta::text(new, &["kind"]);
-    if !kind.is_empty() && kind != info.kind {
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version \"{}\" cannot be handled as a {}",
-            gvr.version, info.kind
-        )));
-    }
-    let api_version = meta::text(new, &["apiVersion"]);
-    if !api_version.is_empty() && api_version != gvr.api_version() {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            gvr.api_version()
-        )));
-    }
-    Ok(())
+    let (kind, api_version) = (meta::text(new, &["kind"]), meta::text(new, &["apiVersion"]));
+    let why = if kind != info.kind {
+        format!("{kind} cannot be handled as a {}", info.kind)
+    } else if api_version != gvr.api_version() {
+        format!("no kind {kind:?} is registered for version {api_version:?}")
+    } else {
+        return Ok(());
+    };
+    let shown = serde_json::to_string(new).unwrap_or_default();
+    let cause = Cause::invalid("patch", &format!("{shown:?}"), &why);
+    Err(ApiError::invalid("", "", "", vec![cause]))
 }

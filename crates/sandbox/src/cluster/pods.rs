@@ -32,8 +32,9 @@ impl Cluster {
             body: Some(Arc::new(json!({"target": {"kind": "Node", "name": node}}))),
             dry_run: options.dry_run,
         };
-        let written =
-            self.write(entry, |state| self.bind_in(state, namespace, name, node, *options))?;
+        let written = self.write(entry, |state| {
+            self.bind_in(state, namespace, name, node, *options)
+        })?;
         Ok(written.object)
     }
 
@@ -51,7 +52,9 @@ impl Cluster {
         };
         let conflict = |why: &str| Err(ApiError::conflict("", "pods/binding", name, why));
         if meta::is_deleting(&old) {
-            return conflict(&format!("pod {name} is being deleted, cannot be assigned to a host"));
+            return conflict(&format!(
+                "pod {name} is being deleted, cannot be assigned to a host"
+            ));
         }
         let taken = meta::text(&old, &["spec", "nodeName"]);
         if !taken.is_empty() {
@@ -65,7 +68,9 @@ impl Cluster {
             "lastProbeTime": null,
             "lastTransitionTime": self.clock().now_rfc3339(),
         });
-        let conditions = new["status"].get_mut("conditions").and_then(Value::as_array_mut);
+        let conditions = new["status"]
+            .get_mut("conditions")
+            .and_then(Value::as_array_mut);
         match conditions {
             Some(list) => {
                 list.retain(|c| c.get("type").is_none_or(|t| t != "PodScheduled"));
@@ -99,9 +104,8 @@ impl Cluster {
             body: Some(Arc::new(options.to_json())),
             dry_run: options.dry_run,
         };
-        let run = |state: &mut State| {
-            self.delete_in(state, &Gvr::PODS, Some(namespace), name, options)
-        };
+        let run =
+            |state: &mut State| self.delete_in(state, &Gvr::PODS, Some(namespace), name, options);
         self.write(entry, run).map(drop)
     }
 }

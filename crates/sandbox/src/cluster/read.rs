@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Cluster, Gvr, ListOptions, ListPage, ObjectKey, State, VersionMatch, at_version, locate};
-use crate::error::{ApiError, Cause};
+use super::{
+    Cluster, Gvr, ListOptions, ListPage, ObjectKey, State, VersionMatch, at_version, locate,
+};
+use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::ResourceInfo;
 use crate::selector::Selectors;
 
@@ -42,8 +44,7 @@ impl Cluster {
                 .get_at(&info, &key, at)
                 .ok_or_else(|| ApiError::expired(EXPIRED_LIST))?,
         };
-        let object =
-            found.ok_or_else(|| ApiError::not_found(&info.group, &info.resource, name))?;
+        let object = found.ok_or_else(|| ApiError::not_found(&info.group, &info.resource, name))?;
         Ok(at_version(&info, &gvr.version, object))
     }
 
@@ -71,7 +72,11 @@ impl Cluster {
         newest: Option<u64>,
     ) -> Result<ListPage, ApiError> {
         let state = self.inner.state.lock();
-        let info = state.kinds.find(gvr).cloned().ok_or_else(ApiError::not_served)?;
+        let info = state
+            .kinds
+            .find(gvr)
+            .cloned()
+            .ok_or_else(ApiError::not_served)?;
         let namespace = namespace.unwrap_or_default();
         if !namespace.is_empty() && !info.namespaced() {
             return Err(ApiError::not_served());
@@ -85,40 +90,60 @@ impl Cluster {
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
         let newest = newest.map_or(state.rv, |n| n.min(state.rv));
         let plan = plan(options, newest)?;
-        let found = collect(&state, &info, namespace, &selectors, &plan)?;
-        let page = cut(found, options.limit, &plan, &selectors);
+        let read = Read {
+            state: &state,
+            info: &info,
+            namespace,
+            selectors: &selectors,
+            plan: &plan,
+        };
+        let mut page = read.page(options.limit)?;
         drop(state);
-        Ok(ListPage {
-            items: page.0.into_iter().map(|o| at_version(&info, &gvr.version, o)).collect(),
-            resource_version: plan.at,
-            continue_token: page.1,
-            remaining: page.2,
-        })
+        if gvr.version != info.storage_version {
+            for item in &mut page.items {
+                *item = at_version(&info, &gvr.version, Arc::clone(item));
+            }
+        }
+        Ok(page)
     }
 }
-
-type Found = Vec<(ObjectKey, Arc<Value>)>;
 
 /// Where a list starts and as of when it is.
 struct Plan {
     at: u64,
     start: Option<ObjectKey>,
     continued: bool,
+    /// How many objects follow `start`, where that was counted before.
+    left: Option<u64>,
 }
 
 fn plan(options: &ListOptions, newest: u64) -> Result<Plan, ApiError> {
     check_options(options)?;
     if !options.continue_token.is_empty() {
-        let token = Token::decode(&options.continue_token)
-            .ok_or_else(|| ApiError::bad_request("continue key is not valid: malformed token"))?;
+        let token = Token::decode(&options.continue_token).ok_or_else(|| {
+            ApiError::bad_request(
+                "invalid continue token: continue key is not valid: malformed token",
+            )
+        })?;
         // Zero: the client accepted an inconsistent rest.
-        let at = if token.version == 0 { newest } else { token.version };
+        let at = if token.version == 0 {
+            newest
+        } else {
+            token.version
+        };
         if at > newest {
             return Err(too_large(at, newest));
         }
-        return Ok(Plan { at, start: Some(token.start), continued: true });
+        return Ok(Plan {
+            at,
+            start: Some(token.start),
+            continued: true,
+            left: token.left,
+        });
     }
-    let asked = parse_version(&options.resource_version)?;
+    let asked = parse_version(&options.resource_version).map_err(|why| {
+        ApiError::bad_request(format!("invalid resource version: {}", why.message))
+    })?;
     if asked > newest {
         return Err(too_large(asked, newest));
     }
@@ -128,7 +153,12 @@ fn plan(options: &ListOptions, newest: u64) -> Result<Plan, ApiError> {
         Some(VersionMatch::NotOlderThan) => false,
         None => asked > 0 && options.limit > 0,
     };
-    Ok(Plan { at: if exact { asked } else { newest }, start: None, continued: false })
+    Ok(Plan {
+        at: if exact { asked } else { newest },
+        start: None,
+        continued: false,
+        left: None,
+    })
 }
 
 fn check_options(options: &ListOptions) -> Result<(), ApiError> {
@@ -172,9 +202,10 @@ pub(crate) fn parse_version(text: &str) -> Result<u64, ApiError> {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        ApiError::bad_request(format!(
+        let message = format!(
             "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-        ))
+        );
+        ApiError::new(500, Reason::Unknown, message)
     })
 }
 
@@ -187,55 +218,92 @@ pub(crate) fn too_large(asked: u64, newest: u64) -> ApiError {
     };
     ApiError::new(
         504,
-        crate::error::Reason::Timeout,
+        Reason::Timeout,
         format!("Too large resource version: {asked}, current: {newest}"),
     )
     .with_causes(vec![cause])
     .retry_after(1)
 }
 
-fn collect(
-    state: &State,
-    info: &ResourceInfo,
-    namespace: &str,
-    selectors: &Selectors,
-    plan: &Plan,
-) -> Result<Found, ApiError> {
-    let Some(mut found) = state.scan(info, namespace, plan.start.as_ref(), plan.at) else {
-        if !plan.continued {
-            return Err(ApiError::expired(EXPIRED_LIST));
-        }
-        let mut error = ApiError::expired(EXPIRED_CONTINUE);
-        error.continue_token = plan
-            .start
-            .clone()
-            .map(|start| Token { version: 0, start }.encode().into_boxed_str());
-        return Err(error);
-    };
-    if let Some(name) = selectors.fields.name() {
-        found.retain(|(key, _)| &*key.name == name);
-    }
-    if !selectors.is_empty() {
-        found.retain(|(_, object)| selectors.matches(object));
-    }
-    Ok(found)
+/// One list under the lock.
+struct Read<'a> {
+    state: &'a State,
+    info: &'a ResourceInfo,
+    namespace: &'a str,
+    selectors: &'a Selectors,
+    plan: &'a Plan,
 }
 
-fn cut(
-    mut found: Found,
-    limit: usize,
-    plan: &Plan,
-    selectors: &Selectors,
-) -> (Vec<Arc<Value>>, String, Option<u64>) {
-    if limit == 0 || found.len() <= limit {
-        return (found.into_iter().map(|(_, object)| object).collect(), String::new(), None);
+impl Read<'_> {
+    fn page(&self, limit: usize) -> Result<ListPage, ApiError> {
+        let start = self.plan.start.as_ref();
+        // Without selectors nothing behind the page needs to be looked at.
+        let all = limit == 0 || !self.selectors.is_empty();
+        let max = if all {
+            usize::MAX
+        } else {
+            limit.saturating_add(1)
+        };
+        let found = self
+            .state
+            .scan(self.info, self.namespace, start, self.plan.at, max);
+        let mut found = found.ok_or_else(|| self.expired())?;
+        if let Some(name) = self.selectors.fields.name() {
+            found.retain(|(key, _)| &*key.name == name);
+        }
+        if !self.selectors.is_empty() {
+            found.retain(|(_, object)| self.selectors.matches(object));
+        }
+        let mut page = ListPage {
+            items: Vec::new(),
+            resource_version: self.plan.at,
+            continue_token: String::new(),
+            remaining: None,
+        };
+        if limit > 0 && found.len() > limit {
+            found.truncate(limit);
+            page.remaining = self.selectors.is_empty().then(|| self.left_after(limit));
+            if let Some((last, _)) = found.last() {
+                let left = page.remaining;
+                let token = Token {
+                    version: self.plan.at,
+                    start: last.clone(),
+                    left,
+                };
+                page.continue_token = token.encode();
+            }
+        }
+        page.items = found.into_iter().map(|(_, object)| object).collect();
+        Ok(page)
     }
-    let rest = found.len() - limit;
-    found.truncate(limit);
-    let token = found.last().map(|(key, _)| Token { version: plan.at, start: key.clone() });
-    let remaining = selectors.is_empty().then(|| u64::try_from(rest).unwrap_or(u64::MAX));
-    let items = found.into_iter().map(|(_, object)| object).collect();
-    (items, token.map(|t| t.encode()).unwrap_or_default(), remaining)
+
+    fn left_after(&self, limit: usize) -> u64 {
+        let left = self.plan.left.unwrap_or_else(|| {
+            let start = self.plan.start.as_ref();
+            let count = self
+                .state
+                .count(self.info, self.namespace, start, self.plan.at);
+            u64::try_from(count).unwrap_or(u64::MAX)
+        });
+        left.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX))
+    }
+
+    fn expired(&self) -> ApiError {
+        if !self.plan.continued {
+            return ApiError::expired(EXPIRED_LIST);
+        }
+        let mut error = ApiError::expired(EXPIRED_CONTINUE);
+        error.continue_token = self.plan.start.clone().map(|start| {
+            Token {
+                version: 0,
+                start,
+                left: None,
+            }
+            .encode()
+            .into_boxed_str()
+        });
+        error
+    }
 }
 
 /// How a list goes on: opaque to clients.
@@ -244,11 +312,15 @@ struct Token {
     version: u64,
     /// The last object handed out.
     start: ObjectKey,
+    /// How many objects follow it at that version.
+    left: Option<u64>,
 }
 
 impl Token {
     fn encode(&self) -> String {
-        let plain = format!("{}\n{}\n{}", self.version, self.start.namespace, self.start.name);
+        let left = self.left.map(|n| n.to_string()).unwrap_or_default();
+        let ObjectKey { namespace, name } = &self.start;
+        let plain = format!("{}\n{namespace}\n{name}\n{left}", self.version);
         plain.bytes().map(|b| format!("{b:02x}")).collect()
     }
 
@@ -261,12 +333,19 @@ impl Token {
             .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
             .collect();
         let plain = String::from_utf8(bytes?).ok()?;
-        let mut parts = plain.split('\n');
-        let version = parts.next()?.parse().ok()?;
-        let (namespace, name) = (parts.next()?, parts.next()?);
-        if parts.next().is_some() {
+        let parts: Vec<&str> = plain.split('\n').collect();
+        let [version, namespace, name, left] = parts.as_slice() else {
             return None;
-        }
-        Some(Token { version, start: ObjectKey::new(Some(namespace), name) })
+        };
+        let left = match *left {
+            "" => None,
+            left => Some(left.parse().ok()?),
+        };
+        let start = ObjectKey::new(Some(namespace), name);
+        Some(Token {
+            version: version.parse().ok()?,
+            start,
+            left,
+        })
     }
 }

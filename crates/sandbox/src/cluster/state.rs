@@ -55,7 +55,8 @@ pub(crate) type Table = BTreeMap<ObjectKey, Arc<Value>>;
 pub(crate) struct State {
     pub(crate) rv: u64,
     pub(crate) kinds: Registry,
-    tables: BTreeMap<ResourceKey, Table>,
+    /// By group, then resource.
+    tables: BTreeMap<String, BTreeMap<String, Table>>,
     log: VecDeque<Arc<StoreEvent>>,
     log_limit: usize,
     /// Changes up to this version are forgotten.
@@ -89,20 +90,32 @@ impl State {
     }
 
     pub(crate) fn get(&self, info: &ResourceInfo, key: &ObjectKey) -> Option<&Arc<Value>> {
-        self.tables.get(&info.key())?.get(key)
+        self.table(info)?.get(key)
     }
 
     pub(crate) fn table(&self, info: &ResourceInfo) -> Option<&Table> {
-        self.tables.get(&info.key())
+        self.tables.get(&info.group)?.get(&info.resource)
     }
 
-    pub(crate) fn drop_table(&mut self, key: &ResourceKey) {
-        self.tables.remove(key);
+    fn table_mut(&mut self, info: &ResourceInfo) -> &mut Table {
+        let group = self.tables.entry(info.group.clone()).or_default();
+        group.entry(info.resource.clone()).or_default()
+    }
+
+    pub(crate) fn drop_table(&mut self, (group, resource): &ResourceKey) {
+        if let Some(group) = self.tables.get_mut(group) {
+            group.remove(resource);
+        }
     }
 
     /// Objects per resource.
     pub(crate) fn counts(&self) -> BTreeMap<ResourceKey, usize> {
-        self.tables.iter().map(|(key, table)| (key.clone(), table.len())).collect()
+        let all = self.tables.iter().flat_map(|(group, tables)| {
+            tables
+                .iter()
+                .map(move |(name, table)| ((group.clone(), name.clone()), table.len()))
+        });
+        all.collect()
     }
 
     /// Stores a new state of an object at the next version.
@@ -115,16 +128,25 @@ impl State {
         self.rv += 1;
         meta::set(&mut object, "resourceVersion", json!(self.rv.to_string()));
         let object = Arc::new(object);
-        let table = self.tables.entry(info.key()).or_default();
-        let old = table.insert(key.clone(), Arc::clone(&object));
-        let event_type = if old.is_some() { EventType::Modified } else { EventType::Added };
+        let old = self
+            .table_mut(info)
+            .insert(key.clone(), Arc::clone(&object));
+        let event_type = if old.is_some() {
+            EventType::Modified
+        } else {
+            EventType::Added
+        };
         self.append(info, key, event_type, Arc::clone(&object), old);
         object
     }
 
     /// Removes an object; answers its last state at the version of its removal.
-    pub(crate) fn remove(&mut self, info: &Arc<ResourceInfo>, key: &ObjectKey) -> Option<Arc<Value>> {
-        let old = self.tables.get_mut(&info.key())?.remove(key)?;
+    pub(crate) fn remove(
+        &mut self,
+        info: &Arc<ResourceInfo>,
+        key: &ObjectKey,
+    ) -> Option<Arc<Value>> {
+        let old = self.table_mut(info).remove(key)?;
         self.rv += 1;
         let mut last = Value::clone(&old);
         meta::set(&mut last, "resourceVersion", json!(self.rv.to_string()));
@@ -158,7 +180,10 @@ impl State {
     }
 
     /// Entries after a version, oldest first. `None` when some of them are forgotten.
-    pub(crate) fn since(&self, rv: u64) -> Option<impl DoubleEndedIterator<Item = &Arc<StoreEvent>>> {
+    pub(crate) fn since(
+        &self,
+        rv: u64,
+    ) -> Option<impl DoubleEndedIterator<Item = &Arc<StoreEvent>>> {
         if rv < self.compacted {
             return None;
         }
@@ -166,7 +191,7 @@ impl State {
         Some(self.log.range(start..))
     }
 
-    /// Objects of a kind as of a version, after `start`, in one namespace or all.
+    /// Objects of a kind as of a version, in one namespace or all, in order, at most `max` after `start`.
     /// `None` when that version is forgotten.
     pub(crate) fn scan(
         &self,
@@ -174,27 +199,23 @@ impl State {
         namespace: &str,
         start: Option<&ObjectKey>,
         at: u64,
+        max: usize,
     ) -> Option<Vec<(ObjectKey, Arc<Value>)>> {
         let mut changed: BTreeMap<ObjectKey, Option<Arc<Value>>> = BTreeMap::new();
         if at < self.rv {
             for event in self.since(at)? {
                 if event.resource.resource == info.resource && event.resource.group == info.group {
-                    changed.entry(event.key.clone()).or_insert_with(|| event.old.clone());
+                    changed
+                        .entry(event.key.clone())
+                        .or_insert_with(|| event.old.clone());
                 }
             }
         }
-        let lower = match start {
-            Some(key) => Bound::Excluded(key.clone()),
-            None => Bound::Included(ObjectKey::new(Some(namespace), "")),
-        };
         let inside = |key: &ObjectKey| namespace.is_empty() || &*key.namespace == namespace;
-        let mut out: Vec<(ObjectKey, Arc<Value>)> = self
-            .tables
-            .get(&info.key())
-            .into_iter()
-            .flat_map(|t| t.range((lower.clone(), Bound::Unbounded)))
-            .take_while(|(key, _)| inside(key))
-            .filter(|(key, _)| !changed.contains_key(*key))
+        let now = self.range(info, namespace, start);
+        let mut out: Vec<(ObjectKey, Arc<Value>)> = now
+            .filter(|(key, _)| changed.is_empty() || !changed.contains_key(*key))
+            .take(max)
             .map(|(key, object)| (key.clone(), Arc::clone(object)))
             .collect();
         if changed.is_empty() {
@@ -206,7 +227,42 @@ impl State {
             .filter_map(|(key, old)| Some((key, old?)));
         out.extend(before);
         out.sort_by(|a, b| a.0.cmp(&b.0));
+        out.truncate(max);
         Some(out)
+    }
+
+    fn range<'a>(
+        &'a self,
+        info: &ResourceInfo,
+        namespace: &'a str,
+        start: Option<&ObjectKey>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
+        let lower = match start {
+            Some(key) => Bound::Excluded(key.clone()),
+            None => Bound::Included(ObjectKey::new(Some(namespace), "")),
+        };
+        let table = self.table(info).into_iter();
+        let range = table.flat_map(move |t| t.range((lower.clone(), Bound::Unbounded)));
+        range.take_while(move |(key, _)| namespace.is_empty() || &*key.namespace == namespace)
+    }
+
+    /// How many objects `scan` would find without a limit.
+    pub(crate) fn count(
+        &self,
+        info: &ResourceInfo,
+        namespace: &str,
+        start: Option<&ObjectKey>,
+        at: u64,
+    ) -> usize {
+        if at < self.rv {
+            return self
+                .scan(info, namespace, start, at, usize::MAX)
+                .map_or(0, |found| found.len());
+        }
+        if namespace.is_empty() && start.is_none() {
+            return self.table(info).map_or(0, Table::len);
+        }
+        self.range(info, namespace, start).count()
     }
 
     /// One object as of a version. The outer `None`: that version is forgotten.

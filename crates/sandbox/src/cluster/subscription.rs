@@ -35,7 +35,13 @@ pub struct Subscription {
 impl Subscription {
     pub(super) fn new(cluster: Cluster, resource: Option<ResourceKey>, from: u64) -> Self {
         let changed = cluster.inner.changed.subscribe();
-        Subscription { cluster, resource, position: from, ready: VecDeque::new(), changed }
+        Subscription {
+            cluster,
+            resource,
+            position: from,
+            ready: VecDeque::new(),
+            changed,
+        }
     }
 
     /// The version up to which every change has been handed out.
@@ -75,7 +81,10 @@ impl Subscription {
     fn fill(&mut self) -> Result<(), Expired> {
         let state = self.cluster.inner.state.lock();
         let Some(events) = state.since(self.position) else {
-            return Err(Expired { asked: self.position, oldest: state.compacted() });
+            return Err(Expired {
+                asked: self.position,
+                oldest: state.compacted(),
+            });
         };
         for event in events {
             self.position = event.rv;

@@ -258,12 +258,18 @@ pub struct ListOptions {
 impl ListOptions {
     /// Everything that carries these labels.
     pub fn labels(selector: impl Into<String>) -> Self {
-        ListOptions { label_selector: selector.into(), ..ListOptions::default() }
+        ListOptions {
+            label_selector: selector.into(),
+            ..ListOptions::default()
+        }
     }
 
     /// Everything that has these fields.
     pub fn fields(selector: impl Into<String>) -> Self {
-        ListOptions { field_selector: selector.into(), ..ListOptions::default() }
+        ListOptions {
+            field_selector: selector.into(),
+            ..ListOptions::default()
+        }
     }
 }
 
@@ -292,7 +298,10 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// A key; `None` for cluster-scoped objects.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
-        ObjectKey { namespace: Arc::from(namespace.unwrap_or_default()), name: Arc::from(name) }
+        ObjectKey {
+            namespace: Arc::from(namespace.unwrap_or_default()),
+            name: Arc::from(name),
+        }
     }
 }
 

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::create::{check_namespace, check_subresource, check_type, undecodable};
 use super::write::{Entry, Written};
 use super::{Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate};
-use crate::error::{ApiError, Cause};
+use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, StatusFace, Traits, crd, namespace, pod};
 use crate::recorder::Verb;
 use crate::{meta, validate};
 
 /// The message of every lost race on a version.
-const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Cluster {
     /// Replaces an object and answers it as stored.
@@ -116,14 +117,19 @@ impl Cluster {
         options: WriteOptions,
     ) -> Result<Written, ApiError> {
         check_version(info, key, old, &mut new)?;
-        carry_metadata(old, &mut new);
+        carry_metadata(info, old, &mut new);
         new["apiVersion"] = json!(info.api_version(&info.storage_version));
         new["kind"] = json!(info.kind);
         isolate(info, gvr, old, &mut new, subresource);
         count_generation(info, gvr, old, &mut new);
         let causes = check_change(info, old, &mut new, subresource);
         if !causes.is_empty() {
-            return Err(ApiError::invalid(&info.group, &info.kind, &key.name, causes));
+            return Err(ApiError::invalid(
+                &info.group,
+                &info.kind,
+                &key.name,
+                causes,
+            ));
         }
         if goes_away(info, old, &new) {
             if !options.dry_run {
@@ -168,7 +174,9 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     if given.is_empty() {
-        return Err(ApiError::bad_request("name must be provided"));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     Err(ApiError::bad_request(format!(
         "the name of the object ({given}) does not match the name on the URL ({name})"
@@ -197,33 +205,52 @@ fn check_version(
             "0",
             "must be specified for an update",
         );
-        return Err(ApiError::invalid(&info.group, &info.kind, &key.name, vec![cause]));
+        // The one refusal that names the resource where others name the kind.
+        return Err(ApiError::invalid(
+            &info.group,
+            &info.resource,
+            &key.name,
+            vec![cause],
+        ));
     }
     if given.parse::<u64>().is_err() {
-        let cause = Cause::invalid(
-            "metadata.resourceVersion",
-            &format!("{given:?}"),
-            &format!("strconv.ParseUint: parsing {given:?}: invalid syntax"),
-        );
-        return Err(ApiError::invalid(&info.group, &info.kind, &key.name, vec![cause]));
+        let message = format!("strconv.ParseUint: parsing {given:?}: invalid syntax");
+        return Err(ApiError::new(500, Reason::Unknown, message));
     }
-    Err(ApiError::conflict(&info.group, &info.resource, &key.name, MODIFIED))
+    Err(ApiError::conflict(
+        &info.group,
+        &info.resource,
+        &key.name,
+        MODIFIED,
+    ))
 }
 
 /// Fields that an update may leave out, or cannot change without being refused for it.
-fn carry_metadata(old: &Value, new: &mut Value) {
-    let Some(had) = old.get("metadata").and_then(Value::as_object) else { return };
-    let Some(metadata) = meta::metadata_mut(new) else { return };
-    for field in ["creationTimestamp", "generation"] {
-        match had.get(field) {
-            Some(value) => metadata.insert(field.into(), value.clone()),
-            None => metadata.remove(field),
-        };
+fn carry_metadata(info: &ResourceInfo, old: &Value, new: &mut Value) {
+    let Some(had) = old.get("metadata").and_then(Value::as_object) else {
+        return;
+    };
+    let Some(metadata) = meta::metadata_mut(new) else {
+        return;
+    };
+    if let Some(at) = had.get("creationTimestamp") {
+        metadata.insert("creationTimestamp".into(), at.clone());
+    }
+    match had.get("generation") {
+        Some(value) if info.has(Traits::GENERATION) || !metadata.contains_key("generation") => {
+            metadata.insert("generation".into(), value.clone());
+        }
+        _ => {}
     }
     if let Some(at) = had.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".into(), at.clone());
     }
-    for field in ["uid", "generateName", "deletionGracePeriodSeconds", "namespace"] {
+    for field in [
+        "uid",
+        "generateName",
+        "deletionGracePeriodSeconds",
+        "namespace",
+    ] {
         if let Some(value) = had.get(field)
             && !metadata.contains_key(field)
         {
@@ -233,7 +260,9 @@ fn carry_metadata(old: &Value, new: &mut Value) {
 }
 
 fn carry(old: &Value, new: &mut Value, field: &str) {
-    let Some(map) = new.as_object_mut() else { return };
+    let Some(map) = new.as_object_mut() else {
+        return;
+    };
     match old.get(field) {
         Some(value) => {
             // Mostly equal already: comparing is cheaper than cloning a whole status.
@@ -248,13 +277,7 @@ fn carry(old: &Value, new: &mut Value, field: &str) {
 }
 
 /// Keeps a write on its side of the status subresource.
-fn isolate(
-    info: &ResourceInfo,
-    gvr: &Gvr,
-    old: &Value,
-    new: &mut Value,
-    subresource: Subresource,
-) {
+fn isolate(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value, subresource: Subresource) {
     let face = info.status_face(&gvr.version);
     match subresource {
         Subresource::None => {
@@ -310,16 +333,26 @@ fn count_generation(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value
         "status" => info.status_face(&gvr.version) == StatusFace::None,
         _ => info.custom || field != "status",
     };
-    let counted = |object: &Value| object.as_object().map_or(0, |m| m.keys().filter(|k| counts(k)).count());
-    let same = counted(old) == counted(new)
-        && old
+    let counted = |object: &Value| {
+        object
             .as_object()
-            .is_none_or(|m| m.iter().filter(|(k, _)| counts(k)).all(|(k, v)| new.get(k) == Some(v)));
+            .map_or(0, |m| m.keys().filter(|k| counts(k)).count())
+    };
+    let same = counted(old) == counted(new)
+        && old.as_object().is_none_or(|m| {
+            m.iter()
+                .filter(|(k, _)| counts(k))
+                .all(|(k, v)| new.get(k) == Some(v))
+        });
     if same {
         return;
     }
     let generation = meta::at(old, &["metadata", "generation"]).and_then(Value::as_i64);
-    meta::set(new, "generation", json!(generation.unwrap_or(0).saturating_add(1)));
+    meta::set(
+        new,
+        "generation",
+        json!(generation.unwrap_or(0).saturating_add(1)),
+    );
 }
 
 /// Everything that is wrong with turning `old` into `new`.
@@ -335,15 +368,22 @@ fn check_change(
         if had.get(field) != has.get(field) {
             let value = has.get(field).cloned().unwrap_or_else(|| json!(""));
             let path = format!("metadata.{field}");
-            causes.push(Cause::invalid(&path, &value.to_string(), "field is immutable"));
+            causes.push(Cause::invalid(
+                &path,
+                &value.to_string(),
+                "field is immutable",
+            ));
         }
     }
     let field = "deletionGracePeriodSeconds";
     if had.get(field) != has.get(field) {
         let value = has.get(field).cloned().unwrap_or(Value::Null);
         let path = format!("metadata.{field}");
-        let why = "field is immutable; may only be changed via deletion";
-        causes.push(Cause::invalid(&path, &value.to_string(), why));
+        causes.push(Cause::invalid(
+            &path,
+            &value.to_string(),
+            "field is immutable",
+        ));
     }
     if meta::is_deleting(old) {
         let before = meta::finalizers(old);
@@ -362,6 +402,8 @@ fn check_change(
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
+    // The real server checks metadata twice, and tells what it found each time.
+    causes.extend_from_within(..);
     if had != has {
         causes.extend(validate::metadata(info, new));
     }

@@ -40,19 +40,31 @@ pub(crate) struct Written {
 
 impl Written {
     pub(crate) fn created(object: Arc<Value>) -> Self {
-        Written { effect: Effect::Created, object }
+        Written {
+            effect: Effect::Created,
+            object,
+        }
     }
 
     pub(crate) fn changed(object: Arc<Value>) -> Self {
-        Written { effect: Effect::Changed, object }
+        Written {
+            effect: Effect::Changed,
+            object,
+        }
     }
 
     pub(crate) fn unchanged(object: Arc<Value>) -> Self {
-        Written { effect: Effect::Unchanged, object }
+        Written {
+            effect: Effect::Unchanged,
+            object,
+        }
     }
 
     pub(crate) fn removed(object: Arc<Value>) -> Self {
-        Written { effect: Effect::Removed, object }
+        Written {
+            effect: Effect::Removed,
+            object,
+        }
     }
 }
 

@@ -55,7 +55,9 @@ impl<K: Ord + Clone> Agenda<K> {
     /// Looks at the key again after a failure, each time twice as late.
     pub(crate) fn retry(&mut self, key: K, now: Instant) {
         let failures = self.failures.entry(key.clone()).or_default();
-        let delay = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LAST_RETRY);
+        let delay = FIRST_RETRY
+            .saturating_mul(1 << (*failures).min(16))
+            .min(LAST_RETRY);
         *failures = failures.saturating_add(1);
         self.add_at(key, now + delay);
     }
@@ -97,7 +99,10 @@ mod tests {
             agenda.add(key);
         }
         let now = Instant::now();
-        assert_eq!([agenda.pop(now), agenda.pop(now), agenda.pop(now)], [Some("b"), Some("a"), None]);
+        assert_eq!(
+            [agenda.pop(now), agenda.pop(now), agenda.pop(now)],
+            [Some("b"), Some("a"), None]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -108,13 +108,23 @@ struct Feed {
     cluster: Cluster,
     interest: Interest,
     known: BTreeMap<(Gvr, ObjectKey), Arc<Value>>,
+    /// What each kind is called towards the companion: the same for ever, whatever becomes of
+    /// the kind's versions.
+    kinds: BTreeMap<(String, String), Gvr>,
     subscription: Option<Subscription>,
     next: Option<Arc<StoreEvent>>,
 }
 
 impl Feed {
     fn new(cluster: Cluster, interest: Interest) -> Self {
-        Self { cluster, interest, known: BTreeMap::new(), subscription: None, next: None }
+        Self {
+            cluster,
+            interest,
+            known: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            subscription: None,
+            next: None,
+        }
     }
 
     /// Tells everything that happened up to now.
@@ -158,10 +168,14 @@ impl Feed {
         if !self.interest.covers(&event.resource) {
             return;
         }
-        let gvr = event.resource.storage_gvr();
+        let gvr = self.kind(&event.resource);
         let key = (gvr.clone(), event.key.clone());
         // The list may have been newer than the place in the log.
-        if self.known.get(&key).is_some_and(|known| version(known) >= event.rv) {
+        if self
+            .known
+            .get(&key)
+            .is_some_and(|known| version(known) >= event.rv)
+        {
             return;
         }
         let now = Instant::now();
@@ -174,6 +188,14 @@ impl Feed {
         to.observe(&gvr, &Change::Upserted(Arc::clone(&event.object)), now);
     }
 
+    fn kind(&mut self, resource: &ResourceInfo) -> Gvr {
+        let gvr = self
+            .kinds
+            .entry(resource.key())
+            .or_insert_with(|| resource.storage_gvr());
+        gvr.clone()
+    }
+
     fn list(&mut self, to: &mut impl Controller) {
         let from = self.cluster.version();
         let now = Instant::now();
@@ -182,8 +204,9 @@ impl Feed {
             if !self.interest.covers(&resource) {
                 continue;
             }
-            let gvr = resource.storage_gvr();
-            let Ok(page) = self.cluster.list(&gvr, None, &ListOptions::default()) else {
+            let gvr = self.kind(&resource);
+            let served = served(&self.cluster, &gvr);
+            let Ok(page) = self.cluster.list(&served, None, &ListOptions::default()) else {
                 continue;
             };
             for object in page.items {
@@ -206,6 +229,22 @@ impl Feed {
         }
         self.subscription = Some(self.cluster.subscribe(None, from));
     }
+}
+
+/// The kind at a version that is served, for writing to it: that of its first version may not be
+/// any more.
+pub(crate) fn served(cluster: &Cluster, gvr: &Gvr) -> Gvr {
+    if cluster.resource(gvr).is_some() {
+        return gvr.clone();
+    }
+    let kind = cluster
+        .resources()
+        .into_iter()
+        .find(|resource| resource.is(gvr));
+    let version = kind
+        .as_ref()
+        .and_then(|kind| kind.versions.first().map(|v| kind.gvr(&v.name)));
+    version.unwrap_or_else(|| gvr.clone())
 }
 
 fn version(object: &Value) -> u64 {

@@ -6,8 +6,8 @@
 //! than tokio's, so that paused time drives them all.
 
 mod agenda;
-pub mod garbage_collector;
 mod driver;
+pub mod garbage_collector;
 pub mod kubelet;
 pub mod namespaces;
 pub(crate) mod object;
@@ -50,8 +50,13 @@ pub enum Companion {
 
 impl Companion {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::GarbageCollector, Self::Namespaces, Self::Kubelet, Self::Scheduler, Self::PodGc];
+    pub const ALL: [Self; 5] = [
+        Self::GarbageCollector,
+        Self::Namespaces,
+        Self::Kubelet,
+        Self::Scheduler,
+        Self::PodGc,
+    ];
 }
 
 /// Which companions run, and how.
@@ -82,7 +87,10 @@ impl Companions {
     /// None: the API server alone.
     #[must_use]
     pub fn none() -> Self {
-        Self { on: BTreeSet::new(), ..Self::all() }
+        Self {
+            on: BTreeSet::new(),
+            ..Self::all()
+        }
     }
 
     /// With this one.
@@ -132,16 +140,22 @@ impl Companions {
                     let collector = garbage_collector::GarbageCollector::new(cluster.clone());
                     Some(spawn(cluster, collector, cancel))
                 }
-                Companion::Namespaces => {
-                    Some(spawn(cluster, namespaces::Namespaces::new(cluster.clone()), cancel))
-                }
+                Companion::Namespaces => Some(spawn(
+                    cluster,
+                    namespaces::Namespaces::new(cluster.clone()),
+                    cancel,
+                )),
                 Companion::Kubelet => hosts.take().map(|hosts| spawn(cluster, hosts, cancel)),
-                Companion::Scheduler => {
-                    Some(spawn(cluster, scheduler::Scheduler::new(cluster.clone()), cancel))
-                }
-                Companion::PodGc => {
-                    Some(spawn(cluster, pod_gc::PodGc::new(cluster.clone(), self.pod_gc), cancel))
-                }
+                Companion::Scheduler => Some(spawn(
+                    cluster,
+                    scheduler::Scheduler::new(cluster.clone()),
+                    cancel,
+                )),
+                Companion::PodGc => Some(spawn(
+                    cluster,
+                    pod_gc::PodGc::new(cluster.clone(), self.pod_gc),
+                    cancel,
+                )),
             });
         }
         RunningCompanions { kubelets, tasks }

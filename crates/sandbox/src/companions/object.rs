@@ -7,12 +7,18 @@ use serde_json::Value;
 
 /// The text at a JSON pointer; the empty string counts as absent, as in Kubernetes' own types.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
-    object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
 }
 
 /// The list at a JSON pointer; an absent one is empty.
 pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 pub(crate) fn uid(object: &Value) -> &str {
@@ -36,11 +42,17 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 }
 
 pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
-    items(object, "/metadata/finalizers").iter().filter_map(Value::as_str)
+    items(object, "/metadata/finalizers")
+        .iter()
+        .filter_map(Value::as_str)
 }
 
 pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    object
+        .get("metadata")?
+        .get("annotations")?
+        .get(key)?
+        .as_str()
 }
 
 pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {

@@ -36,7 +36,11 @@ pub(crate) fn parse_milli(quantity: &str) -> Option<i128> {
         exponent => {
             let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
             let ten = 10_i128.checked_pow(power.unsigned_abs())?;
-            if power < 0 { (1_000, ten) } else { (ten.checked_mul(1_000)?, 1) }
+            if power < 0 {
+                (1_000, ten)
+            } else {
+                (ten.checked_mul(1_000)?, 1)
+            }
         }
     };
     let over = 10_i128.checked_pow(decimals)?.checked_mul(over)?;
@@ -84,7 +88,11 @@ impl Amount {
             let hungriest = init.iter().map(|c| of(c, name)).max().unwrap_or_default();
             together.max(hungriest)
         };
-        Self { cpu: need("cpu"), memory: need("memory"), pods: 1 }
+        Self {
+            cpu: need("cpu"),
+            memory: need("memory"),
+            pods: 1,
+        }
     }
 
     /// What a node offers: `status.allocatable`.
@@ -205,7 +213,11 @@ mod tests {
             "containers": [asks("100m"), asks("200m"), {"name": "modest"}],
             "initContainers": [asks("1")],
         }});
-        let expected = Amount { cpu: 1_000, memory: 2_048_000, pods: 1 };
+        let expected = Amount {
+            cpu: 1_000,
+            memory: 2_048_000,
+            pods: 1,
+        };
         assert_eq!(Amount::requested_by(&pod), expected);
     }
 }

@@ -43,7 +43,11 @@ impl World {
     pub(crate) fn around(cluster: Cluster, companions: Companions) -> Self {
         let cancel = CancellationToken::new();
         let companions = companions.start(&cluster, &cancel);
-        Self { cluster, companions, cancel }
+        Self {
+            cluster,
+            companions,
+            cancel,
+        }
     }
 
     /// Lets everything happen that happens without time passing (or rather: within a
@@ -69,18 +73,24 @@ impl World {
     }
 
     pub(crate) fn get(&self, gvr: &Gvr, name: &str) -> Option<Arc<Value>> {
-        let namespace =
-            (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
+        let namespace = (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
         self.cluster.get(gvr, namespace, name).ok()
     }
 
     pub(crate) fn pod(&self, name: &str) -> Arc<Value> {
-        self.get(&Gvr::PODS, name).unwrap_or_else(|| panic!("there is no pod {name}"))
+        self.get(&Gvr::PODS, name)
+            .unwrap_or_else(|| panic!("there is no pod {name}"))
     }
 
     pub(crate) fn names(&self, gvr: &Gvr) -> Vec<String> {
-        let page = self.cluster.list(gvr, None, &ListOptions::default()).unwrap();
-        page.items.iter().map(|object| object::name(object).to_owned()).collect()
+        let page = self
+            .cluster
+            .list(gvr, None, &ListOptions::default())
+            .unwrap();
+        page.items
+            .iter()
+            .map(|object| object::name(object).to_owned())
+            .collect()
     }
 
     pub(crate) fn delete(&self, gvr: &Gvr, name: &str) {
@@ -88,23 +98,33 @@ impl World {
     }
 
     pub(crate) fn delete_by(&self, gvr: &Gvr, name: &str, policy: Propagation) {
-        let options =
-            DeleteOptions { propagation_policy: Some(policy), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            propagation_policy: Some(policy),
+            ..DeleteOptions::default()
+        };
         self.delete_with(gvr, name, options);
     }
 
     pub(crate) fn delete_with(&self, gvr: &Gvr, name: &str, options: DeleteOptions) {
-        let namespace =
-            (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
-        self.cluster.delete(&user(), gvr, namespace, name, &options).unwrap();
+        let namespace = (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
+        self.cluster
+            .delete(&user(), gvr, namespace, name, &options)
+            .unwrap();
     }
 
     pub(crate) fn patch(&self, gvr: &Gvr, name: &str, patch: Value) {
-        let namespace =
-            (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
+        let namespace = (!matches!(&*gvr.resource, "nodes" | "namespaces")).then_some(NS);
         let options = WriteOptions::default();
         self.cluster
-            .patch(&user(), gvr, namespace, name, Patch::Merge(patch), Subresource::None, &options)
+            .patch(
+                &user(),
+                gvr,
+                namespace,
+                name,
+                Patch::Merge(patch),
+                Subresource::None,
+                &options,
+            )
             .unwrap();
     }
 
@@ -114,10 +134,17 @@ impl World {
         writes
             .iter()
             .map(|write| {
-                let slash = if write.subresource.is_empty() { "" } else { "/" };
+                let slash = if write.subresource.is_empty() {
+                    ""
+                } else {
+                    "/"
+                };
                 let resource = &write.resource.resource;
                 let verb = write.verb.as_str();
-                format!("{verb} {resource}{slash}{} {}", write.subresource, write.key.name)
+                format!(
+                    "{verb} {resource}{slash}{} {}",
+                    write.subresource, write.key.name
+                )
             })
             .collect()
     }

@@ -17,13 +17,21 @@ enum Kind {
     /// Worded with the request's own resource and name.
     Conflict,
     Denied(u16, String),
-    Raw { status: u16, content_type: &'static str, body: Bytes },
+    Raw {
+        status: u16,
+        content_type: &'static str,
+        body: Bytes,
+    },
 }
 
 /// What goes on the wire.
 pub(crate) enum Rendered {
     Error(ApiError),
-    Raw { status: u16, content_type: &'static str, body: Bytes },
+    Raw {
+        status: u16,
+        content_type: &'static str,
+        body: Bytes,
+    },
 }
 
 impl Answer {
@@ -54,19 +62,26 @@ impl Answer {
 
     /// 429 with `Retry-After`, in whole seconds, at least one.
     pub fn too_many_requests(retry_after: Duration) -> Self {
-        let message = "the server has received too many requests and has asked us to try again later";
+        let message =
+            "the server has received too many requests and has asked us to try again later";
         let error = ApiError::new(429, Reason::TooManyRequests, message);
         Self::error(error.retry_after(retry_after.as_secs().max(1)))
     }
 
     /// 429 without `Retry-After`.
     pub fn too_many_requests_now() -> Self {
-        Self::error(ApiError::new(429, Reason::TooManyRequests, "Too many requests"))
+        Self::error(ApiError::new(
+            429,
+            Reason::TooManyRequests,
+            "Too many requests",
+        ))
     }
 
     /// 500.
     pub fn internal_error() -> Self {
-        Self::error(ApiError::internal("Internal error occurred: injected fault"))
+        Self::error(ApiError::internal(
+            "Internal error occurred: injected fault",
+        ))
     }
 
     /// 503 without `Retry-After`.
@@ -95,7 +110,11 @@ impl Answer {
 
     /// Any bytes, for answers no server should give.
     pub fn raw(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Answer(Kind::Raw { status, content_type, body: body.into() })
+        Answer(Kind::Raw {
+            status,
+            content_type,
+            body: body.into(),
+        })
     }
 
     pub(crate) fn render(self, target: &Target) -> Rendered {
@@ -112,13 +131,22 @@ impl Answer {
                 Rendered::Error(ApiError::forbidden(group, resource, name, &message))
             }
             Kind::Denied(_, message) => {
-                let cause =
-                    Cause { reason: String::new(), message, field: String::new() };
+                let cause = Cause {
+                    reason: String::new(),
+                    message,
+                    field: String::new(),
+                };
                 Rendered::Error(ApiError::invalid(group, resource, name, vec![cause]))
             }
-            Kind::Raw { status, content_type, body } => {
-                Rendered::Raw { status, content_type, body }
-            }
+            Kind::Raw {
+                status,
+                content_type,
+                body,
+            } => Rendered::Raw {
+                status,
+                content_type,
+                body,
+            },
         }
     }
 }

@@ -44,12 +44,18 @@ impl Match {
 
     /// Requests of one verb.
     pub fn verb(verb: Verb) -> Self {
-        Match { verbs: vec![verb], ..Match::default() }
+        Match {
+            verbs: vec![verb],
+            ..Match::default()
+        }
     }
 
     /// Requests of any of these verbs.
     pub fn verbs(verbs: impl IntoIterator<Item = Verb>) -> Self {
-        Match { verbs: verbs.into_iter().collect(), ..Match::default() }
+        Match {
+            verbs: verbs.into_iter().collect(),
+            ..Match::default()
+        }
     }
 
     /// The five that write.
@@ -115,7 +121,10 @@ impl Match {
             && fits(&self.subresource, &target.subresource)
             && fits(&self.client, &target.client)
             && self.matches_object(&target.namespace, &target.name)
-            && self.path.as_ref().is_none_or(|p| target.path.starts_with(p.as_str()))
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|p| target.path.starts_with(p.as_str()))
     }
 
     /// Compares namespace and name alone: for the objects that a watch carries.

@@ -65,8 +65,18 @@ pub struct Fault {
 impl Fault {
     /// A fault for these requests; without more said it does nothing but count them.
     pub fn on(matching: Match) -> Self {
-        let choice = Choice { skip: 0, every: 1, times: None, probability: 1.0 };
-        Fault { matching, choice, delay: Duration::ZERO, action: Action::None }
+        let choice = Choice {
+            skip: 0,
+            every: 1,
+            times: None,
+            probability: 1.0,
+        };
+        Fault {
+            matching,
+            choice,
+            delay: Duration::ZERO,
+            action: Action::None,
+        }
     }
 
     /// Ends after it has been applied that often.
@@ -132,12 +142,18 @@ impl Fault {
 
     /// The watch ends after that many events.
     pub fn end_watch_after(self, events: u64, end: WatchEnd) -> Self {
-        self.action(Action::Watch(WatchPlan { end: Some((events, end)), ..WatchPlan::default() }))
+        self.action(Action::Watch(WatchPlan {
+            end: Some((events, end)),
+            ..WatchPlan::default()
+        }))
     }
 
     /// Every event of the watch arrives that much later.
     pub fn delay_events(self, delay: Duration) -> Self {
-        self.action(Action::Watch(WatchPlan { delay, ..WatchPlan::default() }))
+        self.action(Action::Watch(WatchPlan {
+            delay,
+            ..WatchPlan::default()
+        }))
     }
 
     /// Events of these objects never reach matching watches, running ones included, while the fault stands.
@@ -170,7 +186,9 @@ impl Rule {
         let choice = self.fault.choice;
         let place = self.matched;
         self.matched += 1;
-        let Some(past) = place.checked_sub(choice.skip) else { return false };
+        let Some(past) = place.checked_sub(choice.skip) else {
+            return false;
+        };
         if !past.is_multiple_of(choice.every) || self.spent() {
             return false;
         }
@@ -182,7 +200,10 @@ impl Rule {
     }
 
     fn spent(&self) -> bool {
-        self.fault.choice.times.is_some_and(|times| self.hits.load(Ordering::Relaxed) >= times)
+        self.fault
+            .choice
+            .times
+            .is_some_and(|times| self.hits.load(Ordering::Relaxed) >= times)
     }
 }
 
@@ -204,7 +225,9 @@ struct Inner {
 
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faults").field("rules", &self.inner.rules.lock().len()).finish()
+        f.debug_struct("Faults")
+            .field("rules", &self.inner.rules.lock().len())
+            .finish()
     }
 }
 
@@ -239,17 +262,28 @@ impl Faults {
             available: AtomicU64::new(1),
             changed,
         };
-        Faults { inner: Arc::new(inner) }
+        Faults {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Puts a fault in force; it stands until it is spent or removed.
     pub fn inject(&self, fault: Fault) -> FaultHandle {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let hits = Arc::new(AtomicU64::new(0));
-        let rule = Rule { id, fault, matched: 0, hits: Arc::clone(&hits) };
+        let rule = Rule {
+            id,
+            fault,
+            matched: 0,
+            hits: Arc::clone(&hits),
+        };
         self.inner.rules.lock().push(rule);
         self.wake();
-        FaultHandle { faults: self.clone(), id, hits }
+        FaultHandle {
+            faults: self.clone(),
+            id,
+            hits,
+        }
     }
 
     /// Removes every fault and brings the server back.

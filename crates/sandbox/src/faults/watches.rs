@@ -34,10 +34,6 @@ impl WatchPlan {
         self.end = self.end.or(other.end);
         self.delay = self.delay.saturating_add(other.delay);
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.end.is_none() && self.delay.is_zero()
-    }
 }
 
 /// A running watch, as the faults see it.
@@ -64,7 +60,10 @@ pub(crate) enum Visibility {
 
 impl Faults {
     pub(crate) fn register(&self, target: Target) -> Arc<LiveWatch> {
-        let watch = Arc::new(LiveWatch { target, command: Mutex::default() });
+        let watch = Arc::new(LiveWatch {
+            target,
+            command: Mutex::default(),
+        });
         let mut watches = self.inner.watches.lock();
         watches.retain(|w| w.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
@@ -73,8 +72,13 @@ impl Faults {
 
     /// Ends running watches; answers how many.
     pub fn end_watches(&self, matching: &Match, end: WatchEnd) -> usize {
-        let running: Vec<Arc<LiveWatch>> =
-            self.inner.watches.lock().iter().filter_map(Weak::upgrade).collect();
+        let running: Vec<Arc<LiveWatch>> = self
+            .inner
+            .watches
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         let mut ended = 0;
         for watch in running.iter().filter(|w| matching.matches(&w.target)) {
             *watch.command.lock() = Some(end);
@@ -87,7 +91,11 @@ impl Faults {
     /// How many matching watches run.
     pub fn running_watches(&self, matching: &Match) -> usize {
         let watches = self.inner.watches.lock();
-        watches.iter().filter_map(Weak::upgrade).filter(|w| matching.matches(&w.target)).count()
+        watches
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|w| matching.matches(&w.target))
+            .count()
     }
 
     /// What a watch may show right now.

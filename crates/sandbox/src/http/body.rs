@@ -50,9 +50,9 @@ impl Body for SandboxBody {
                 let bytes = bytes.take().filter(|b| !b.is_empty());
                 Poll::Ready(bytes.map(|b| Ok(Frame::data(b))))
             }
-            Inner::Stream(stream) => {
-                stream.poll_next_unpin(cx).map(|next| next.map(|bytes| bytes.map(Frame::data)))
-            }
+            Inner::Stream(stream) => stream
+                .poll_next_unpin(cx)
+                .map(|next| next.map(|bytes| bytes.map(Frame::data))),
         }
     }
 

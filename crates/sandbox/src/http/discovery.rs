@@ -14,8 +14,16 @@ use crate::kinds::{ResourceInfo, StatusFace};
 /// The Kubernetes release whose behaviour this server follows.
 const GIT_VERSION: &str = "v1.36.3+belayer-sandbox";
 
-const VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
 
 pub(super) fn serve(cluster: &Cluster, call: &Call, words: &[String]) -> Answer {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -28,9 +36,13 @@ pub(super) fn serve(cluster: &Cluster, call: &Call, words: &[String]) -> Answer 
         };
     }
     let found = match words.as_slice() {
-        [] => Some(json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v3", "/version"]})),
+        [] => Some(
+            json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v3", "/version"]}),
+        ),
         ["version"] => Some(version()),
-        ["healthz" | "livez" | "readyz", ..] => return respond::raw(200, "text/plain; charset=utf-8", "ok"),
+        ["healthz" | "livez" | "readyz", ..] => {
+            return respond::raw(200, "text/plain; charset=utf-8", "ok");
+        }
         ["api"] => Some(json!({
             "kind": "APIVersions",
             "versions": ["v1"],
@@ -72,7 +84,11 @@ fn version() -> Value {
 /// Named groups with their versions, the preferred one first.
 pub(super) fn groups(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for info in cluster.resources().iter().filter(|info| !info.group.is_empty()) {
+    for info in cluster
+        .resources()
+        .iter()
+        .filter(|info| !info.group.is_empty())
+    {
         let versions = groups.entry(info.group.clone()).or_default();
         for version in &info.versions {
             if !versions.contains(&version.name) {
@@ -85,7 +101,8 @@ pub(super) fn groups(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
 }
 
 fn group(name: &str, versions: &[String]) -> Value {
-    let entry = |version: &String| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+    let entry =
+        |version: &String| json!({"groupVersion": format!("{name}/{version}"), "version": version});
     json!({
         "name": name,
         "versions": versions.iter().map(entry).collect::<Value>(),
@@ -102,9 +119,15 @@ fn resources(cluster: &Cluster, group: &str, version: &str) -> Option<Value> {
     if served.is_empty() {
         return None;
     }
-    let list: Vec<Value> = served.iter().flat_map(|info| entries(info, version)).collect();
-    let group_version =
-        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let list: Vec<Value> = served
+        .iter()
+        .flat_map(|info| entries(info, version))
+        .collect();
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
     Some(json!({
         "kind": "APIResourceList",
         "apiVersion": "v1",

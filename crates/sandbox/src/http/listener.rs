@@ -25,7 +25,10 @@ impl Listener {
         let addr = socket.local_addr()?;
         let stop = CancellationToken::new();
         tokio::spawn(accept(socket, server, stop.clone()));
-        Ok(Listener { addr, _stop: stop.drop_guard() })
+        Ok(Listener {
+            addr,
+            _stop: stop.drop_guard(),
+        })
     }
 
     /// Where it listens.

@@ -10,6 +10,8 @@ mod respond;
 mod review;
 mod route;
 mod table;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::future::Future;
@@ -56,7 +58,9 @@ pub struct SandboxService {
 
 impl std::fmt::Debug for SandboxService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SandboxService").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("SandboxService")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
     }
 }
 
@@ -103,11 +107,17 @@ where
 }
 
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, "the sandbox refuses connections")
+    io::Error::new(
+        io::ErrorKind::ConnectionRefused,
+        "the sandbox refuses connections",
+    )
 }
 
 pub(crate) fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the sandbox broke the connection")
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "the sandbox broke the connection",
+    )
 }
 
 fn too_large() -> ApiError {
@@ -120,14 +130,23 @@ fn too_large() -> ApiError {
 
 /// A bearer token `user:NAME`, else the product that the user agent names.
 fn identify(headers: &HeaderMap) -> Actor {
-    let text = |name| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+    };
     let token = text(http::header::AUTHORIZATION).strip_prefix("Bearer user:");
     if let Some(user) = token.filter(|user| !user.is_empty()) {
         return Actor::new(user);
     }
     let agent = text(http::header::USER_AGENT);
     let product = agent.split(['/', ' ']).next().unwrap_or_default();
-    Actor::new(if product.is_empty() { "unknown" } else { product })
+    Actor::new(if product.is_empty() {
+        "unknown"
+    } else {
+        product
+    })
 }
 
 /// A request on its way through the server.
@@ -163,7 +182,14 @@ impl Server {
             Fate::LoseRequest => return Err(broken()),
             Fate::LoseAnswer => {
                 if let Ok(body) = body {
-                    let call = Call { actor, parts, query, body, decision, target };
+                    let call = Call {
+                        actor,
+                        parts,
+                        query,
+                        body,
+                        decision,
+                        target,
+                    };
                     drop(self.dispatch(call, route));
                 }
                 return Err(broken());
@@ -172,9 +198,11 @@ impl Server {
             Fate::Answer(answer) => {
                 return Ok(match answer.render(&target) {
                     Rendered::Error(error) => respond::refuse(&error),
-                    Rendered::Raw { status, content_type, body } => {
-                        respond::raw(status, content_type, body)
-                    }
+                    Rendered::Raw {
+                        status,
+                        content_type,
+                        body,
+                    } => respond::raw(status, content_type, body),
                 });
             }
         }
@@ -185,7 +213,14 @@ impl Server {
             Ok(body) => body,
             Err(error) => return Ok(respond::refuse(&error)),
         };
-        let call = Call { actor, parts, query, body, decision, target };
+        let call = Call {
+            actor,
+            parts,
+            query,
+            body,
+            decision,
+            target,
+        };
         Ok(self.dispatch(call, route))
     }
 

@@ -23,24 +23,41 @@ pub(crate) fn accept(headers: &HeaderMap) -> Result<Form, ApiError> {
     let mut ranges: Vec<(String, f32)> = Vec::new();
     for header in headers.get_all(ACCEPT) {
         let text = String::from_utf8_lossy(header.as_bytes()).into_owned();
-        ranges.extend(text.split(',').filter(|r| !r.trim().is_empty()).map(|range| {
-            let quality = range.split(';').find_map(|p| p.trim().strip_prefix("q="));
-            let quality = quality.and_then(|q| q.parse().ok()).unwrap_or(1.0);
-            (range.trim().to_owned(), quality)
-        }));
+        ranges.extend(
+            text.split(',')
+                .filter(|r| !r.trim().is_empty())
+                .map(|range| {
+                    let quality = range.split(';').find_map(|p| p.trim().strip_prefix("q="));
+                    let quality = quality.and_then(|q| q.parse().ok()).unwrap_or(1.0);
+                    (range.trim().to_owned(), quality)
+                }),
+        );
     }
     if ranges.is_empty() {
         return Ok(Form::Object);
     }
     ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
-    ranges.iter().find_map(|(range, _)| form(range)).ok_or_else(not_acceptable)
+    ranges
+        .iter()
+        .find_map(|(range, _)| form(range))
+        .ok_or_else(not_acceptable)
 }
 
 pub(crate) fn not_acceptable() -> ApiError {
     ApiError::new(
         406,
         Reason::NotAcceptable,
-        "only the following media types are accepted: application/json",
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    )
+    .with_causes(Vec::new())
+}
+
+/// 406 of a form that does not fit the answer.
+pub(crate) fn unfit(form: &str, kind: &str, what: &str) -> ApiError {
+    ApiError::new(
+        406,
+        Reason::NotAcceptable,
+        format!("you requested {form}, but the requested object is {what} (*core.{kind})"),
     )
 }
 
@@ -76,8 +93,14 @@ fn form(range: &str) -> Option<Form> {
 
 /// The media type of a body, without parameters.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
-    let value = headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    let media = value.unwrap_or_default().split(';').next().unwrap_or_default();
+    let value = headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok());
+    let media = value
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
     media.trim().to_ascii_lowercase()
 }
 
@@ -93,11 +116,26 @@ mod tests {
     #[case("application/json", Some(Form::Object))]
     #[case("*/*", Some(Form::Object))]
     #[case("application/vnd.kubernetes.protobuf", None)]
-    #[case("application/vnd.kubernetes.protobuf, application/json", Some(Form::Object))]
-    #[case("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Some(Form::Metadata))]
-    #[case("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table("v1")))]
-    #[case("application/json;as=Nonsense;v=v1;g=meta.k8s.io,application/json", Some(Form::Object))]
-    #[case("application/json;q=0.1, application/json;as=Table;v=v1;g=meta.k8s.io", Some(Form::Table("v1")))]
+    #[case(
+        "application/vnd.kubernetes.protobuf, application/json",
+        Some(Form::Object)
+    )]
+    #[case(
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        Some(Form::Metadata)
+    )]
+    #[case(
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        Some(Form::Table("v1"))
+    )]
+    #[case(
+        "application/json;as=Nonsense;v=v1;g=meta.k8s.io,application/json",
+        Some(Form::Object)
+    )]
+    #[case(
+        "application/json;q=0.1, application/json;as=Table;v=v1;g=meta.k8s.io",
+        Some(Form::Table("v1"))
+    )]
     #[case("text/html", None)]
     fn the_first_form_it_can_write_wins(#[case] accepted: &str, #[case] wanted: Option<Form>) {
         let mut headers = HeaderMap::new();

@@ -21,7 +21,11 @@ pub(super) fn serve(cluster: &Cluster, rest: &[&str]) -> Answer {
 }
 
 fn path_of(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+    if group.is_empty() {
+        format!("api/{version}")
+    } else {
+        format!("apis/{group}/{version}")
+    }
 }
 
 fn index(cluster: &Cluster) -> Value {
@@ -46,7 +50,11 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
             continue;
         }
         let root = path_of(group, version);
-        let scope = if info.namespaced() { "namespaces/{namespace}/" } else { "" };
+        let scope = if info.namespaced() {
+            "namespaces/{namespace}/"
+        } else {
+            ""
+        };
         let path = format!("/{root}/{scope}{}/{{name}}", info.resource);
         paths.insert(path, operations(&info, version));
         schemas.insert(schema_name(&info, version), schema(cluster, &info, version));
@@ -54,12 +62,15 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
     if paths.is_empty() {
         return respond::page_not_found();
     }
-    respond::json(200, &json!({
-        "openapi": "3.0.0",
-        "info": {"title": "belayer-sandbox", "version": "v1.36.3"},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }))
+    respond::json(
+        200,
+        &json!({
+            "openapi": "3.0.0",
+            "info": {"title": "belayer-sandbox", "version": "v1.36.3"},
+            "paths": paths,
+            "components": {"schemas": schemas},
+        }),
+    )
 }
 
 fn kind_of(info: &ResourceInfo, version: &str) -> Value {
@@ -67,7 +78,11 @@ fn kind_of(info: &ResourceInfo, version: &str) -> Value {
 }
 
 fn schema_name(info: &ResourceInfo, version: &str) -> String {
-    let group = if info.group.is_empty() { "core" } else { &info.group };
+    let group = if info.group.is_empty() {
+        "core"
+    } else {
+        &info.group
+    };
     format!("{group}.{version}.{}", info.kind)
 }
 
@@ -96,10 +111,19 @@ fn schema(cluster: &Cluster, info: &ResourceInfo, version: &str) -> Value {
     let mut schema = json!({"type": "object"});
     if info.custom {
         let name = format!("metadata.name={}.{}", info.resource, info.group);
-        let found = cluster.list(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, &ListOptions::fields(name));
+        let found = cluster.list(
+            &Gvr::CUSTOMRESOURCEDEFINITIONS,
+            None,
+            &ListOptions::fields(name),
+        );
         let crd = found.ok().and_then(|page| page.items.into_iter().next());
-        let versions = crd.as_ref().and_then(|c| meta::at(c, &["spec", "versions"])?.as_array());
-        let served = versions.into_iter().flatten().find(|v| meta::text(v, &["name"]) == version);
+        let versions = crd
+            .as_ref()
+            .and_then(|c| meta::at(c, &["spec", "versions"])?.as_array());
+        let served = versions
+            .into_iter()
+            .flatten()
+            .find(|v| meta::text(v, &["name"]) == version);
         if let Some(found) = served.and_then(|v| meta::at(v, &["schema", "openAPIV3Schema"])) {
             schema = found.clone();
         }

@@ -22,12 +22,29 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
     if let Some(answer) = review::serve(call, request) {
         return answer;
     }
-    answer(server, call, request).unwrap_or_else(|error| respond::refuse(&error))
+    answer(server, call, request).unwrap_or_else(|error| match error.is_not_served() {
+        true => not_served(server, &request.gvr),
+        false => respond::refuse(&error),
+    })
 }
+
+/// What the real server reads; this one reads the first alone.
+const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
     ApiError::method_not_allowed(message)
+}
+
+/// A group of the server's own answers a Status, any other path a plain page.
+fn not_served(server: &Server, gvr: &Gvr) -> Answer {
+    let own = |info: &Arc<ResourceInfo>| {
+        !info.custom && info.group == gvr.group && info.version(&gvr.version).is_some()
+    };
+    if server.cluster.resources().iter().any(own) {
+        return respond::json(404, &ApiError::not_served().to_status());
+    }
+    respond::page_not_found()
 }
 
 fn answer(
@@ -35,10 +52,17 @@ fn answer(
     call: &Call,
     request: &ResourceRequest,
 ) -> Result<Answer, ApiError> {
-    let info = server.cluster.resource(&request.gvr).ok_or_else(ApiError::not_served)?;
+    let Some(info) = server.cluster.resource(&request.gvr) else {
+        return Ok(not_served(server, &request.gvr));
+    };
     let verb = verb(&call.parts.method, request, &call.query).ok_or_else(method_not_allowed)?;
     let form = accept(&call.parts.headers)?;
-    let one = Request { server, call, request, info: &info };
+    let one = Request {
+        server,
+        call,
+        request,
+        info: &info,
+    };
     let writer = Writer {
         info: &info,
         version: &request.gvr.version,
@@ -49,7 +73,9 @@ fn answer(
     match request.subresource.as_str() {
         "" | "status" | "finalize" => one.main(verb, &writer),
         "log" if one.is_pod() && verb == Verb::Get => {
-            server.cluster.get(&request.gvr, one.namespace(), &request.name)?;
+            server
+                .cluster
+                .get(&request.gvr, one.namespace(), &request.name)?;
             Ok(respond::raw(200, "text/plain", ""))
         }
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
@@ -134,7 +160,7 @@ impl Request<'_> {
             "" => 0,
             text => text.parse().map_err(|_| {
                 ApiError::bad_request(format!(
-                    "unable to decode query parameter limit: strconv.ParseInt: parsing {text:?}: invalid syntax"
+                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
                 ))
             })?,
         };
@@ -146,7 +172,7 @@ impl Request<'_> {
                 return Err(crate::cluster::list_options_invalid(Cause::not_supported(
                     "resourceVersionMatch",
                     other,
-                    &["Exact", "NotOlderThan"],
+                    &["Exact", "NotOlderThan", ""],
                 )));
             }
         };
@@ -163,13 +189,25 @@ impl Request<'_> {
     fn body(&self) -> Result<Value, ApiError> {
         let media = content_type(&self.call.parts.headers);
         if !matches!(media.as_str(), "" | "application/json") {
-            return Err(unsupported_media("application/json"));
+            return Err(unsupported_media(READABLE));
         }
-        parse(&self.call.body)
+        parse(&self.call.body).map_err(|why| {
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): {}",
+                self.info.kind, why.message
+            ))
+        })
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
-        Ok(WriteOptions { dry_run: dry_run(self.call.query.get("dryRun"))? })
+        let kind = match self.call.parts.method.as_str() {
+            "PUT" => "UpdateOptions",
+            "PATCH" => "PatchOptions",
+            _ => "CreateOptions",
+        };
+        Ok(WriteOptions {
+            dry_run: dry_run(self.call.query.get("dryRun"), kind)?,
+        })
     }
 
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -210,7 +248,6 @@ impl Request<'_> {
     }
 
     fn patch_body(&self) -> Result<Patch, ApiError> {
-        const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
         let make = match content_type(&self.call.parts.headers).as_str() {
             "application/merge-patch+json" => Patch::Merge,
             "application/json-patch+json" => Patch::Json,
@@ -218,7 +255,16 @@ impl Request<'_> {
                 return Err(crate::cluster::unsupported_strategic());
             }
             "application/strategic-merge-patch+json" => Patch::Strategic,
-            _ => return Err(unsupported_media(ACCEPTED)),
+            "application/apply-patch+yaml" => {
+                return Err(unsupported_media(
+                    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
+                ));
+            }
+            _ => {
+                let message = "415: Unsupported Media Type";
+                let error = ApiError::new(415, Reason::UnsupportedMediaType, message);
+                return Err(error.with_causes(Vec::new()));
+            }
         };
         let body = serde_json::from_slice(&self.call.body)
             .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
@@ -231,7 +277,7 @@ impl Request<'_> {
             return from_query(self.call);
         }
         if !matches!(media.as_str(), "" | "application/json") {
-            return Err(unsupported_media("application/json"));
+            return Err(unsupported_media(READABLE));
         }
         delete_options(&parse(&self.call.body)?)
     }
@@ -257,9 +303,7 @@ impl Request<'_> {
             });
             return Ok(writer.object(200, &status));
         }
-        let foreground = options.propagation_policy == Some(Propagation::Foreground);
-        let waits = written.effect != Effect::Removed;
-        Ok(writer.object(if waits && foreground { 202 } else { 200 }, &written.object))
+        Ok(writer.object(200, &written.object))
     }
 
     fn delete_collection(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -286,7 +330,11 @@ impl Request<'_> {
         let node = meta::text(&body, &["target", "name"]);
         let mut causes = Vec::new();
         if !matches!(kind, "" | "Node") {
-            causes.push(Cause::not_supported("target.kind", kind, &["Node", "<empty>"]));
+            causes.push(Cause::not_supported(
+                "target.kind",
+                kind,
+                &["Node", "<empty>"],
+            ));
         }
         if node.is_empty() {
             causes.push(Cause::required("target.name", ""));
@@ -338,7 +386,11 @@ fn success_details(info: &ResourceInfo, object: &Value) -> Value {
 }
 
 fn code(written: &Written) -> u16 {
-    if written.effect == Effect::Created { 201 } else { 200 }
+    if written.effect == Effect::Created {
+        201
+    } else {
+        200
+    }
 }
 
 fn unsupported_media(accepted: &str) -> ApiError {
@@ -355,19 +407,28 @@ fn parse(body: &[u8]) -> Result<Value, ApiError> {
     let value: Value = serde_json::from_slice(body).map_err(|e| {
         ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
     })?;
-    if !value.is_object() {
-        return Err(ApiError::bad_request(
+    match value {
+        Value::Object(_) => Ok(value),
+        // Go reads null as an empty object.
+        Value::Null => Ok(json!({})),
+        _ => Err(ApiError::bad_request(
             "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
-        ));
+        )),
     }
-    Ok(value)
 }
 
-fn dry_run(text: &str) -> Result<bool, ApiError> {
+fn dry_run(text: &str, kind: &str) -> Result<bool, ApiError> {
     match text {
         "" => Ok(false),
         "All" => Ok(true),
-        other => Err(options_invalid(Cause::not_supported("dryRun", other, &["All"]))),
+        other => {
+            let cause = Cause {
+                reason: "FieldValueNotSupported".into(),
+                message: format!("Unsupported value: [{other:?}]: supported values: \"All\""),
+                field: "dryRun".into(),
+            };
+            Err(ApiError::invalid("meta.k8s.io", kind, "", vec![cause]))
+        }
     }
 }
 
@@ -385,7 +446,7 @@ fn propagation(text: &str) -> Result<Option<Propagation>, ApiError> {
             return Err(options_invalid(Cause::not_supported(
                 "propagationPolicy",
                 other,
-                &["Background", "Foreground", "Orphan", "nil"],
+                &["Foreground", "Background", "Orphan", "nil"],
             )));
         }
     }))
@@ -396,14 +457,16 @@ fn from_query(call: &Call) -> Result<DeleteOptions, ApiError> {
     let seconds = match query.get("gracePeriodSeconds") {
         "" => None,
         text => Some(text.parse().map_err(|_| {
-            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+            ApiError::bad_request(format!(
+                "strconv.ParseInt: parsing {text:?}: invalid syntax"
+            ))
         })?),
     };
     let mut options = DeleteOptions {
         grace_period_seconds: seconds,
         propagation_policy: propagation(query.get("propagationPolicy"))?,
         preconditions: Preconditions::default(),
-        dry_run: dry_run(query.get("dryRun"))?,
+        dry_run: dry_run(query.get("dryRun"), "DeleteOptions")?,
     };
     if !query.get("orphanDependents").is_empty() {
         set_orphan(&mut options, query.flag("orphanDependents"))?;
@@ -416,11 +479,18 @@ fn set_orphan(options: &mut DeleteOptions, orphan: bool) -> Result<(), ApiError>
     if options.propagation_policy.is_some() {
         return Err(options_invalid(Cause::invalid(
             "propagationPolicy",
-            &format!("{:?}", options.propagation_policy.map_or("", Propagation::as_str)),
+            &format!(
+                "{:?}",
+                options.propagation_policy.map_or("", Propagation::as_str)
+            ),
             "orphanDependents and deletionPropagation cannot be both set",
         )));
     }
-    let policy = if orphan { Propagation::Orphan } else { Propagation::Background };
+    let policy = if orphan {
+        Propagation::Orphan
+    } else {
+        Propagation::Background
+    };
     options.propagation_policy = Some(policy);
     Ok(())
 }
@@ -453,7 +523,10 @@ fn delete_options(body: &Value) -> Result<DeleteOptions, ApiError> {
         propagation_policy: propagation(policy.as_deref().unwrap_or_default())?,
         preconditions: Preconditions {
             uid: text("preconditions.uid", wanted.get("uid"))?,
-            resource_version: text("preconditions.resourceVersion", wanted.get("resourceVersion"))?,
+            resource_version: text(
+                "preconditions.resourceVersion",
+                wanted.get("resourceVersion"),
+            )?,
         },
         dry_run: false,
     };
@@ -461,7 +534,7 @@ fn delete_options(body: &Value) -> Result<DeleteOptions, ApiError> {
         None | Some(Value::Null) => {}
         Some(Value::Array(stages)) => {
             for stage in stages {
-                options.dry_run |= dry_run(stage.as_str().unwrap_or_default())?;
+                options.dry_run |= dry_run(stage.as_str().unwrap_or_default(), "DeleteOptions")?;
             }
         }
         Some(_) => return Err(wrong("dryRun")),

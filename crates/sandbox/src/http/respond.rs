@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::body::SandboxBody;
-use super::negotiate::{Form, not_acceptable};
+use super::negotiate::{Form, unfit};
 use super::table;
 use crate::cluster::ListPage;
 use crate::error::ApiError;
@@ -36,7 +36,9 @@ pub(crate) fn raw(status: u16, content_type: &'static str, body: impl Into<Bytes
     let mut response = Response::new(SandboxBody::whole(body));
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -63,7 +65,9 @@ pub(crate) fn refuse(error: &ApiError) -> Answer {
     let mut response = json(error.code, &error.to_status());
     let seconds = error.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     if seconds > 0 {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
@@ -86,11 +90,19 @@ impl Writer<'_> {
         match self.form {
             Form::Object => Ok(encode(object)),
             Form::Metadata => Ok(encode(&Partial(object))),
-            Form::MetadataList => Err(not_acceptable()),
+            Form::MetadataList => Err(unfit(
+                "PartialObjectMetadataList",
+                &self.info.kind,
+                "not a list",
+            )),
             Form::Table(meta_version) => {
-                let table = self.table(meta_version, std::slice::from_ref(&object), &json!({
-                    "resourceVersion": meta::field(object, "resourceVersion"),
-                }));
+                let table = self.table(
+                    meta_version,
+                    std::slice::from_ref(&object),
+                    &json!({
+                        "resourceVersion": meta::field(object, "resourceVersion"),
+                    }),
+                );
                 Ok(encode(&table))
             }
         }
@@ -111,7 +123,11 @@ impl Writer<'_> {
                 api_version: &self.info.api_version(self.version),
                 metadata: &metadata,
                 items: &page.items,
-                shape: if self.info.custom { Shape::Whole } else { Shape::Untyped },
+                shape: if self.info.custom {
+                    Shape::Whole
+                } else {
+                    Shape::Untyped
+                },
             }),
             Form::MetadataList => encode(&ListBody {
                 kind: "PartialObjectMetadataList",
@@ -120,7 +136,13 @@ impl Writer<'_> {
                 items: &page.items,
                 shape: Shape::Metadata,
             }),
-            Form::Metadata => return refuse(&not_acceptable()),
+            Form::Metadata => {
+                return refuse(&unfit(
+                    "PartialObjectMetadata",
+                    &self.info.list_kind,
+                    "a list",
+                ));
+            }
             Form::Table(meta_version) => {
                 let items: Vec<&Value> = page.items.iter().map(|o| &**o).collect();
                 encode(&self.table(meta_version, &items, &metadata))
@@ -130,7 +152,13 @@ impl Writer<'_> {
     }
 
     fn table(&self, meta_version: &str, objects: &[&Value], metadata: &Value) -> Value {
-        let mut table = table::table(self.info, self.version, objects, self.include_object, self.now);
+        let mut table = table::table(
+            self.info,
+            self.version,
+            objects,
+            self.include_object,
+            self.now,
+        );
         table["apiVersion"] = json!(format!("meta.k8s.io/{meta_version}"));
         table["metadata"] = metadata.clone();
         table
@@ -172,7 +200,13 @@ impl Serialize for ListBody<'_> {
         map.serialize_entry("kind", self.kind)?;
         map.serialize_entry("apiVersion", self.api_version)?;
         map.serialize_entry("metadata", self.metadata)?;
-        map.serialize_entry("items", &Items { items: self.items, shape: self.shape })?;
+        map.serialize_entry(
+            "items",
+            &Items {
+                items: self.items,
+                shape: self.shape,
+            },
+        )?;
         map.end()
     }
 }

@@ -17,7 +17,9 @@ impl Query {
     pub(crate) fn parse(uri: &Uri) -> Self {
         let mut query = BTreeMap::new();
         for (key, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
-            query.entry(key.into_owned()).or_insert_with(|| value.into_owned());
+            query
+                .entry(key.into_owned())
+                .or_insert_with(|| value.into_owned());
         }
         Query(query)
     }
@@ -67,14 +69,26 @@ pub(crate) fn route(uri: &Uri) -> Option<Route> {
         _ => return Some(Route::Other(parts)),
     };
     let (namespace, resource, name, tail) = match rest {
-        ["namespaces", name, sub @ ("status" | "finalize")] => ("", "namespaces", *name, vec![*sub]),
+        ["namespaces", name, sub @ ("status" | "finalize")] => {
+            ("", "namespaces", *name, vec![*sub])
+        }
         ["namespaces", namespace, resource, tail @ ..] => {
             let name = tail.first().copied().unwrap_or_default();
-            (*namespace, *resource, name, tail.get(1..).unwrap_or_default().to_vec())
+            (
+                *namespace,
+                *resource,
+                name,
+                tail.get(1..).unwrap_or_default().to_vec(),
+            )
         }
         [resource, tail @ ..] => {
             let name = tail.first().copied().unwrap_or_default();
-            ("", *resource, name, tail.get(1..).unwrap_or_default().to_vec())
+            (
+                "",
+                *resource,
+                name,
+                tail.get(1..).unwrap_or_default().to_vec(),
+            )
         }
         [] => return None,
     };
@@ -115,7 +129,13 @@ mod tests {
     #[case("/api/v1/namespaces/a/finalize", "v1/namespaces", "", "a", "finalize")]
     #[case("/api/v1/namespaces/a/pods", "v1/pods", "a", "", "")]
     #[case("/api/v1/namespaces/a/pods/p/status", "v1/pods", "a", "p", "status")]
-    #[case("/apis/g.dev/v1/namespaces/a/things/t", "g.dev/v1/things", "a", "t", "")]
+    #[case(
+        "/apis/g.dev/v1/namespaces/a/things/t",
+        "g.dev/v1/things",
+        "a",
+        "t",
+        ""
+    )]
     #[case("/apis/g.dev/v1/things/t%20x", "g.dev/v1/things", "", "t x", "")]
     fn paths_lead_to_objects(
         #[case] path: &str,
@@ -124,7 +144,9 @@ mod tests {
         #[case] name: &str,
         #[case] subresource: &str,
     ) {
-        let Some(Route::Resource(request)) = route(&path.parse().unwrap()) else { panic!("{path}") };
+        let Some(Route::Resource(request)) = route(&path.parse().unwrap()) else {
+            panic!("{path}")
+        };
         assert_eq!(request.gvr.to_string(), gvr);
         assert_eq!(request.namespace, namespace);
         assert_eq!(request.name, name);

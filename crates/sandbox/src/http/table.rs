@@ -20,12 +20,19 @@ pub(super) fn table(
     include_object: &str,
     now: Timestamp,
 ) -> Value {
-    let custom = info.version(version).map_or(&[][..], |v| v.columns.as_slice());
+    let custom = info
+        .version(version)
+        .map_or(&[][..], |v| v.columns.as_slice());
     let (columns, rows) = if info.custom {
         (custom_columns(custom), custom_rows(custom, objects, now))
     } else {
         let columns = builtin(&info.resource);
-        let cells = |o: &Value| columns.iter().map(|(.., cell)| cell(o, now)).collect::<Vec<_>>();
+        let cells = |o: &Value| {
+            columns
+                .iter()
+                .map(|(.., cell)| cell(o, now))
+                .collect::<Vec<_>>()
+        };
         let rows = objects.iter().map(|o| cells(o)).collect();
         let defs = columns.iter().map(|(name, kind, format, priority, _)| {
             json!({"name": name, "type": kind, "format": format, "description": "", "priority": priority})
@@ -111,55 +118,102 @@ fn builtin(resource: &str) -> &'static [Builtin] {
             ("Status", "string", "", 0, pod_status),
             ("Restarts", "string", "", 0, pod_restarts),
             AGE,
-            ("IP", "string", "", 1, |o, _| or_none(o, &["status", "podIP"])),
-            ("Node", "string", "", 1, |o, _| or_none(o, &["spec", "nodeName"])),
-            ("Nominated Node", "string", "", 1, |o, _| or_none(o, &["status", "nominatedNodeName"])),
+            ("IP", "string", "", 1, |o, _| {
+                or_none(o, &["status", "podIP"])
+            }),
+            ("Node", "string", "", 1, |o, _| {
+                or_none(o, &["spec", "nodeName"])
+            }),
+            ("Nominated Node", "string", "", 1, |o, _| {
+                or_none(o, &["status", "nominatedNodeName"])
+            }),
             ("Readiness Gates", "string", "", 1, |_, _| json!("<none>")),
         ],
-        "namespaces" => &[NAME, ("Status", "string", "", 0, |o, _| json!(meta::text(o, &["status", "phase"]))), AGE],
+        "namespaces" => &[
+            NAME,
+            ("Status", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["status", "phase"]))
+            }),
+            AGE,
+        ],
         "nodes" => &[
             NAME,
             ("Status", "string", "", 0, node_status),
             ("Roles", "string", "", 0, node_roles),
             AGE,
-            ("Version", "string", "", 0, |o, _| json!(meta::text(o, &["status", "nodeInfo", "kubeletVersion"]))),
+            ("Version", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["status", "nodeInfo", "kubeletVersion"]))
+            }),
         ],
         "persistentvolumeclaims" => &[
             NAME,
             ("Status", "string", "", 0, claim_status),
-            ("Volume", "string", "", 0, |o, _| json!(meta::text(o, &["spec", "volumeName"]))),
-            ("Capacity", "string", "", 0, |o, _| json!(meta::text(o, &["status", "capacity", "storage"]))),
-            ("Access Modes", "string", "", 0, |o, _| access_modes(o, "status")),
-            ("StorageClass", "string", "", 0, |o, _| json!(meta::text(o, &["spec", "storageClassName"]))),
+            ("Volume", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "volumeName"]))
+            }),
+            ("Capacity", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["status", "capacity", "storage"]))
+            }),
+            ("Access Modes", "string", "", 0, |o, _| {
+                access_modes(o, "status")
+            }),
+            ("StorageClass", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "storageClassName"]))
+            }),
             AGE,
         ],
         "persistentvolumes" => &[
             NAME,
-            ("Capacity", "string", "", 0, |o, _| json!(meta::text(o, &["spec", "capacity", "storage"]))),
-            ("Access Modes", "string", "", 0, |o, _| access_modes(o, "spec")),
-            ("Reclaim Policy", "string", "", 0, |o, _| json!(meta::text(o, &["spec", "persistentVolumeReclaimPolicy"]))),
+            ("Capacity", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "capacity", "storage"]))
+            }),
+            ("Access Modes", "string", "", 0, |o, _| {
+                access_modes(o, "spec")
+            }),
+            ("Reclaim Policy", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "persistentVolumeReclaimPolicy"]))
+            }),
             ("Status", "string", "", 0, claim_status),
             AGE,
         ],
         "events" => &[
             ("Last Seen", "string", "", 0, event_seen),
-            ("Type", "string", "", 0, |o, _| json!(meta::text(o, &["type"]))),
-            ("Reason", "string", "", 0, |o, _| json!(meta::text(o, &["reason"]))),
+            ("Type", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["type"]))
+            }),
+            ("Reason", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["reason"]))
+            }),
             ("Object", "string", "", 0, event_object),
-            ("Message", "string", "", 0, |o, _| json!(meta::text(o, &["message"]).trim())),
+            ("Message", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["message"]).trim())
+            }),
             ("Name", "string", "name", 1, name),
         ],
-        "customresourcedefinitions" => {
-            &[NAME, ("Created At", "date", "", 0, |o, _| json!(meta::field(o, "creationTimestamp")))]
-        }
+        "customresourcedefinitions" => &[
+            NAME,
+            ("Created At", "date", "", 0, |o, _| {
+                json!(meta::field(o, "creationTimestamp"))
+            }),
+        ],
         "configmaps" | "secrets" => &[
             NAME,
             ("Data", "integer", "", 0, |o, _| {
-                json!(o.get("data").and_then(Value::as_object).map_or(0, serde_json::Map::len))
+                json!(
+                    o.get("data")
+                        .and_then(Value::as_object)
+                        .map_or(0, serde_json::Map::len)
+                )
             }),
             AGE,
         ],
-        "leases" => &[NAME, ("Holder", "string", "", 0, |o, _| json!(meta::text(o, &["spec", "holderIdentity"]))), AGE],
+        "leases" => &[
+            NAME,
+            ("Holder", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "holderIdentity"]))
+            }),
+            AGE,
+        ],
         _ => &[NAME, AGE],
     }
 }
@@ -178,7 +232,9 @@ fn or_none(object: &Value, path: &[&str]) -> Value {
 }
 
 fn since(at: &str, now: Timestamp) -> String {
-    let Ok(at) = at.parse::<Timestamp>() else { return "<unknown>".into() };
+    let Ok(at) = at.parse::<Timestamp>() else {
+        return "<unknown>".into();
+    };
     human(now.as_second() - at.as_second())
 }
 
@@ -191,7 +247,11 @@ fn human(seconds: i64) -> String {
     let pair = |big: i64, big_word: &str, small: i64, small_word: &str| {
         let rest = seconds % big / small;
         let head = format!("{}{big_word}", seconds / big);
-        if rest == 0 { head } else { format!("{head}{rest}{small_word}") }
+        if rest == 0 {
+            head
+        } else {
+            format!("{head}{rest}{small_word}")
+        }
     };
     match seconds {
         s if s < -1 => "<invalid>".into(),
@@ -209,13 +269,20 @@ fn human(seconds: i64) -> String {
 }
 
 fn statuses<'a>(pod: &'a Value, list: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
-    meta::at(pod, &["status", list]).and_then(Value::as_array).into_iter().flatten()
+    meta::at(pod, &["status", list])
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn pod_ready(pod: &Value, _: Timestamp) -> Value {
-    let all = meta::at(pod, &["spec", "containers"]).and_then(Value::as_array).map_or(0, Vec::len);
+    let all = meta::at(pod, &["spec", "containers"])
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len);
     let ready = statuses(pod, "containerStatuses")
-        .filter(|s| s.get("ready") == Some(&Value::Bool(true)) && s["state"].get("running").is_some())
+        .filter(|s| {
+            s.get("ready") == Some(&Value::Bool(true)) && s["state"].get("running").is_some()
+        })
         .count();
     json!(format!("{ready}/{all}"))
 }
@@ -232,7 +299,10 @@ fn pod_status(pod: &Value, _: Timestamp) -> Value {
         } else if !ended.is_empty() {
             shown = ended.to_owned();
         } else if let Some(terminated) = meta::at(status, &["state", "terminated"]) {
-            let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or(0);
+            let code = terminated
+                .get("exitCode")
+                .and_then(Value::as_i64)
+                .unwrap_or(0);
             shown = format!("ExitCode:{code}");
         }
     }
@@ -274,7 +344,11 @@ fn node_roles(node: &Value, _: Timestamp) -> Value {
         .filter_map(|k| k.strip_prefix("node-role.kubernetes.io/"))
         .filter(|r| !r.is_empty())
         .collect();
-    json!(if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") })
+    json!(if roles.is_empty() {
+        "<none>".to_owned()
+    } else {
+        roles.join(",")
+    })
 }
 
 fn claim_status(claim: &Value, _: Timestamp) -> Value {
@@ -286,25 +360,42 @@ fn claim_status(claim: &Value, _: Timestamp) -> Value {
 
 fn access_modes(object: &Value, part: &str) -> Value {
     let modes = meta::at(object, &[part, "accessModes"]).and_then(Value::as_array);
-    let short = modes.into_iter().flatten().filter_map(Value::as_str).map(|mode| match mode {
-        "ReadWriteOnce" => "RWO",
-        "ReadOnlyMany" => "ROX",
-        "ReadWriteMany" => "RWX",
-        "ReadWriteOncePod" => "RWOP",
-        other => other,
-    });
+    let short = modes
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(|mode| match mode {
+            "ReadWriteOnce" => "RWO",
+            "ReadOnlyMany" => "ROX",
+            "ReadWriteMany" => "RWX",
+            "ReadWriteOncePod" => "RWOP",
+            other => other,
+        });
     json!(short.collect::<Vec<_>>().join(","))
 }
 
 fn event_seen(event: &Value, now: Timestamp) -> Value {
     let series = meta::text(event, &["series", "lastObservedTime"]);
-    let times = [series, meta::text(event, &["lastTimestamp"]), meta::text(event, &["eventTime"])];
-    json!(since(times.into_iter().find(|t| !t.is_empty()).unwrap_or_default(), now))
+    let times = [
+        series,
+        meta::text(event, &["lastTimestamp"]),
+        meta::text(event, &["eventTime"]),
+    ];
+    json!(since(
+        times
+            .into_iter()
+            .find(|t| !t.is_empty())
+            .unwrap_or_default(),
+        now
+    ))
 }
 
 fn event_object(event: &Value, _: Timestamp) -> Value {
     let kind = meta::text(event, &["involvedObject", "kind"]).to_lowercase();
-    json!(format!("{kind}/{}", meta::text(event, &["involvedObject", "name"])))
+    json!(format!(
+        "{kind}/{}",
+        meta::text(event, &["involvedObject", "name"])
+    ))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::route::ResourceRequest;
 use super::{Call, Server, broken};
 use crate::cluster::{
     EventType, Expired, ListOptions, StoreEvent, Subscription, VersionMatch, at_version,
-    list_options_invalid, parse_version, too_large,
+    parse_version, too_large,
 };
 use crate::error::{ApiError, Cause};
 use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
@@ -64,7 +64,7 @@ pub(super) fn serve(
         &request.gvr.version,
     )
     .map_err(|e| ApiError::bad_request(e.to_string()))?;
-    if info.namespaced() != !request.namespace.is_empty() && !info.namespaced() {
+    if !info.namespaced() && !request.namespace.is_empty() {
         return Err(ApiError::not_served());
     }
     let start = start(server, call, request)?;
@@ -98,7 +98,9 @@ pub(super) fn serve(
         Some((frame, stream))
     });
     let mut response = Response::new(SandboxBody::stream(frames.boxed()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
@@ -119,7 +121,11 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
     };
     if !show_state {
         let from = if version == 0 { newest } else { version };
-        return Ok(Start { initial: VecDeque::new(), announce_end: false, from });
+        return Ok(Start {
+            initial: VecDeque::new(),
+            announce_end: false,
+            from,
+        });
     }
     if version > newest {
         return Err(too_large(version, newest));
@@ -128,11 +134,17 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
         label_selector: query.get("labelSelector").to_owned(),
         field_selector: query.get("fieldSelector").to_owned(),
         version_match: (version > 0).then_some(VersionMatch::NotOlderThan),
-        resource_version: if version > 0 { version_text.to_owned() } else { String::new() },
+        resource_version: if version > 0 {
+            version_text.to_owned()
+        } else {
+            String::new()
+        },
         ..ListOptions::default()
     };
     let namespace = Some(request.namespace.as_str()).filter(|ns| !ns.is_empty());
-    let page = server.cluster.list_as_of(&request.gvr, namespace, &options, call.decision.stale)?;
+    let page = server
+        .cluster
+        .list_as_of(&request.gvr, namespace, &options, call.decision.stale)?;
     let wanted = |o: &Arc<Value>| request.name.is_empty() || meta::name(o) == request.name;
     Ok(Start {
         initial: page.items.into_iter().filter(wanted).collect(),
@@ -142,21 +154,23 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
 }
 
 fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiError> {
-    let cause = match (streams, version_match) {
+    let field = "resourceVersionMatch";
+    let wrong = Cause::forbidden(
+        field,
+        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+    );
+    let causes = match (streams, version_match) {
         (None, "") | (Some(_), "NotOlderThan") => return Ok(()),
-        (None, _) => Cause::forbidden(
-            "resourceVersionMatch",
+        (None, _) => vec![Cause::forbidden(
+            field,
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ),
-        (Some(_), "") => Cause::forbidden(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ),
+        )],
+        (Some(_), "") => vec![wrong],
         (Some(_), other) => {
-            Cause::not_supported("resourceVersionMatch", other, &["NotOlderThan"])
+            vec![wrong, Cause::not_supported(field, other, &["NotOlderThan"])]
         }
     };
-    Err(list_options_invalid(cause))
+    Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
 }
 
 struct WatchStream {
@@ -192,7 +206,11 @@ impl WatchStream {
                 self.over = true;
                 return Some(Err(broken()));
             }
-            let planned = self.plan.end.filter(|(after, _)| self.sent >= *after).map(|(_, end)| end);
+            let planned = self
+                .plan
+                .end
+                .filter(|(after, _)| self.sent >= *after)
+                .map(|(_, end)| end);
             if let Some(end) = planned.or_else(|| self.live.take_command()) {
                 self.plan.end = None;
                 if !chunk.is_empty() && end == WatchEnd::Break {
@@ -262,8 +280,11 @@ impl WatchStream {
     /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
     fn fetch(&mut self) -> Result<(), Expired> {
         while self.queue.is_empty() || !self.plan.delay.is_zero() {
-            let Some(event) = self.subscription.try_next()? else { break };
-            self.queue.push_back((Instant::now() + self.plan.delay, event));
+            let Some(event) = self.subscription.try_next()? else {
+                break;
+            };
+            self.queue
+                .push_back((Instant::now() + self.plan.delay, event));
         }
         Ok(())
     }
@@ -273,7 +294,11 @@ impl WatchStream {
         let due = self.queue.front().map_or(far, |(due, _)| *due);
         // A queued event that is due already is held back by a fault, whose end wakes us.
         let due = if due <= Instant::now() { far } else { due };
-        let bookmark = if self.bookmarks { self.next_bookmark } else { far };
+        let bookmark = if self.bookmarks {
+            self.next_bookmark
+        } else {
+            far
+        };
         tokio::select! {
             biased;
             _ = self.faults.changed() => {}
@@ -321,7 +346,9 @@ impl WatchStream {
                 self.error(&mut chunk, &ApiError::expired(message));
                 Some(Ok(chunk.into()))
             }
-            WatchEnd::Garbage => Some(Ok(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{]\n"))),
+            WatchEnd::Garbage => Some(Ok(Bytes::from_static(
+                b"{\"type\":\"ADDED\",\"object\":{]\n",
+            ))),
         }
     }
 
@@ -334,7 +361,9 @@ impl WatchStream {
         if !self.request.name.is_empty() && *key.name != *self.request.name {
             return;
         }
-        let Some((kind, object)) = self.select(event) else { return };
+        let Some((kind, object)) = self.select(event) else {
+            return;
+        };
         if self.server.faults.hides(&self.live.target, key) {
             return;
         }
@@ -347,7 +376,10 @@ impl WatchStream {
         if self.selectors.is_empty() {
             return Some((event.event_type.as_str(), Arc::clone(&event.object)));
         }
-        let before = event.old.as_ref().is_some_and(|old| self.selectors.matches(old));
+        let before = event
+            .old
+            .as_ref()
+            .is_some_and(|old| self.selectors.matches(old));
         let after = event.event_type != EventType::Deleted && self.selectors.matches(&event.object);
         match (before, after) {
             (false, false) => None,
@@ -374,13 +406,15 @@ impl WatchStream {
             now: self.server.cluster.clock().now(),
         };
         // Forms that cannot be watched were refused before the stream began.
-        let Ok(body) = writer.encode_one(object) else { return };
+        let Ok(body) = writer.encode_one(object) else {
+            return;
+        };
         frame(chunk, kind, &body);
         self.sent += 1;
     }
 
     fn bookmark(&mut self, chunk: &mut Vec<u8>, version: u64, annotations: Option<Value>) {
-        let mut metadata = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": version.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }

@@ -111,7 +111,10 @@ fn build(row: &Row) -> ResourceInfo {
         name: version.to_owned(),
         status,
         columns: Vec::new(),
-        selectable: selectable(resource).iter().map(ToString::to_string).collect(),
+        selectable: selectable(resource)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
     };
     let workload = matches!(group, "apps" | "batch") || matches!(resource, "pods" | "services");
     ResourceInfo {
@@ -123,7 +126,11 @@ fn build(row: &Row) -> ResourceInfo {
         kind: kind.to_owned(),
         list_kind: format!("{kind}List"),
         short_names: short_names.iter().map(ToString::to_string).collect(),
-        categories: if workload { vec!["all".to_owned()] } else { Vec::new() },
+        categories: if workload {
+            vec!["all".to_owned()]
+        } else {
+            Vec::new()
+        },
         scope,
         custom: false,
         traits,

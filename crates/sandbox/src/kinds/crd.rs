@@ -18,7 +18,10 @@ fn definitions(state: &State) -> Option<Arc<ResourceInfo>> {
 
 fn key_of(crd: &Value) -> ResourceKey {
     let group = meta::text(crd, &["spec", "group"]).to_owned();
-    (group, meta::text(crd, &["spec", "names", "plural"]).to_owned())
+    (
+        group,
+        meta::text(crd, &["spec", "names", "plural"]).to_owned(),
+    )
 }
 
 /// Defaults and checks of a new definition.
@@ -39,7 +42,9 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
         crd["spec"]["conversion"] = json!({"strategy": "None"});
     }
     let stored = versions(crd).find(|v| v.get("storage") == Some(&Value::Bool(true)));
-    let stored = stored.map(|v| meta::text(v, &["name"]).to_owned()).unwrap_or_default();
+    let stored = stored
+        .map(|v| meta::text(v, &["name"]).to_owned())
+        .unwrap_or_default();
     crd["status"] = json!({
         "conditions": [],
         "acceptedNames": {"plural": "", "kind": ""},
@@ -49,7 +54,10 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
 }
 
 fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
-    meta::at(crd, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten()
+    meta::at(crd, &["spec", "versions"])
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn check(crd: &Value) -> Vec<Cause> {
@@ -58,7 +66,10 @@ fn check(crd: &Value) -> Vec<Cause> {
     for (field, text) in [
         ("spec.group", group.as_str()),
         ("spec.names.plural", plural.as_str()),
-        ("spec.names.kind", meta::text(crd, &["spec", "names", "kind"])),
+        (
+            "spec.names.kind",
+            meta::text(crd, &["spec", "names", "kind"]),
+        ),
     ] {
         if text.is_empty() {
             causes.push(Cause::required(field, ""));
@@ -74,9 +85,15 @@ fn check(crd: &Value) -> Vec<Cause> {
     }
     let scope = meta::text(crd, &["spec", "scope"]);
     if !matches!(scope, "Namespaced" | "Cluster") {
-        causes.push(Cause::not_supported("spec.scope", scope, &["Cluster", "Namespaced"]));
+        causes.push(Cause::not_supported(
+            "spec.scope",
+            scope,
+            &["Cluster", "Namespaced"],
+        ));
     }
-    let stored = versions(crd).filter(|v| v.get("storage") == Some(&Value::Bool(true))).count();
+    let stored = versions(crd)
+        .filter(|v| v.get("storage") == Some(&Value::Bool(true)))
+        .count();
     if stored != 1 {
         causes.push(Cause::invalid(
             "spec.versions",
@@ -100,15 +117,26 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
         let path = ["spec", field];
         if meta::text(old, &path) != meta::text(new, &path) {
             let value = format!("{:?}", meta::text(new, &path));
-            causes.push(Cause::invalid(&format!("spec.{field}"), &value, "field is immutable"));
+            causes.push(Cause::invalid(
+                &format!("spec.{field}"),
+                &value,
+                "field is immutable",
+            ));
         }
     }
     causes
 }
 
 /// Installs a new definition and says so in its status.
-pub(crate) fn accept(cluster: &Cluster, state: &mut State, info: &Arc<ResourceInfo>, key: &ObjectKey) {
-    let Some(crd) = state.get(info, key).cloned() else { return };
+pub(crate) fn accept(
+    cluster: &Cluster,
+    state: &mut State,
+    info: &Arc<ResourceInfo>,
+    key: &ObjectKey,
+) {
+    let Some(crd) = state.get(info, key).cloned() else {
+        return;
+    };
     let mut crd = Value::clone(&crd);
     let now = cluster.clock().now_rfc3339();
     let condition = |kind: &str, reason: &str, message: &str| {
@@ -120,7 +148,11 @@ pub(crate) fn accept(cluster: &Cluster, state: &mut State, info: &Arc<ResourceIn
     crd["status"]["acceptedNames"] = crd["spec"]["names"].clone();
     crd["status"]["conditions"] = json!([
         condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-        condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        condition(
+            "Established",
+            "InitialNamesAccepted",
+            "the initial names have been accepted"
+        ),
     ]);
     let stored = state.put(info, key, crd);
     changed(state, &stored);
@@ -162,19 +194,30 @@ fn describe(crd: &Value) -> ResourceInfo {
     let accepted = &crd["status"]["acceptedNames"];
     let name = |field: &str| {
         let text = meta::text(names, &[field]);
-        if text.is_empty() { meta::text(accepted, &[field]) } else { text }.to_owned()
+        if text.is_empty() {
+            meta::text(accepted, &[field])
+        } else {
+            text
+        }
+        .to_owned()
     };
     ResourceInfo {
         group,
         versions: served,
-        storage_version: stored.map(|v| meta::text(v, &["name"]).to_owned()).unwrap_or_default(),
+        storage_version: stored
+            .map(|v| meta::text(v, &["name"]).to_owned())
+            .unwrap_or_default(),
         resource,
         singular: name("singular"),
         kind: name("kind"),
         list_kind: name("listKind"),
         short_names: texts(names.get("shortNames")),
         categories: texts(names.get("categories")),
-        scope: if cluster { Scope::Cluster } else { Scope::Namespaced },
+        scope: if cluster {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        },
         custom: true,
         traits: Traits::GENERATION,
     }
@@ -194,21 +237,36 @@ fn priority(version: &str) -> (u8, std::cmp::Reverse<u32>, std::cmp::Reverse<u32
         _ => (3, 0),
     };
     use std::cmp::Reverse;
-    (stage, Reverse(number(body)), Reverse(minor), version.to_owned())
+    (
+        stage,
+        Reverse(number(body)),
+        Reverse(minor),
+        version.to_owned(),
+    )
 }
 
 fn served_version(version: &Value) -> ServedVersion {
     let status = meta::at(version, &["subresources", "status"]).is_some();
-    let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    let columns = version
+        .get("additionalPrinterColumns")
+        .and_then(Value::as_array);
     let fields = version.get("selectableFields").and_then(Value::as_array);
     ServedVersion {
         name: meta::text(version, &["name"]).to_owned(),
-        status: if status { StatusFace::StatusOnly } else { StatusFace::None },
+        status: if status {
+            StatusFace::StatusOnly
+        } else {
+            StatusFace::None
+        },
         columns: columns.into_iter().flatten().map(column).collect(),
         selectable: fields
             .into_iter()
             .flatten()
-            .map(|f| meta::text(f, &["jsonPath"]).trim_start_matches('.').to_owned())
+            .map(|f| {
+                meta::text(f, &["jsonPath"])
+                    .trim_start_matches('.')
+                    .to_owned()
+            })
             .collect(),
     }
 }
@@ -243,7 +301,9 @@ pub(crate) fn mark_terminating(cluster: &Cluster, crd: &mut Value) {
     if !crd.get("status").is_some_and(Value::is_object) {
         crd["status"] = json!({});
     }
-    let conditions = crd["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    let conditions = crd["status"]
+        .get_mut("conditions")
+        .and_then(Value::as_array_mut);
     match conditions {
         Some(list) => list.push(condition),
         None => crd["status"]["conditions"] = json!([condition]),
@@ -252,11 +312,19 @@ pub(crate) fn mark_terminating(cluster: &Cluster, crd: &mut Value) {
 
 /// Deletes every instance; those with finalizers stay until they are released.
 pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value) {
-    let Some(info) = state.kinds.get(&key_of(crd)).filter(|info| info.custom).cloned() else {
+    let Some(info) = state
+        .kinds
+        .get(&key_of(crd))
+        .filter(|info| info.custom)
+        .cloned()
+    else {
         return;
     };
-    let all: Vec<ObjectKey> =
-        state.table(&info).into_iter().flat_map(|t| t.keys().cloned()).collect();
+    let all: Vec<ObjectKey> = state
+        .table(&info)
+        .into_iter()
+        .flat_map(|t| t.keys().cloned())
+        .collect();
     for key in all {
         // Gone already is as good.
         let _ = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
@@ -269,14 +337,21 @@ pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<
     if state.table(info).is_some_and(|table| !table.is_empty()) {
         return;
     }
-    let Some(definitions) = definitions(state) else { return };
+    let Some(definitions) = definitions(state) else {
+        return;
+    };
     let key = ObjectKey::new(None, &format!("{}.{}", info.resource, info.group));
-    let Some(crd) = state.get(&definitions, &key).cloned() else { return };
+    let Some(crd) = state.get(&definitions, &key).cloned() else {
+        return;
+    };
     if !meta::is_deleting(&crd) || !meta::has_finalizer(&crd, CLEANUP) {
         return;
     }
-    let left: Vec<Value> =
-        meta::finalizers(&crd).iter().filter(|f| *f != CLEANUP).cloned().collect();
+    let left: Vec<Value> = meta::finalizers(&crd)
+        .iter()
+        .filter(|f| *f != CLEANUP)
+        .cloned()
+        .collect();
     let last = left.is_empty();
     let mut crd = Value::clone(&crd);
     meta::set_finalizers(&mut crd, left);
@@ -287,21 +362,25 @@ pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<
     cluster.remove_in(state, &definitions, &key);
 }
 
-/// 405 on a create of an instance while the definition is being deleted.
+/// 403 on a create of an instance while the definition is being deleted.
 pub(crate) fn refuse_terminating(
     state: &State,
     info: &ResourceInfo,
-    gvr: &Gvr,
+    name: &str,
 ) -> Result<(), ApiError> {
     if !info.custom {
         return Ok(());
     }
-    let Some(definitions) = definitions(state) else { return Ok(()) };
-    let key = ObjectKey::new(None, &format!("{}.{}", gvr.resource, gvr.group));
-    if state.get(&definitions, &key).is_some_and(|crd| meta::is_deleting(crd)) {
-        return Err(ApiError::method_not_allowed(
-            "create not allowed while custom resource definition is terminating",
-        ));
+    let Some(definitions) = definitions(state) else {
+        return Ok(());
+    };
+    let key = ObjectKey::new(None, &format!("{}.{}", info.resource, info.group));
+    if state
+        .get(&definitions, &key)
+        .is_some_and(|crd| meta::is_deleting(crd))
+    {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(ApiError::forbidden(&info.group, &info.resource, name, why));
     }
     Ok(())
 }
@@ -312,8 +391,15 @@ mod tests {
 
     #[test]
     fn versions_are_ordered_as_kubernetes_orders_them() {
-        let mut names = ["v1alpha1", "v2", "foo1", "v1", "v11beta2", "v10beta3", "v1alpha2"];
+        let mut names = [
+            "v1alpha1", "v2", "foo1", "v1", "v11beta2", "v10beta3", "v1alpha2",
+        ];
         names.sort_by_key(|name| priority(name));
-        assert_eq!(names, ["v2", "v1", "v11beta2", "v10beta3", "v1alpha2", "v1alpha1", "foo1"]);
+        assert_eq!(
+            names,
+            [
+                "v2", "v1", "v11beta2", "v10beta3", "v1alpha2", "v1alpha1", "foo1"
+            ]
+        );
     }
 }

@@ -139,7 +139,11 @@ impl ResourceInfo {
 
     /// `apiVersion` of objects at a version.
     pub fn api_version(&self, version: &str) -> String {
-        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+        if self.group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{}/{version}", self.group)
+        }
     }
 
     /// True when objects live in namespaces.
@@ -199,7 +203,8 @@ pub(crate) type ResourceKey = (String, String);
 /// All served kinds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
-    kinds: BTreeMap<ResourceKey, Arc<ResourceInfo>>,
+    /// By group, then resource.
+    kinds: BTreeMap<String, BTreeMap<String, Arc<ResourceInfo>>>,
 }
 
 impl Registry {
@@ -210,24 +215,27 @@ impl Registry {
     }
 
     pub(crate) fn insert(&mut self, info: ResourceInfo) {
-        self.kinds.insert(info.key(), Arc::new(info));
+        let group = self.kinds.entry(info.group.clone()).or_default();
+        group.insert(info.resource.clone(), Arc::new(info));
     }
 
-    pub(crate) fn remove(&mut self, key: &ResourceKey) {
-        self.kinds.remove(key);
+    pub(crate) fn remove(&mut self, (group, resource): &ResourceKey) {
+        if let Some(group) = self.kinds.get_mut(group) {
+            group.remove(resource);
+        }
     }
 
     /// The kind, when it is served at that version.
     pub(crate) fn find(&self, gvr: &Gvr) -> Option<&Arc<ResourceInfo>> {
-        let key = (gvr.group.to_string(), gvr.resource.to_string());
-        self.kinds.get(&key).filter(|info| info.version(&gvr.version).is_some())
+        let info = self.kinds.get(&*gvr.group)?.get(&*gvr.resource)?;
+        info.version(&gvr.version).map(|_| info)
     }
 
-    pub(crate) fn get(&self, key: &ResourceKey) -> Option<&Arc<ResourceInfo>> {
-        self.kinds.get(key)
+    pub(crate) fn get(&self, (group, resource): &ResourceKey) -> Option<&Arc<ResourceInfo>> {
+        self.kinds.get(group)?.get(resource)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ResourceInfo>> {
-        self.kinds.values()
+        self.kinds.values().flat_map(BTreeMap::values)
     }
 }

@@ -9,7 +9,9 @@ const KUBERNETES: &str = "kubernetes";
 
 /// `spec.finalizers`.
 pub(crate) fn spec_finalizers(object: &Value) -> &[Value] {
-    meta::at(object, &["spec", "finalizers"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    meta::at(object, &["spec", "finalizers"])
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 pub(crate) fn prepare_create(object: &mut Value) {
@@ -31,7 +33,8 @@ pub(crate) fn prepare_create(object: &mut Value) {
 /// Only `/finalize` changes `spec.finalizers`.
 pub(crate) fn keep_spec_finalizers(old: &Value, new: &mut Value) {
     let finalizers = spec_finalizers(old);
-    if finalizers == spec_finalizers(new) && old.get("spec").is_some() == new.get("spec").is_some() {
+    if finalizers == spec_finalizers(new) && old.get("spec").is_some() == new.get("spec").is_some()
+    {
         return;
     }
     let finalizers = finalizers.to_vec();
@@ -39,7 +42,11 @@ pub(crate) fn keep_spec_finalizers(old: &Value, new: &mut Value) {
         new["spec"] = json!({});
     }
     match finalizers.is_empty() {
-        true => drop(new["spec"].as_object_mut().map(|spec| spec.remove("finalizers"))),
+        true => drop(
+            new["spec"]
+                .as_object_mut()
+                .map(|spec| spec.remove("finalizers")),
+        ),
         false => new["spec"]["finalizers"] = json!(finalizers),
     }
 }

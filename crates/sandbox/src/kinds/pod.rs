@@ -15,7 +15,10 @@ pub(crate) fn grace(pod: &Value, asked: Option<i64>) -> i64 {
         seconds.and_then(Value::as_i64).unwrap_or(0)
     };
     let unscheduled = meta::text(pod, &["spec", "nodeName"]).is_empty();
-    let ended = matches!(meta::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
+    let ended = matches!(
+        meta::text(pod, &["status", "phase"]),
+        "Succeeded" | "Failed"
+    );
     if unscheduled || ended {
         return 0;
     }
@@ -40,7 +43,10 @@ pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
 fn check_spec(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let containers = meta::at(pod, &["spec", "containers"]);
-    let Some(containers) = containers.and_then(Value::as_array).filter(|c| !c.is_empty()) else {
+    let Some(containers) = containers
+        .and_then(Value::as_array)
+        .filter(|c| !c.is_empty())
+    else {
         return vec![Cause::required("spec.containers", "")];
     };
     for (index, container) in containers.iter().enumerate() {
@@ -77,7 +83,9 @@ fn default(map: &mut Map<String, Value>, field: &str, value: Value) {
 }
 
 fn default_spec(pod: &mut Value) {
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
     default(spec, "restartPolicy", json!("Always"));
     default(spec, "dnsPolicy", json!("ClusterFirst"));
     default(spec, "schedulerName", json!("default-scheduler"));
@@ -86,13 +94,19 @@ fn default_spec(pod: &mut Value) {
     default(spec, "enableServiceLinks", json!(true));
     default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     default(spec, "priority", json!(0));
-    default(spec, "serviceAccountName", json!("default"));
-    let account = spec["serviceAccountName"].clone();
-    default(spec, "serviceAccount", account);
-    if let Some(tolerations) =
-        spec.entry("tolerations").or_insert_with(|| json!([])).as_array_mut()
+    // An account named is told under its old name too.
+    if let Some(account) = spec.get("serviceAccountName").cloned() {
+        default(spec, "serviceAccount", account);
+    }
+    if let Some(tolerations) = spec
+        .entry("tolerations")
+        .or_insert_with(|| json!([]))
+        .as_array_mut()
     {
-        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        for key in [
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+        ] {
             let tolerated = |t: &Value| {
                 let any = t.get("key").is_none() && meta::text(t, &["operator"]) == "Exists";
                 any || t.get("key").is_some_and(|k| k == key)
@@ -106,13 +120,24 @@ fn default_spec(pod: &mut Value) {
     }
     for list in ["containers", "initContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-            let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            let image = container
+                .get("image")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             let floating = image.ends_with(":latest") || !image.contains([':', '@']);
             let policy = if floating { "Always" } else { "IfNotPresent" };
             default(container, "imagePullPolicy", json!(policy));
             default(container, "resources", json!({}));
-            default(container, "terminationMessagePath", json!("/dev/termination-log"));
+            default(
+                container,
+                "terminationMessagePath",
+                json!("/dev/termination-log"),
+            );
             default(container, "terminationMessagePolicy", json!("File"));
         }
     }
@@ -153,7 +178,11 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
         if gated {
             free.extend(["schedulingGates", "nodeSelector", "affinity"]);
         }
-        if had.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) {
+        if had
+            .get("terminationGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .is_some_and(|s| s < 0)
+        {
             free.push("terminationGracePeriodSeconds");
         }
         for field in free {

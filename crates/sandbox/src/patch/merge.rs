@@ -11,7 +11,9 @@ pub(crate) fn apply(target: &mut Value, patch: &Value) {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
-    let Some(map) = target.as_object_mut() else { return };
+    let Some(map) = target.as_object_mut() else {
+        return;
+    };
     for (key, change) in changes {
         if change.is_null() {
             map.remove(key);

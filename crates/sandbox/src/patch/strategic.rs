@@ -77,7 +77,9 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>, field: &str) -> 
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
-    let Some(map) = target.as_object_mut() else { return Ok(()) };
+    let Some(map) = target.as_object_mut() else {
+        return Ok(());
+    };
     for (key, change) in patch {
         if let Some(list) = key.strip_prefix(DELETE_PREFIX) {
             drop_values(map, list, change)?;
@@ -130,10 +132,16 @@ fn merge_list(
     if !target.is_array() {
         *target = Value::Array(Vec::new());
     }
-    let Some(list) = target.as_array_mut() else { return Ok(()) };
+    let Some(list) = target.as_array_mut() else {
+        return Ok(());
+    };
     match rule {
         _ if replaces => {
-            *list = items.iter().filter(|i| directive(i).is_none()).cloned().collect();
+            *list = items
+                .iter()
+                .filter(|i| directive(i).is_none())
+                .cloned()
+                .collect();
         }
         ListRule::Replace => *list = items.to_vec(),
         ListRule::Union => {
@@ -148,15 +156,12 @@ fn merge_list(
     Ok(())
 }
 
-fn merge_by(
-    list: &mut Vec<Value>,
-    items: &[Value],
-    key: &str,
-    field: &str,
-) -> Result<(), String> {
+fn merge_by(list: &mut Vec<Value>, items: &[Value], key: &str, field: &str) -> Result<(), String> {
     for item in items {
         let Some(change) = item.as_object() else {
-            return Err(format!("expected a map in list {field}, but received a value"));
+            return Err(format!(
+                "expected a map in list {field}, but received a value"
+            ));
         };
         let Some(id) = change.get(key) else {
             return Err(format!(
@@ -266,7 +271,10 @@ mod tests {
     #[test]
     fn a_list_item_without_its_key_is_refused() {
         let mut target = json!({"spec": {"containers": [{"name": "a"}]}});
-        let error = apply(&mut target, &json!({"spec": {"containers": [{"image": "x"}]}}));
+        let error = apply(
+            &mut target,
+            &json!({"spec": {"containers": [{"image": "x"}]}}),
+        );
         assert!(error.unwrap_err().contains("merge key: name"));
     }
 }

@@ -128,7 +128,8 @@ impl Standin {
         match self.flows.get_mut(&uid) {
             Some(flow) => flow.update(Arc::clone(workflow)),
             None => {
-                self.flows.insert(Arc::clone(&uid), Flow::new(Arc::clone(workflow), now));
+                self.flows
+                    .insert(Arc::clone(&uid), Flow::new(Arc::clone(workflow), now));
                 for pod in self.early.remove(&uid).unwrap_or_default().into_values() {
                     self.observe_pod(&Change::Upserted(pod), now);
                 }
@@ -157,9 +158,14 @@ impl Standin {
         };
         let (namespace, name) = name_of(pod);
         let event = match change {
-            Change::Upserted(pod) => flow
-                .pod_seen(pod, id, now)
-                .map(|phase| WorkloadEvent::PodEnded { namespace, name, phase }),
+            Change::Upserted(pod) => {
+                flow.pod_seen(pod, id, now)
+                    .map(|phase| WorkloadEvent::PodEnded {
+                        namespace,
+                        name,
+                        phase,
+                    })
+            }
             Change::Removed(_) => flow
                 .pod_gone(pod_uid, id, now)
                 .then_some(WorkloadEvent::ResultLost { namespace, name }),
@@ -183,7 +189,8 @@ impl Standin {
             }
             Act::Begin => {
                 let time = self.cluster.clock().now_rfc3339();
-                let status = json!({"phase": "Running", "startedAt": time, "progress": flow.progress()});
+                let status =
+                    json!({"phase": "Running", "startedAt": time, "progress": flow.progress()});
                 let labels = json!({names::PHASE: "Running"});
                 self.patch_workflow(uid, &labels, &status)?;
             }
@@ -211,13 +218,19 @@ impl Standin {
         let (namespace, name) = name_of(&flow.object);
         let pod = objects::pod(&flow.object, number, &flow.script.pod(&name, number));
         let options = WriteOptions::default();
-        let created =
-            self.cluster.create(&self.actor, &Gvr::PODS, Some(&namespace), pod.clone(), &options);
+        let created = self.cluster.create(
+            &self.actor,
+            &Gvr::PODS,
+            Some(&namespace),
+            pod.clone(),
+            &options,
+        );
         let pod = match created {
             Ok(pod) => pod,
             Err(error) if error.reason == Reason::AlreadyExists => {
-                let there =
-                    self.cluster.get(&Gvr::PODS, Some(&namespace), object::name(&pod))?;
+                let there = self
+                    .cluster
+                    .get(&Gvr::PODS, Some(&namespace), object::name(&pod))?;
                 if workflow_of(&there).as_ref() != Some(uid) {
                     // Of an earlier workflow of the same name: it has to go first.
                     return Err(error);
@@ -309,12 +322,21 @@ impl Standin {
         if let Some(flow) = self.flows.get_mut(uid) {
             flow.finished(phase);
         }
-        self.tell(WorkloadEvent::WorkflowFinished { namespace, name, phase: phase.to_owned() });
+        self.tell(WorkloadEvent::WorkflowFinished {
+            namespace,
+            name,
+            phase: phase.to_owned(),
+        });
         Ok(())
     }
 
     /// There is no status subresource: labels and status go in one write.
-    fn patch_workflow(&mut self, uid: &Uid, labels: &Value, status: &Value) -> Result<(), ApiError> {
+    fn patch_workflow(
+        &mut self,
+        uid: &Uid,
+        labels: &Value,
+        status: &Value,
+    ) -> Result<(), ApiError> {
         let Some(flow) = self.flows.get_mut(uid) else {
             return Ok(());
         };
@@ -353,21 +375,37 @@ fn settle_pod(
             }));
             let options = WriteOptions::default();
             cluster
-                .patch(actor, &Gvr::PODS, namespace, name, patch, Subresource::None, &options)
+                .patch(
+                    actor,
+                    &Gvr::PODS,
+                    namespace,
+                    name,
+                    patch,
+                    Subresource::None,
+                    &options,
+                )
                 .map(drop)
         }
         Settle::Delete => {
             let options = DeleteOptions {
-                preconditions: Preconditions { uid: Some(uid.to_owned()), resource_version: None },
+                preconditions: Preconditions {
+                    uid: Some(uid.to_owned()),
+                    resource_version: None,
+                },
                 ..DeleteOptions::default()
             };
-            cluster.delete(actor, &Gvr::PODS, namespace, name, &options).map(drop)
+            cluster
+                .delete(actor, &Gvr::PODS, namespace, name, &options)
+                .map(drop)
         }
     }
 }
 
 fn name_of(object: &Value) -> (String, String) {
-    (object::namespace(object).unwrap_or_default().to_owned(), object::name(object).to_owned())
+    (
+        object::namespace(object).unwrap_or_default().to_owned(),
+        object::name(object).to_owned(),
+    )
 }
 
 /// The UID of the workflow that controls the pod.
@@ -401,7 +439,9 @@ impl Controller for Standin {
             return Progress::Idle { until: None };
         }
         let Some(uid) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         match self.look_at(&uid, now) {
             Ok(()) => self.agenda.succeeded(&uid),

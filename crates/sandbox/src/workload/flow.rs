@@ -151,16 +151,27 @@ impl Flow {
             let fate = match object::text(node, "/phase") {
                 Some(phase @ ("Succeeded" | "Failed" | "Error")) => {
                     self.count(phase);
-                    Fate::Taken { phase: phase.to_owned() }
+                    Fate::Taken {
+                        phase: phase.to_owned(),
+                    }
                 }
                 _ => Fate::Running,
             };
-            self.nodes.insert(number, Node { pod: None, fate, recorded: true });
+            self.nodes.insert(
+                number,
+                Node {
+                    pod: None,
+                    fate,
+                    recorded: true,
+                },
+            );
         }
     }
 
     fn next_number(&self) -> usize {
-        self.nodes.last_key_value().map_or(0, |(number, _)| number + 1)
+        self.nodes
+            .last_key_value()
+            .map_or(0, |(number, _)| number + 1)
     }
 
     /// A pod of this workflow is there. Answers its phase if its result now waits to be taken.
@@ -171,15 +182,24 @@ impl Flow {
             fate: Fate::Running,
             recorded: false,
         });
-        if node.pod.as_ref().is_some_and(|known| object::uid(known) != object::uid(pod)) {
+        if node
+            .pod
+            .as_ref()
+            .is_some_and(|known| object::uid(known) != object::uid(pod))
+        {
             return None;
         }
         let first_seen = node.pod.is_none();
         node.pod = Some(Arc::clone(pod));
         match &node.fate {
             Fate::Running if object::is_ended(pod) => {
-                let phase = object::text(pod, "/status/phase").unwrap_or_default().to_owned();
-                node.fate = Fate::Ended { phase: phase.clone(), at: now };
+                let phase = object::text(pod, "/status/phase")
+                    .unwrap_or_default()
+                    .to_owned();
+                node.fate = Fate::Ended {
+                    phase: phase.clone(),
+                    at: now,
+                };
                 self.unrecorded.insert(number);
                 Some(phase)
             }
@@ -234,7 +254,11 @@ impl Flow {
 
     /// A pod was created.
     pub(super) fn created(&mut self, number: usize, pod: Arc<Value>) {
-        let node = Node { pod: Some(pod), fate: Fate::Running, recorded: false };
+        let node = Node {
+            pod: Some(pod),
+            fate: Fate::Running,
+            recorded: false,
+        };
         self.nodes.insert(number, node);
         self.unrecorded.insert(number);
     }
@@ -252,7 +276,9 @@ impl Flow {
                 Fate::Ended { phase, .. } => phase.clone(),
                 Fate::Lost { .. } => "Error".to_owned(),
             };
-            node.fate = Fate::Taken { phase: phase.clone() };
+            node.fate = Fate::Taken {
+                phase: phase.clone(),
+            };
             self.count(&phase);
             self.want_settled(*number);
         }
@@ -266,8 +292,11 @@ impl Flow {
     }
 
     fn want_settled(&mut self, number: usize) {
-        let Some(Node { pod: Some(pod), fate: Fate::Taken { phase }, .. }) =
-            self.nodes.get(&number)
+        let Some(Node {
+            pod: Some(pod),
+            fate: Fate::Taken { phase },
+            ..
+        }) = self.nodes.get(&number)
         else {
             return;
         };
@@ -294,7 +323,8 @@ impl Flow {
         };
         if all {
             let there = self.nodes.iter().filter(|(_, node)| node.pod.is_some());
-            self.unsettled.extend(there.map(|(number, _)| (*number, Settle::Delete)));
+            self.unsettled
+                .extend(there.map(|(number, _)| (*number, Settle::Delete)));
         }
     }
 
@@ -330,13 +360,21 @@ impl Flow {
             return Act::Settle(settle);
         }
         if self.taken >= self.script.pods {
-            return Act::Finish(if self.failed == 0 { "Succeeded" } else { "Failed" });
+            return Act::Finish(if self.failed == 0 {
+                "Succeeded"
+            } else {
+                "Failed"
+            });
         }
         Act::Wait([next_creation, next_record].into_iter().flatten().min())
     }
 
     fn to_settle(&self) -> Vec<(usize, Settle)> {
-        self.unsettled.iter().take(AT_ONCE).map(|(number, settle)| (*number, *settle)).collect()
+        self.unsettled
+            .iter()
+            .take(AT_ONCE)
+            .map(|(number, settle)| (*number, *settle))
+            .collect()
     }
 
     /// The numbers of pods that are due, and when the next one is.
@@ -362,7 +400,10 @@ impl Flow {
     /// When the status is to be written next. What still runs is no reason to write: it is told
     /// along with what has ended.
     fn next_record(&self, persist_delay: Duration) -> Option<Instant> {
-        let fates = self.unrecorded.iter().filter_map(|number| self.nodes.get(number));
+        let fates = self
+            .unrecorded
+            .iter()
+            .filter_map(|number| self.nodes.get(number));
         fates
             .filter_map(|node| match &node.fate {
                 Fate::Ended { at, .. } => Some(*at + persist_delay),

@@ -26,9 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use self::argo::{Argo, ArgoConfig};
-pub use self::objects::{
-    PodScript, WORKFLOWS, names, namespace, pod, workflow, workflow_crd,
-};
+pub use self::objects::{PodScript, WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
 pub use self::profile::{Arrival, PodGc, Profile, WorkflowScript};
 pub use self::tally::Tally;
 pub use self::user::User;
@@ -121,12 +119,22 @@ impl Workload {
     #[must_use]
     pub fn run(cluster: &Cluster, profile: Profile, cancel: &CancellationToken) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
-        let config = ArgoConfig { persist_delay: profile.persist_delay };
+        let config = ArgoConfig {
+            persist_delay: profile.persist_delay,
+        };
         let (standin, argo) = argo::Standin::new(cluster.clone(), config, sender.clone());
         let user = User::new(cluster.clone());
         let script = user::play(user.clone(), profile, sender, cancel.clone());
-        let tasks = vec![companions::spawn(cluster, standin, cancel), tokio::spawn(script)];
-        Self { argo, user, events, tasks }
+        let tasks = vec![
+            companions::spawn(cluster, standin, cancel),
+            tokio::spawn(script),
+        ];
+        Self {
+            argo,
+            user,
+            events,
+            tasks,
+        }
     }
 
     /// The next thing that happens; `None` when the workload has stopped and all is told.

@@ -104,7 +104,9 @@ impl PodGc {
             Self::OnWorkflowCompletion,
             Self::OnWorkflowSuccess,
         ];
-        all.into_iter().find(|gc| gc.strategy() == strategy).unwrap_or(Self::Never)
+        all.into_iter()
+            .find(|gc| gc.strategy() == strategy)
+            .unwrap_or(Self::Never)
     }
 }
 
@@ -114,7 +116,10 @@ impl Profile {
     pub fn workflow_name(&self, number: usize) -> (&str, String) {
         let namespace = match self.namespaces.len() {
             0 => "default",
-            all => self.namespaces.get(number % all).map_or("default", String::as_str),
+            all => self
+                .namespaces
+                .get(number % all)
+                .map_or("default", String::as_str),
         };
         (namespace, format!("{}-{number}", self.name))
     }
@@ -211,21 +216,30 @@ impl WorkflowScript {
     pub fn read(workflow: &Value) -> Self {
         let default = Self::default();
         let field = |name: &str| workflow.pointer(&format!("/spec/sandbox/{name}"));
-        let number = |name: &str| field(name).and_then(Value::as_f64).filter(|n| n.is_finite());
-        let seconds =
-            |name: &str| number(name).and_then(|n| Duration::try_from_secs_f64(n).ok());
+        let number = |name: &str| {
+            field(name)
+                .and_then(Value::as_f64)
+                .filter(|n| n.is_finite())
+        };
+        let seconds = |name: &str| number(name).and_then(|n| Duration::try_from_secs_f64(n).ok());
         let least = seconds("minLifeSeconds").unwrap_or(*default.life.start());
         let most = seconds("maxLifeSeconds").unwrap_or(*default.life.end());
         let pods = field("pods").and_then(Value::as_u64);
-        let strategy = workflow.pointer("/spec/podGC/strategy").and_then(Value::as_str);
+        let strategy = workflow
+            .pointer("/spec/podGC/strategy")
+            .and_then(Value::as_str);
         Self {
-            pods: pods.and_then(|pods| usize::try_from(pods).ok()).unwrap_or(default.pods),
+            pods: pods
+                .and_then(|pods| usize::try_from(pods).ok())
+                .unwrap_or(default.pods),
             pods_per_second: number("podsPerSecond").unwrap_or(default.pods_per_second),
             life: least.min(most)..=most,
             failure_ratio: number("failureRatio").unwrap_or(default.failure_ratio),
             rejection_ratio: number("rejectionRatio").unwrap_or(default.rejection_ratio),
             pod_gc: PodGc::read(strategy),
-            seed: field("seed").and_then(Value::as_u64).unwrap_or(default.seed),
+            seed: field("seed")
+                .and_then(Value::as_u64)
+                .unwrap_or(default.seed),
         }
     }
 
@@ -275,7 +289,10 @@ mod tests {
             pod_gc: PodGc::OnWorkflowSuccess,
             seed: 42,
         };
-        assert_eq!(WorkflowScript::read(&json!({"spec": script.to_spec()})), script);
+        assert_eq!(
+            WorkflowScript::read(&json!({"spec": script.to_spec()})),
+            script
+        );
     }
 
     #[test]
@@ -296,8 +313,13 @@ mod tests {
             ..WorkflowScript::default()
         };
         let fates = |seed, workflow| {
-            let script = WorkflowScript { seed, ..script.clone() };
-            (0..1_000).map(|number| script.pod(workflow, number)).collect::<Vec<_>>()
+            let script = WorkflowScript {
+                seed,
+                ..script.clone()
+            };
+            (0..1_000)
+                .map(|number| script.pod(workflow, number))
+                .collect::<Vec<_>>()
         };
         let some = fates(1, "flow-0");
         assert_eq!(some, fates(1, "flow-0"));
@@ -310,20 +332,33 @@ mod tests {
 
     #[test]
     fn the_pace_is_that_of_all_workflows_together() {
-        let profile = Profile { workflows: 5, pods_per_second: 10.0, ..Profile::default() };
+        let profile = Profile {
+            workflows: 5,
+            pods_per_second: 10.0,
+            ..Profile::default()
+        };
         let script = profile.workflow_script();
         assert_eq!(script.created_after(4), Duration::from_secs(2));
         assert_eq!(profile.arrives_after(3), Duration::ZERO);
 
-        let profile = Profile { arrival: Arrival::InTurn, ..profile };
-        assert_eq!(profile.workflow_script().created_after(20), Duration::from_secs(2));
+        let profile = Profile {
+            arrival: Arrival::InTurn,
+            ..profile
+        };
+        assert_eq!(
+            profile.workflow_script().created_after(20),
+            Duration::from_secs(2)
+        );
         assert_eq!(profile.arrives_after(2), Duration::from_secs(5));
     }
 
     #[test]
     fn without_a_pace_all_pods_are_due_at_once() {
         for pace in [0.0, -1.0, f64::NAN] {
-            let script = WorkflowScript { pods_per_second: pace, ..WorkflowScript::default() };
+            let script = WorkflowScript {
+                pods_per_second: pace,
+                ..WorkflowScript::default()
+            };
             assert_eq!(script.created_after(1_000), Duration::ZERO);
         }
     }

@@ -27,7 +27,10 @@ impl User {
     /// A user of this cluster.
     #[must_use]
     pub fn new(cluster: Cluster) -> Self {
-        Self { cluster, actor: Actor::new(USER) }
+        Self {
+            cluster,
+            actor: Actor::new(USER),
+        }
     }
 
     /// Installs the Workflow kind, unless it is there.
@@ -52,7 +55,9 @@ impl User {
     /// What the API server answers.
     pub fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> Result<(), ApiError> {
         let options = WriteOptions::default();
-        self.cluster.create(&self.actor, gvr, Some(namespace), object, &options).map(drop)
+        self.cluster
+            .create(&self.actor, gvr, Some(namespace), object, &options)
+            .map(drop)
     }
 
     /// Deletes a workflow.
@@ -65,9 +70,13 @@ impl User {
         name: &str,
         propagation: Propagation,
     ) -> Result<(), ApiError> {
-        let options =
-            DeleteOptions { propagation_policy: Some(propagation), ..DeleteOptions::default() };
-        self.cluster.delete(&self.actor, &WORKFLOWS, Some(namespace), name, &options).map(drop)
+        let options = DeleteOptions {
+            propagation_policy: Some(propagation),
+            ..DeleteOptions::default()
+        };
+        self.cluster
+            .delete(&self.actor, &WORKFLOWS, Some(namespace), name, &options)
+            .map(drop)
     }
 
     /// Deletes a pod, with its own grace or within so many seconds.
@@ -80,8 +89,13 @@ impl User {
         name: &str,
         grace_period_seconds: Option<i64>,
     ) -> Result<(), ApiError> {
-        let options = DeleteOptions { grace_period_seconds, ..DeleteOptions::default() };
-        self.cluster.delete(&self.actor, &Gvr::PODS, Some(namespace), name, &options).map(drop)
+        let options = DeleteOptions {
+            grace_period_seconds,
+            ..DeleteOptions::default()
+        };
+        self.cluster
+            .delete(&self.actor, &Gvr::PODS, Some(namespace), name, &options)
+            .map(drop)
     }
 
     /// Deletes a namespace.
@@ -90,12 +104,17 @@ impl User {
     /// What the API server answers.
     pub fn delete_namespace(&self, name: &str) -> Result<(), ApiError> {
         let options = DeleteOptions::default();
-        self.cluster.delete(&self.actor, &Gvr::NAMESPACES, None, name, &options).map(drop)
+        self.cluster
+            .delete(&self.actor, &Gvr::NAMESPACES, None, name, &options)
+            .map(drop)
     }
 
     fn ensure(&self, gvr: &Gvr, object: Value) -> Result<(), ApiError> {
         let options = WriteOptions::default();
-        match self.cluster.create(&self.actor, gvr, None, object, &options) {
+        match self
+            .cluster
+            .create(&self.actor, gvr, None, object, &options)
+        {
             Err(error) if error.reason != Reason::AlreadyExists => Err(error),
             _ => Ok(()),
         }

@@ -11,10 +11,18 @@ const fn seconds(seconds: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn failures_back_off_up_to_half_a_minute_and_say_so() {
-    let failures = (0..20).map(|i| if i % 2 == 0 { Reply::Refuse } else { status(500, "no") });
+    let failures = (0..20).map(|i| {
+        if i % 2 == 0 {
+            Reply::Refuse
+        } else {
+            status(500, "no")
+        }
+    });
     let mut run = by_pages(failures.chain([page(5, &[])]));
     let mut state = run.store.watch_state();
-    let failing = state.wait_for(|s| matches!(s, InformerState::Failing { .. })).await;
+    let failing = state
+        .wait_for(|s| matches!(s, InformerState::Failing { .. }))
+        .await;
     let Ok(InformerState::Failing { since, reason }) = failing.as_deref().cloned() else {
         panic!("not failing")
     };
@@ -40,7 +48,10 @@ async fn retry_after_is_honoured_in_lists_and_watches(#[case] code: u16) {
     let mut run = by_pages([busy(), page(5, &[]), busy(), watch(&[bookmark(6)])]);
     run.hears(&["at 5", "synced", "at 6"]).await;
     let times = run.server.times();
-    assert!(times[1] >= seconds(45) && times[1] <= seconds(46), "{times:?}");
+    assert!(
+        times[1] >= seconds(45) && times[1] <= seconds(46),
+        "{times:?}"
+    );
     assert!(times[3] - times[2] >= seconds(45), "{times:?}");
 }
 
@@ -61,7 +72,10 @@ async fn a_watch_that_hangs_is_opened_again(#[case] hanging: Reply, #[case] limi
     run.server.asked(3).await;
     let times = run.server.times();
     let open = times[2] - times[1];
-    assert!(open <= seconds(limit + 1) && open >= seconds(limit - 2), "{open:?}");
+    assert!(
+        open <= seconds(limit + 1) && open >= seconds(limit - 2),
+        "{open:?}"
+    );
     assert!(run.server.requests()[2].contains("watch=true"));
 }
 
@@ -81,7 +95,8 @@ async fn a_watch_resumes_from_the_last_version_bookmarks_included() {
         short_watch(&[added(object("a", "u1", 6)), bookmark(9)]),
         watch(&[]),
     ]);
-    run.hears(&["at 5", "synced", "added a:u1@6", "at 6", "at 9"]).await;
+    run.hears(&["at 5", "synced", "added a:u1@6", "at 6", "at 9"])
+        .await;
     run.server.asked(3).await;
     assert!(run.server.requests()[2].ends_with("resourceVersion=9"));
 }
@@ -106,7 +121,8 @@ async fn a_frame_that_breaks_off_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_version_is_too_old_lists_again_at_once(#[case] expired: Reply) {
     let mut run = by_pages([page(5, &[]), expired, page(9, &[object("a", "u1", 7)])]);
-    run.hears(&["at 5", "synced", "added a:u1@7", "at 9", "relisted"]).await;
+    run.hears(&["at 5", "synced", "added a:u1@7", "at 9", "relisted"])
+        .await;
     assert_eq!(run.server.times()[2], Duration::ZERO);
 }
 
@@ -120,7 +136,11 @@ async fn other_errors_of_a_watch_do_not_list_again() {
         watch(&[bookmark(6)]),
     ]);
     run.hears(&["at 5", "synced", "at 6"]).await;
-    assert!(run.server.requests()[1..].iter().all(|uri| uri.contains("watch=true")));
+    assert!(
+        run.server.requests()[1..]
+            .iter()
+            .all(|uri| uri.contains("watch=true"))
+    );
 }
 
 #[rstest]
@@ -150,11 +170,19 @@ async fn readers_learn_that_the_informer_stopped() {
     let run = by_pages([Reply::Hang]);
     let waiting = tokio::spawn({
         let store = run.store.clone();
-        async move { (store.synced().await, store.wait_for(crate::object::ResourceVersion::new(1)).await) }
+        async move {
+            (
+                store.synced().await,
+                store.wait_for(crate::object::ResourceVersion::new(1)).await,
+            )
+        }
     });
     run.server.asked(1).await;
     run.stop.cancel();
-    assert_eq!(waiting.await.unwrap(), (Err(WaitError::Stopped), Err(WaitError::Stopped)));
+    assert_eq!(
+        waiting.await.unwrap(),
+        (Err(WaitError::Stopped), Err(WaitError::Stopped))
+    );
     assert_eq!(run.store.state(), InformerState::Stopped);
 }
 

@@ -19,7 +19,8 @@ async fn a_server_that_lags_cannot_move_objects_backwards() {
             modified(labelled("a", "u2", 11, "newest")),
         ]),
     ]);
-    run.hears(&["initial a:u2@9", "initial b:u5@4", "at 10", "synced"]).await;
+    run.hears(&["initial a:u2@9", "initial b:u5@4", "at 10", "synced"])
+        .await;
     run.hears(&["updated a:u2@11 from a:u2@9", "at 11"]).await;
     run.is_quiet_for(Duration::from_secs(80)).await;
     assert_eq!(run.store.len(), 2);
@@ -27,12 +28,21 @@ async fn a_server_that_lags_cannot_move_objects_backwards() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_keeps_telling_of_the_past_is_asked_for_a_list() {
-    let past: Vec<_> = (2..30).map(|version| (10, modified(object("a", "u1", version)))).collect();
-    let mut run = by_pages([page(100, &[object("a", "u1", 50)]), slow_watch(&past), page(101, &[])]);
+    let past: Vec<_> = (2..30)
+        .map(|version| (10, modified(object("a", "u1", version))))
+        .collect();
+    let mut run = by_pages([
+        page(100, &[object("a", "u1", 50)]),
+        slow_watch(&past),
+        page(101, &[]),
+    ]);
     run.hears(&["initial a:u1@50", "at 100", "synced"]).await;
     run.hears(&["vanished a:u1@50", "at 101", "relisted"]).await;
     let listed = run.server.times()[2];
-    assert!(listed >= Duration::from_secs(90) && listed <= Duration::from_secs(111), "{listed:?}");
+    assert!(
+        listed >= Duration::from_secs(90) && listed <= Duration::from_secs(111),
+        "{listed:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,14 +61,18 @@ async fn an_older_list_is_asked_for_again_until_it_is_new_enough() {
         page(99, &[]),
         page(100, &[object("a", "u1", 50)]),
     ]);
-    run.hears(&["initial a:u1@50", "at 100", "synced", "at 100", "relisted"]).await;
+    run.hears(&["initial a:u1@50", "at 100", "synced", "at 100", "relisted"])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_stays_older_is_believed_in_the_end() {
     let old = || page(40, &[labelled("a", "u1", 30, "restored")]);
     let mut run = by_pages([
-        page(100, &[labelled("a", "u1", 50, "lost"), object("b", "u2", 60)]),
+        page(
+            100,
+            &[labelled("a", "u1", 50, "lost"), object("b", "u2", 60)],
+        ),
         status(410, ""),
         old(),
         old(),
@@ -66,12 +80,14 @@ async fn a_list_that_stays_older_is_believed_in_the_end() {
         old(),
         watch(&[modified(labelled("a", "u1", 41, "next"))]),
     ]);
-    run.hears(&["initial a:u1@50", "initial b:u2@60", "at 100", "synced"]).await;
+    run.hears(&["initial a:u1@50", "initial b:u2@60", "at 100", "synced"])
+        .await;
     let waiting = tokio::spawn({
         let store = run.store.clone();
         async move { store.wait_for(ResourceVersion::new(105)).await }
     });
-    run.hears(&["vanished b:u2@60", "updated a:u1@30 from a:u1@50", "at 40"]).await;
+    run.hears(&["vanished b:u2@60", "updated a:u1@30 from a:u1@50", "at 40"])
+        .await;
     run.hears(&["relisted, regressed"]).await;
     assert_eq!(waiting.await.unwrap(), Err(WaitError::Regressed));
     run.hears(&["updated a:u1@41 from a:u1@30", "at 41"]).await;
@@ -94,7 +110,8 @@ async fn an_item_older_than_what_is_stored_does_not_count_in_a_newer_list() {
         status(410, ""),
         page(101, &[labelled("a", "u1", 40, "old")]),
     ]);
-    run.hears(&["initial a:u1@50", "at 100", "synced", "at 101", "relisted"]).await;
+    run.hears(&["initial a:u1@50", "at 100", "synced", "at 101", "relisted"])
+        .await;
     assert_eq!(run.version("a"), Some(50));
     assert_eq!(run.store.count_by_index("by-label", "new"), Some(1));
     assert_eq!(run.store.count_by_index("by-label", "old"), Some(0));
@@ -104,7 +121,11 @@ async fn an_item_older_than_what_is_stored_does_not_count_in_a_newer_list() {
 async fn waiting_for_a_version_ends_with_the_event_or_bookmark_that_reaches_it() {
     let run = by_pages([
         page(5, &[]),
-        slow_watch(&[(10, added(object("a", "u1", 6))), (10, bookmark(9)), (10, bookmark(12))]),
+        slow_watch(&[
+            (10, added(object("a", "u1", 6))),
+            (10, bookmark(9)),
+            (10, bookmark(12)),
+        ]),
     ]);
     let start = tokio::time::Instant::now();
     let wait = async |version| {

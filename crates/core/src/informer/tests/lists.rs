@@ -11,20 +11,27 @@ async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
         page(9, &[object("a", "u2", 8)]),
         watch(&[added(object("c", "u3", 10))]),
     ]);
-    run.hears(&["initial b:u1@3", "initial a:u2@8", "at 7", "synced"]).await;
+    run.hears(&["initial b:u1@3", "initial a:u2@8", "at 7", "synced"])
+        .await;
     run.hears(&["added c:u3@10", "at 10"]).await;
     let requests = run.server.requests();
     let path = "/apis/argoproj.io/v1alpha1/workflows";
     assert_eq!(requests[0], format!("{path}?limit=500"));
     assert_eq!(requests[1], format!("{path}?limit=500&continue=t1"));
     assert!(requests[2].starts_with(&format!("{path}?watch=true&allowWatchBookmarks=true")));
-    assert!(requests[2].ends_with("resourceVersion=7"), "{}", requests[2]);
+    assert!(
+        requests[2].ends_with("resourceVersion=7"),
+        "{}",
+        requests[2]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_is_asked_for_alone() {
     let run = start::<crate::slim::OwnerMeta>([page(7, &[])], |informer| {
-        informer.scope(Scope::Namespace("shop".into())).page_size(10)
+        informer
+            .scope(Scope::Namespace("shop".into()))
+            .page_size(10)
     });
     run.server.asked(1).await;
     let path = "/apis/argoproj.io/v1alpha1/namespaces/shop/workflows";
@@ -41,8 +48,12 @@ async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
         (1, deleted(object("a", "u2", 11))),
     ])]);
     tokio::time::sleep(Duration::from_millis(3500)).await;
-    assert!(matches!(run.store.lookup(&Run::<crate::slim::OwnerMeta>::key("b")), crate::informer::Lookup::Unknown));
-    run.hears(&["initial b:u1@9", "initial a:u2@8", "at 9", "synced"]).await;
+    assert!(matches!(
+        run.store.lookup(&Run::<crate::slim::OwnerMeta>::key("b")),
+        crate::informer::Lookup::Unknown
+    ));
+    run.hears(&["initial b:u1@9", "initial a:u2@8", "at 9", "synced"])
+        .await;
     run.hears(&["deleted a:u2@11", "at 11"]).await;
     let requests = run.server.requests();
     assert_eq!(requests.len(), 1);
@@ -65,7 +76,8 @@ async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case
         status(410, &error_status(410, "Expired")),
         page(9, &[object("a", "u1", 3)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"]).await;
+    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+        .await;
     run.server.asked(5).await;
     let streaming = |uri: &&String| uri.contains("sendInitialEvents");
     assert_eq!(run.server.requests().iter().filter(streaming).count(), 1);
@@ -74,8 +86,9 @@ async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_that_ignores_the_parameters_does_not_pass_for_a_streaming_list() {
-    let changes: Vec<_> =
-        (4..1000).map(|version| (10, modified(object("a", "u1", version)))).collect();
+    let changes: Vec<_> = (4..1000)
+        .map(|version| (10, modified(object("a", "u1", version))))
+        .collect();
     let mut run = by_stream([slow_watch(&changes), page(7, &[])]);
     run.hears(&["at 7", "synced"]).await;
     assert!(run.server.times()[1] <= Duration::from_secs(31));
@@ -85,7 +98,12 @@ async fn a_busy_server_that_ignores_the_parameters_does_not_pass_for_a_streaming
 async fn a_server_that_fails_keeps_its_streaming_lists() {
     let mut run = by_stream([status(503, ""), Reply::Refuse, watch(&[list_end(4)])]);
     run.hears(&["at 4", "synced"]).await;
-    assert!(run.server.requests().iter().all(|uri| uri.contains("sendInitialEvents")));
+    assert!(
+        run.server
+            .requests()
+            .iter()
+            .all(|uri| uri.contains("sendInitialEvents"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,12 +205,15 @@ async fn what_is_no_list_is_not_taken_for_an_empty_one(#[case] text: &str) {
         body(text.to_owned()),
         page(9, &[object("a", "u1", 3)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"]).await;
+    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+        .await;
     assert_eq!(run.store.state(), InformerState::Synced);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_list_may_be_written_as_null() {
     let text = r#"{"metadata":{"resourceVersion":"5"},"items":null}"#;
-    by_pages([body(text.to_owned())]).hears(&["at 5", "synced"]).await;
+    by_pages([body(text.to_owned())])
+        .hears(&["at 5", "synced"])
+        .await;
 }

@@ -14,7 +14,8 @@ async fn another_uid_is_a_deletion_and_an_addition() {
     ]);
     run.hears(&["initial a:u1@3", "at 5", "synced"]).await;
     let before = run.store.lookup(&Owners::key("a")).found().unwrap();
-    run.hears(&["vanished a:u1@3", "added a:u2@7", "at 7"]).await;
+    run.hears(&["vanished a:u1@3", "added a:u2@7", "at 7"])
+        .await;
     let after = run.store.lookup(&Owners::key("a")).found().unwrap();
     assert!(after.first_seen > before.first_seen);
     assert_eq!(run.store.count_by_index("by-label", "x"), Some(1));
@@ -26,7 +27,15 @@ async fn the_deletion_of_a_later_uid_shows_that_ours_is_gone() {
         page(5, &[object("a", "u1", 3)]),
         watch(&[deleted(object("a", "u2", 9)), bookmark(10)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "vanished a:u1@3", "at 9", "at 10"]).await;
+    run.hears(&[
+        "initial a:u1@3",
+        "at 5",
+        "synced",
+        "vanished a:u1@3",
+        "at 9",
+        "at 10",
+    ])
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +50,8 @@ async fn a_change_that_no_decision_reads_is_stored_but_not_told() {
         page(5, &[labelled("a", "u1", 3, "x")]),
         watch(&[modified(labelled("a", "u1", 7, "x"))]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "at 7"]).await;
+    run.hears(&["initial a:u1@3", "at 5", "synced", "at 7"])
+        .await;
     assert_eq!(run.version("a"), Some(7));
     let found = run.store.by_index("by-label", "x").unwrap();
     assert_eq!(found[0].resource_version().get(), 7);
@@ -58,7 +68,10 @@ async fn the_moment_at_which_a_deletion_was_seen_stays() {
     };
     let mut run = by_pages([
         page(5, &[object("a", "u1", 3)]),
-        slow_watch(&[(1, modified(deleting(6, "x"))), (1, modified(deleting(7, "y")))]),
+        slow_watch(&[
+            (1, modified(deleting(6, "x"))),
+            (1, modified(deleting(7, "y"))),
+        ]),
         status(410, ""),
         page(9, &[deleting(8, "z")]),
     ]);
@@ -70,7 +83,8 @@ async fn the_moment_at_which_a_deletion_was_seen_stays() {
     let deleting = stored(&run);
     assert!(deleting.deletion_seen.unwrap() > alive.first_seen);
     run.hears(&["updated a:u1@7 from a:u1@6", "at 7"]).await;
-    run.hears(&["updated a:u1@8 from a:u1@7", "at 9", "relisted"]).await;
+    run.hears(&["updated a:u1@8 from a:u1@7", "at 9", "relisted"])
+        .await;
     let later = stored(&run);
     assert_eq!(later.deletion_seen, deleting.deletion_seen);
     assert_eq!(later.first_seen, alive.first_seen);
@@ -79,9 +93,15 @@ async fn the_moment_at_which_a_deletion_was_seen_stays() {
 #[rstest]
 #[case::no_uid(r#"{"metadata":{"namespace":"n","name":"bad","resourceVersion":"6"}}"#)]
 #[case::no_version(r#"{"metadata":{"namespace":"n","name":"bad","uid":"u1"}}"#)]
-#[case::a_strange_version(r#"{"metadata":{"namespace":"n","name":"bad","uid":"u1","resourceVersion":"x"}}"#)]
-#[case::a_number_for_a_version(r#"{"metadata":{"namespace":"n","name":"bad","uid":"u1","resourceVersion":6}}"#)]
-#[case::labels_of_another_type(r#"{"metadata":{"labels":[],"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
+#[case::a_strange_version(
+    r#"{"metadata":{"namespace":"n","name":"bad","uid":"u1","resourceVersion":"x"}}"#
+)]
+#[case::a_number_for_a_version(
+    r#"{"metadata":{"namespace":"n","name":"bad","uid":"u1","resourceVersion":6}}"#
+)]
+#[case::labels_of_another_type(
+    r#"{"metadata":{"labels":[],"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#
+)]
 #[case::a_strange_time(r#"{"metadata":{"deletionTimestamp":"soon","namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[case::finalizers_of_another_type(r#"{"metadata":{"finalizers":{"a":1},"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[tokio::test(start_paused = true)]
@@ -89,25 +109,41 @@ async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
     let good = || object("good", "u2", 3);
     // New in a list.
     let mut run = by_pages([page(5, &[bad.to_owned(), good()])]);
-    run.hears(&["skipped bad", "initial good:u2@3", "at 5", "synced"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("bad")), Lookup::Unknown));
-    assert!(matches!(run.store.lookup(&Owners::key("other")), Lookup::Absent));
+    run.hears(&["skipped bad", "initial good:u2@3", "at 5", "synced"])
+        .await;
+    assert!(matches!(
+        run.store.lookup(&Owners::key("bad")),
+        Lookup::Unknown
+    ));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("other")),
+        Lookup::Absent
+    ));
     assert_eq!(run.store.unreadable(), 1);
 
     // In a watch and in a relist, of an object that is stored.
     let mut run = by_pages([
         page(5, &[object("bad", "u1", 2)]),
         watch(&[
-            modified(bad.to_owned()),
+            modified(bad),
             added(object("good", "u2", 8)),
             event("ERROR", &error_status(410, "Expired")),
         ]),
         page(9, &[object("good", "u2", 8), bad.to_owned()]),
         watch(&[modified(labelled("bad", "u1", 10, "x"))]),
     ]);
-    run.hears(&["initial bad:u1@2", "at 5", "synced", "skipped bad", "added good:u2@8", "at 8"]).await;
+    run.hears(&[
+        "initial bad:u1@2",
+        "at 5",
+        "synced",
+        "skipped bad",
+        "added good:u2@8",
+        "at 8",
+    ])
+    .await;
     run.hears(&["skipped bad", "at 9", "relisted"]).await;
-    run.hears(&["updated bad:u1@10 from bad:u1@2", "at 10"]).await;
+    run.hears(&["updated bad:u1@10 from bad:u1@2", "at 10"])
+        .await;
     assert_eq!(run.store.unreadable(), 0);
 }
 
@@ -125,36 +161,58 @@ async fn a_bad_frame_costs_itself_only(#[case] frame: &str) {
         page(5, &[object("a", "u1", 3)]),
         watch(&[frame.to_owned(), added(object("b", "u2", 6))]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped something"]).await;
+    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped something"])
+        .await;
     run.hears(&["added b:u2@6", "at 6"]).await;
     assert_eq!(run.version("a"), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_truncated_object_is_named_as_far_as_it_goes() {
-    let frame = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"n","uid":"u1","#;
+    let frame =
+        r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"n","uid":"u1","#;
     let mut run = by_pages([page(5, &[object("a", "u1", 3)]), watch(&[frame.to_owned()])]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped a"]).await;
+    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped a"])
+        .await;
     assert_eq!(run.version("a"), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_huge_object_costs_itself_only() {
     let huge = labelled("huge", "u1", 6, &"x".repeat(100_000));
-    let replies = [page(5, &[]), watch(&[added(huge), added(object("b", "u2", 7))])];
+    let replies = [
+        page(5, &[]),
+        watch(&[added(huge), added(object("b", "u2", 7))]),
+    ];
     let mut run: Owners = start(replies, |informer| {
-        informer.streaming_list(crate::informer::StreamingList::Never).frame_limit(50_000)
+        informer
+            .streaming_list(crate::informer::StreamingList::Never)
+            .frame_limit(50_000)
     });
-    run.hears(&["at 5", "synced", "skipped huge", "added b:u2@7", "at 7"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("huge")), Lookup::Unknown));
+    run.hears(&["at 5", "synced", "skipped huge", "added b:u2@7", "at 7"])
+        .await;
+    assert!(matches!(
+        run.store.lookup(&Owners::key("huge")),
+        Lookup::Unknown
+    ));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_understood_although_the_object_is_not() {
     let bad = r#"{"metadata":{"namespace":"n","name":"a","uid":"u1","labels":7}}"#;
-    let mut run = by_pages([page(5, &[object("a", "u1", 3)]), watch(&[deleted(bad.to_owned())])]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped a", "vanished a:u1@3"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("a")), Lookup::Absent));
+    let mut run = by_pages([page(5, &[object("a", "u1", 3)]), watch(&[deleted(bad)])]);
+    run.hears(&[
+        "initial a:u1@3",
+        "at 5",
+        "synced",
+        "skipped a",
+        "vanished a:u1@3",
+    ])
+    .await;
+    assert!(matches!(
+        run.store.lookup(&Owners::key("a")),
+        Lookup::Absent
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,23 +220,30 @@ async fn the_version_of_a_bad_object_is_not_believed() {
     let bad = r#"{"metadata":{"namespace":"n","name":"a","resourceVersion":"999999"}}"#;
     let mut run = by_pages([
         page(5, &[]),
-        watch(&[added(bad.to_owned()), added(object("b", "u2", 6))]),
+        watch(&[added(bad), added(object("b", "u2", 6))]),
     ]);
-    run.hears(&["at 5", "synced", "skipped a", "added b:u2@6", "at 6"]).await;
+    run.hears(&["at 5", "synced", "skipped a", "added b:u2@6", "at 6"])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_said_not_whose_it_was_leads_to_a_new_list() {
     let mut run = by_pages([
         page(5, &[]),
-        short_watch(&[added(r#"{"metadata":{"uid":"u1"}}"#.to_owned())]),
+        short_watch(&[added(r#"{"metadata":{"uid":"u1"}}"#)]),
         status(503, ""),
         page(9, &[object("a", "u1", 6)]),
     ]);
     run.hears(&["at 5", "synced", "skipped something"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("a")), Lookup::Unknown));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("a")),
+        Lookup::Unknown
+    ));
     run.hears(&["added a:u1@6", "at 9", "relisted"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("b")), Lookup::Absent));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("b")),
+        Lookup::Absent
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,11 +258,16 @@ async fn a_pods_heartbeat_is_no_update() {
     };
     let replies = [
         page(5, &[pod(3, "01", "Running")]),
-        watch(&[modified(pod(6, "11", "Running")), modified(pod(7, "12", "Failed"))]),
+        watch(&[
+            modified(pod(6, "11", "Running")),
+            modified(pod(7, "12", "Failed")),
+        ]),
     ];
-    let mut run: Run<Pod> =
-        start(replies, |i| i.streaming_list(crate::informer::StreamingList::Never));
-    run.hears(&["initial p:u@3", "at 5", "synced", "at 6"]).await;
+    let mut run: Run<Pod> = start(replies, |i| {
+        i.streaming_list(crate::informer::StreamingList::Never)
+    });
+    run.hears(&["initial p:u@3", "at 5", "synced", "at 6"])
+        .await;
     run.hears(&["updated p:u@7 from p:u@6", "at 7"]).await;
     let pod = run.store.lookup(&Run::<Pod>::key("p")).found().unwrap();
     assert_eq!(pod.status_written, "2026-01-01T00:00:12Z".parse().ok());

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use crate::informer::store::{Applied, Fit, Unreadable};
 use crate::informer::table::IndexDefinition;
-use crate::informer::{
-    BadObject, Change, Decoder, Event, JsonDecoder, Lookup, Store, WatchEvent,
-};
+use crate::informer::{BadObject, Change, Decoder, Event, JsonDecoder, Lookup, Store, WatchEvent};
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 use crate::slim::json::SlimJson;
 use crate::slim::{DecodeContext, DecodeError, Keep, Namespace, ObjectMeta, OwnerMeta, Pod, Slim};
@@ -48,18 +46,34 @@ impl Thing {
 enum Step {
     Upsert(Thing, u64),
     Delete(Thing),
-    Skip { key: u8, uid: Option<u8>, gone: bool },
-    Relist { things: Vec<Thing>, unreadable: Option<u8>, regress: bool },
+    Skip {
+        key: u8,
+        uid: Option<u8>,
+        gone: bool,
+    },
+    Relist {
+        things: Vec<Thing>,
+        unreadable: Option<u8>,
+        regress: bool,
+    },
     Unserve,
 }
 
 fn thing() -> impl Strategy<Value = Thing> {
-    (0..5_u8, 0..3_u8, 0..40_u64, 0..3_u8)
-        .prop_map(|(key, uid, version, label)| Thing { key, uid, version, label })
+    (0..5_u8, 0..3_u8, 0..40_u64, 0..3_u8).prop_map(|(key, uid, version, label)| Thing {
+        key,
+        uid,
+        version,
+        label,
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let relist = (proptest::collection::vec(thing(), 0..5), any::<Option<u8>>(), any::<bool>());
+    let relist = (
+        proptest::collection::vec(thing(), 0..5),
+        any::<Option<u8>>(),
+        any::<bool>(),
+    );
     prop_oneof![
         8 => (thing(), 0..20_u64).prop_map(|(thing, since)| Step::Upsert(thing, since)),
         4 => thing().prop_map(Step::Delete),
@@ -102,16 +116,30 @@ impl Model {
                     self.unreadable.remove(&thing.key);
                 }
             }
-            Step::Skip { key, gone: false, .. } => {
+            Step::Skip {
+                key, gone: false, ..
+            } => {
                 self.unreadable.insert(*key);
             }
-            Step::Skip { key, uid, gone: true } => {
+            Step::Skip {
+                key,
+                uid,
+                gone: true,
+            } => {
                 self.unreadable.remove(key);
-                if self.things.get(key).is_some_and(|have| Some(have.uid) == *uid) {
+                if self
+                    .things
+                    .get(key)
+                    .is_some_and(|have| Some(have.uid) == *uid)
+                {
                     self.things.remove(key);
                 }
             }
-            Step::Relist { things, unreadable, regress } => {
+            Step::Relist {
+                things,
+                unreadable,
+                regress,
+            } => {
                 let old = std::mem::take(&mut self.things);
                 for thing in things {
                     let have = old.get(&thing.key).filter(|have| have.uid == thing.uid);
@@ -150,7 +178,11 @@ fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
             change: Some(if *gone { Change::Gone } else { Change::Present }),
             why: DecodeError::Missing("metadata.uid"),
         }),
-        Step::Relist { things, unreadable, regress } => {
+        Step::Relist {
+            things,
+            unreadable,
+            regress,
+        } => {
             let mut staged = store.stage();
             for thing in things {
                 staged.insert(store.staged(thing.slim()));
@@ -159,7 +191,11 @@ fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
             if let Some(key) = unreadable {
                 hidden.note(Some(&ObjectKey::new("n", key.to_string())));
             }
-            let fit = if *regress { Fit::Regresses } else { Fit::Follows };
+            let fit = if *regress {
+                Fit::Regresses
+            } else {
+                Fit::Follows
+            };
             store.replace(staged, hidden, ResourceVersion::new(1), fit)
         }
         Step::Unserve => {
@@ -178,14 +214,18 @@ fn believe(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
         }
         Event::Updated { old, new } => {
             let (old, new) = (Thing::of(old), Thing::of(new));
-            let had = mirror.insert(new.key, new.clone()).expect("updated without being there");
+            let had = mirror
+                .insert(new.key, new.clone())
+                .expect("updated without being there");
             assert_eq!((had.uid, had.label), (old.uid, old.label));
             assert_eq!(old.uid, new.uid);
             assert_ne!(old.label, new.label, "an update without a change");
         }
         Event::Deleted { last, .. } => {
             let last = Thing::of(last);
-            let had = mirror.remove(&last.key).expect("deleted without being there");
+            let had = mirror
+                .remove(&last.key)
+                .expect("deleted without being there");
             assert_eq!(had.uid, last.uid);
         }
         _ => {}
@@ -197,7 +237,11 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
         name: "l",
         values: Box::new(|object, show| {
             // Twice the same value counts once.
-            object.0.labels.iter().for_each(|(_, value)| (0..2).for_each(|_| show(value.into())));
+            object
+                .0
+                .labels
+                .iter()
+                .for_each(|(_, value)| (0..2).for_each(|_| show(value.into())));
         }),
     }])
 }
@@ -305,10 +349,17 @@ proptest! {
 
 fn decoder<K: SlimJson>() -> JsonDecoder<K> {
     let keep = Keep::nothing().labels(["a"]).annotations(["a"]);
-    JsonDecoder::new(DecodeContext { keep, ..DecodeContext::default() })
+    JsonDecoder::new(DecodeContext {
+        keep,
+        ..DecodeContext::default()
+    })
 }
 
-fn list_survives<K: SlimJson>(before: usize, bad: &Value, after: usize) -> Result<(), TestCaseError> {
+fn list_survives<K: SlimJson>(
+    before: usize,
+    bad: &Value,
+    after: usize,
+) -> Result<(), TestCaseError> {
     let good = json!({"metadata": {"name": "good", "uid": "u", "resourceVersion": "1"}});
     let mut items = vec![good.clone(); before];
     items.push(bad.clone());
@@ -323,14 +374,24 @@ fn list_survives<K: SlimJson>(before: usize, bad: &Value, after: usize) -> Resul
 }
 
 fn kind() -> impl Strategy<Value = &'static str> {
-    proptest::sample::select(vec!["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "added", ""])
+    proptest::sample::select(vec![
+        "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "added", "",
+    ])
 }
 
 /// Any JSON, with a liking for names and values that mean something in a pod.
 fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
-        proptest::sample::select(vec!["", "a", "1", "-1", "2026-01-01T00:00:00Z", "kubelet", "status"])
-            .prop_map(str::to_owned),
+        proptest::sample::select(vec![
+            "",
+            "a",
+            "1",
+            "-1",
+            "2026-01-01T00:00:00Z",
+            "kubelet",
+            "status"
+        ])
+        .prop_map(str::to_owned),
         ".{0,12}",
     ];
     let leaf = prop_oneof![
@@ -351,11 +412,38 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 fn field() -> impl Strategy<Value = String> {
     let known = vec![
-        "metadata", "spec", "status", "name", "namespace", "uid", "resourceVersion", "labels",
-        "annotations", "finalizers", "ownerReferences", "controller", "managedFields", "manager",
-        "subresource", "time", "deletionTimestamp", "deletionGracePeriodSeconds", "volumes",
-        "persistentVolumeClaim", "claimName", "ephemeral", "nodeName", "phase", "podIP",
-        "containerStatuses", "state", "lastState", "running", "terminated", "startedAt", "a",
+        "metadata",
+        "spec",
+        "status",
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "controller",
+        "managedFields",
+        "manager",
+        "subresource",
+        "time",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "volumes",
+        "persistentVolumeClaim",
+        "claimName",
+        "ephemeral",
+        "nodeName",
+        "phase",
+        "podIP",
+        "containerStatuses",
+        "state",
+        "lastState",
+        "running",
+        "terminated",
+        "startedAt",
+        "a",
     ];
     prop_oneof![
         4 => proptest::sample::select(known).prop_map(str::to_owned),
@@ -377,8 +465,15 @@ fn any_object() -> impl Strategy<Value = Value> {
 
 fn paths_of(value: &Value, path: &str, paths: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Object(map) => map.iter().map(|(name, value)| (name.clone(), value)).collect(),
-        Value::Array(list) => list.iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, value)| (name.clone(), value))
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(i, v)| (i.to_string(), v))
+            .collect(),
         _ => Vec::new(),
     };
     for (name, child) in children {

@@ -43,7 +43,10 @@ pub(super) fn body(text: String) -> Reply {
 }
 
 fn frames(events: &[String]) -> impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let lines: Vec<_> = events.iter().map(|e| Ok(Bytes::from(format!("{e}\n")))).collect();
+    let lines: Vec<_> = events
+        .iter()
+        .map(|e| Ok(Bytes::from(format!("{e}\n"))))
+        .collect();
     stream::iter(lines)
 }
 
@@ -79,7 +82,10 @@ pub(super) fn labelled(name: &str, uid: &str, version: u64, label: &str) -> Stri
 }
 
 pub(super) fn page(version: u64, items: &[String]) -> Reply {
-    body(format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[{}]}}"#, items.join(",")))
+    body(format!(
+        r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[{}]}}"#,
+        items.join(",")
+    ))
 }
 
 pub(super) fn page_before(version: u64, token: &str, items: &[String]) -> Reply {
@@ -93,20 +99,23 @@ pub(super) fn event(kind: &str, object: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
-pub(super) fn added(object: String) -> String {
-    event("ADDED", &object)
+pub(super) fn added(object: impl AsRef<str>) -> String {
+    event("ADDED", object.as_ref())
 }
 
-pub(super) fn modified(object: String) -> String {
-    event("MODIFIED", &object)
+pub(super) fn modified(object: impl AsRef<str>) -> String {
+    event("MODIFIED", object.as_ref())
 }
 
-pub(super) fn deleted(object: String) -> String {
-    event("DELETED", &object)
+pub(super) fn deleted(object: impl AsRef<str>) -> String {
+    event("DELETED", object.as_ref())
 }
 
 pub(super) fn bookmark(version: u64) -> String {
-    event("BOOKMARK", &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#))
+    event(
+        "BOOKMARK",
+        &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#),
+    )
 }
 
 pub(super) fn list_end(version: u64) -> String {
@@ -119,7 +128,9 @@ pub(super) fn list_end(version: u64) -> String {
 }
 
 pub(super) fn error_status(code: u16, reason: &str) -> String {
-    format!(r#"{{"kind":"Status","status":"Failure","reason":"{reason}","message":"no","code":{code}}}"#)
+    format!(
+        r#"{{"kind":"Status","status":"Failure","reason":"{reason}","message":"no","code":{code}}}"#
+    )
 }
 
 /// The server: answers in order; when it runs out of answers it hangs.
@@ -165,11 +176,17 @@ impl Server {
                 stream::iter([Ok(Bytes::from(text))]).boxed()
             }
         };
-        Ok(answer.body(StreamBody::new(body.map(|c| c.map(Frame::data))).boxed_unsync()).unwrap())
+        Ok(answer
+            .body(StreamBody::new(body.map(|c| c.map(Frame::data))).boxed_unsync())
+            .unwrap())
     }
 
     pub(super) fn requests(&self) -> Vec<String> {
-        self.requests.lock().iter().map(|(_, uri)| uri.clone()).collect()
+        self.requests
+            .lock()
+            .iter()
+            .map(|(_, uri)| uri.clone())
+            .collect()
     }
 
     /// When requests came, since the first.
@@ -205,15 +222,22 @@ pub(super) fn workflows() -> Resource {
 
 fn describe<K: SlimJson>(server: &Server) -> InformerBuilder<K> {
     let keep = Keep::nothing().labels(["kept"]);
-    let decoder = JsonDecoder::new(DecodeContext { keep, ..DecodeContext::default() });
+    let decoder = JsonDecoder::new(DecodeContext {
+        keep,
+        ..DecodeContext::default()
+    });
     Informer::builder(server.client(), workflows(), Decoders::new(decoder))
         .seed(1)
-        .index("by-label", |o: &K| o.meta().labels.get("kept").map(str::to_owned))
+        .index("by-label", |o: &K| {
+            o.meta().labels.get("kept").map(str::to_owned)
+        })
 }
 
 /// Lists by pages only.
 pub(super) fn by_pages(replies: impl IntoIterator<Item = Reply>) -> Run {
-    start(replies, |informer| informer.streaming_list(StreamingList::Never))
+    start(replies, |informer| {
+        informer.streaming_list(StreamingList::Never)
+    })
 }
 
 /// Tries streaming lists.
@@ -233,20 +257,42 @@ pub(super) fn start<K: SlimJson>(
     let (informer, store) = with(describe(&server)).handler(handler).build();
     let stop = CancellationToken::new();
     tokio::spawn(informer.run(stop.clone()));
-    Run { server, store, stop, heard }
+    Run {
+        server,
+        store,
+        stop,
+        heard,
+    }
 }
 
 fn name<K: Slim>(stored: &Stored<K>) -> String {
-    format!("{}:{}@{}", stored.key().name(), stored.uid(), stored.resource_version())
+    format!(
+        "{}:{}@{}",
+        stored.key().name(),
+        stored.uid(),
+        stored.resource_version()
+    )
 }
 
 pub(super) fn say<K: Slim>(event: &Event<K>) -> String {
     match event {
-        Event::Added { object, initial: true } => format!("initial {}", name(object)),
-        Event::Added { object, initial: false } => format!("added {}", name(object)),
+        Event::Added {
+            object,
+            initial: true,
+        } => format!("initial {}", name(object)),
+        Event::Added {
+            object,
+            initial: false,
+        } => format!("added {}", name(object)),
         Event::Updated { old, new } => format!("updated {} from {}", name(new), name(old)),
-        Event::Deleted { last, final_state_known: true } => format!("deleted {}", name(last)),
-        Event::Deleted { last, final_state_known: false } => format!("vanished {}", name(last)),
+        Event::Deleted {
+            last,
+            final_state_known: true,
+        } => format!("deleted {}", name(last)),
+        Event::Deleted {
+            last,
+            final_state_known: false,
+        } => format!("vanished {}", name(last)),
         Event::Skipped { key: Some(key) } => format!("skipped {}", key.name()),
         Event::Skipped { key: None } => "skipped something".to_owned(),
         Event::Advanced { resource_version } => format!("at {resource_version}"),

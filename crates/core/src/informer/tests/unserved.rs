@@ -11,17 +11,32 @@ type Owners = Run<OwnerMeta>;
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_is_waited_for() {
     let missing = (0..10).map(|_| status(404, NOT_SERVED));
-    let starting = Reply::Status(429, &[("retry-after", "1")], "storage is (re)initializing".into());
-    let rest = [starting, status(404, NOT_SERVED), page(5, &[object("a", "u1", 3)])];
+    let starting = Reply::Status(
+        429,
+        &[("retry-after", "1")],
+        "storage is (re)initializing".into(),
+    );
+    let rest = [
+        starting,
+        status(404, NOT_SERVED),
+        page(5, &[object("a", "u1", 3)]),
+    ];
     let mut run = by_pages(missing.chain(rest));
     run.hears(&["unserved"]).await;
     assert_eq!(run.store.state(), InformerState::NotServed);
-    assert!(matches!(run.store.lookup(&Owners::key("a")), Lookup::Unknown));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("a")),
+        Lookup::Unknown
+    ));
     assert!(run.store.by_index("by-label", "").is_none());
     run.hears(&["initial a:u1@3", "at 5", "synced"]).await;
     assert_eq!(run.store.state(), InformerState::Synced);
     let times = run.server.times();
-    assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= Duration::from_secs(6)));
+    assert!(
+        times
+            .windows(2)
+            .all(|pair| pair[1] - pair[0] <= Duration::from_secs(6))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,18 +48,46 @@ async fn what_was_known_is_compared_when_the_kind_comes_back() {
         status(404, NOT_SERVED),
         page(20, &[object("b", "u2", 4), object("c", "u3", 15)]),
     ]);
-    run.hears(&["initial a:u1@3", "initial b:u2@4", "at 5", "synced", "at 6", "unserved"]).await;
+    run.hears(&[
+        "initial a:u1@3",
+        "initial b:u2@4",
+        "at 5",
+        "synced",
+        "at 6",
+        "unserved",
+    ])
+    .await;
     assert!(!run.store.is_synced());
-    assert!(matches!(run.store.lookup(&Owners::key("a")), Lookup::Unknown));
-    assert!(matches!(run.store.lookup(&Owners::key("z")), Lookup::Unknown));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("a")),
+        Lookup::Unknown
+    ));
+    assert!(matches!(
+        run.store.lookup(&Owners::key("z")),
+        Lookup::Unknown
+    ));
     assert_eq!(run.store.count_by_index("by-label", ""), None);
     assert_eq!(run.store.len(), 2);
-    run.hears(&["vanished a:u1@3", "added c:u3@15", "at 20", "synced", "relisted"]).await;
-    assert!(matches!(run.store.lookup(&Owners::key("a")), Lookup::Absent));
+    run.hears(&[
+        "vanished a:u1@3",
+        "added c:u3@15",
+        "at 20",
+        "synced",
+        "relisted",
+    ])
+    .await;
+    assert!(matches!(
+        run.store.lookup(&Owners::key("a")),
+        Lookup::Absent
+    ));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_starts_is_not_one_without_the_kind() {
-    let mut run = by_pages([page(5, &[]), status(503, "apiserver is starting"), watch(&[bookmark(6)])]);
+    let mut run = by_pages([
+        page(5, &[]),
+        status(503, "apiserver is starting"),
+        watch(&[bookmark(6)]),
+    ]);
     run.hears(&["at 5", "synced", "at 6"]).await;
 }

@@ -101,5 +101,7 @@ pub(super) fn timestamp(field: &'static str, text: &str) -> Result<Option<Timest
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| DecodeError::value(field, text))
+    text.parse()
+        .map(Some)
+        .map_err(|_| DecodeError::value(field, text))
 }

@@ -123,7 +123,11 @@ impl<'a> JsonMeta<'a> {
         }
         let interner = &context.interner;
         let keep = &context.keep;
-        let finalizers = self.finalizers.iter().map(|name| interner.intern(name)).collect();
+        let finalizers = self
+            .finalizers
+            .iter()
+            .map(|name| interner.intern(name))
+            .collect();
         Ok(ObjectMeta {
             key: ObjectKey::new(interner.intern(&self.namespace), &*self.name),
             uid: Uid::new(&*self.uid),
@@ -131,7 +135,10 @@ impl<'a> JsonMeta<'a> {
             deletion_timestamp: timestamp("metadata.deletionTimestamp", &self.deletion_timestamp)?,
             deletion_grace_period: self.deletion_grace_period_seconds,
             finalizers,
-            controller: self.owner_references.as_ref().map(|owner| owner.to_reference(interner)),
+            controller: self
+                .owner_references
+                .as_ref()
+                .map(|owner| owner.to_reference(interner)),
             labels: kept(self.labels, keep.label_names(), interner)?,
             annotations: kept(self.annotations, keep.annotation_names(), interner)?,
         })
@@ -185,10 +192,16 @@ fn kept(
     names: &[Arc<str>],
     interner: &Interner,
 ) -> Result<Labels, DecodeError> {
-    let Some(raw) = raw.filter(|_| !names.is_empty()) else { return Ok(Labels::default()) };
+    let Some(raw) = raw.filter(|_| !names.is_empty()) else {
+        return Ok(Labels::default());
+    };
     let mut deserializer = serde_json::Deserializer::from_str(raw.get());
     let pairs = Kept { names, interner }.deserialize(&mut deserializer)?;
-    Ok(if pairs.is_empty() { Labels::default() } else { pairs.into_iter().collect() })
+    Ok(if pairs.is_empty() {
+        Labels::default()
+    } else {
+        pairs.into_iter().collect()
+    })
 }
 
 /// Reads a map of strings and keeps the names that are asked for.

@@ -61,7 +61,9 @@ impl SlimJson for Namespace {
     }
 
     fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
-        Ok(Self { meta: json.metadata.to_meta(context)? })
+        Ok(Self {
+            meta: json.metadata.to_meta(context)?,
+        })
     }
 }
 

@@ -105,7 +105,11 @@ impl JsonContainerStatus<'_> {
         self.started
             || self.restart_count > 0
             || self.state.running
-            || self.state.terminated.as_ref().is_some_and(|t| !t.started_at.is_empty())
+            || self
+                .state
+                .terminated
+                .as_ref()
+                .is_some_and(|t| !t.started_at.is_empty())
             || last.waiting
             || last.running
             || last.terminated.is_some()
@@ -114,7 +118,9 @@ impl JsonContainerStatus<'_> {
 
 fn any_started<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let mut any = false;
-    each(deserializer, |status: JsonContainerStatus<'de>| any |= status.has_started())?;
+    each(deserializer, |status: JsonContainerStatus<'de>| {
+        any |= status.has_started()
+    })?;
     Ok(any)
 }
 
@@ -125,7 +131,8 @@ impl JsonVolume<'_> {
         if !claim.is_empty() {
             return Some(claim.into());
         }
-        self.ephemeral.then(|| format!("{pod}-{}", &*self.name).into())
+        self.ephemeral
+            .then(|| format!("{pod}-{}", &*self.name).into())
     }
 }
 
@@ -138,7 +145,11 @@ impl SlimJson for Pod {
     }
 
     fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
-        let JsonPod { metadata, spec, status } = json;
+        let JsonPod {
+            metadata,
+            spec,
+            status,
+        } = json;
         let meta = metadata.to_meta(context)?;
         let interner = &context.interner;
         let some = |text: &str| (!text.is_empty()).then(|| interner.intern(text));
@@ -146,8 +157,16 @@ impl SlimJson for Pod {
         let keeps_message = phase == Phase::Failed && !status.message.is_empty();
         Ok(Self {
             node_name: some(&spec.node_name),
-            claims: spec.volumes.iter().filter_map(|v| v.claim(metadata.name())).collect(),
-            volumes: spec.volumes.iter().map(|volume| interner.intern(&volume.name)).collect(),
+            claims: spec
+                .volumes
+                .iter()
+                .filter_map(|v| v.claim(metadata.name()))
+                .collect(),
+            volumes: spec
+                .volumes
+                .iter()
+                .map(|volume| interner.intern(&volume.name))
+                .collect(),
             phase,
             reason: some(&status.reason),
             message: keeps_message.then(|| Arc::from(&*status.message)),

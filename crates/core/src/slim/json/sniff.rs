@@ -24,17 +24,25 @@ impl Identity {
     /// The key, if at least the name could be read.
     pub fn key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref().filter(|name| !name.is_empty())?;
-        Some(ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), name))
+        Some(ObjectKey::new(
+            self.namespace.as_deref().unwrap_or_default(),
+            name,
+        ))
     }
 
     /// The UID, if it could be read.
     pub fn uid(&self) -> Option<Uid> {
-        self.uid.as_deref().filter(|uid| !uid.is_empty()).map(Uid::new)
+        self.uid
+            .as_deref()
+            .filter(|uid| !uid.is_empty())
+            .map(Uid::new)
     }
 
     /// The version, if it could be read.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
-        self.resource_version.as_deref().and_then(ResourceVersion::parse)
+        self.resource_version
+            .as_deref()
+            .and_then(ResourceVersion::parse)
     }
 }
 

@@ -7,8 +7,13 @@ use super::*;
 use crate::slim::{Keep, Phase, Pod};
 
 fn context() -> DecodeContext {
-    let keep = Keep::nothing().labels(["app", "gone"]).annotations(["belayer.dev/release"]);
-    DecodeContext { keep, ..DecodeContext::default() }
+    let keep = Keep::nothing()
+        .labels(["app", "gone"])
+        .annotations(["belayer.dev/release"]);
+    DecodeContext {
+        keep,
+        ..DecodeContext::default()
+    }
 }
 
 fn read<K: SlimJson>(text: &str, context: &DecodeContext) -> Result<K, DecodeError> {
@@ -19,7 +24,6 @@ fn read<K: SlimJson>(text: &str, context: &DecodeContext) -> Result<K, DecodeErr
 fn pod(value: &Value) -> Pod {
     read(&value.to_string(), &context()).unwrap()
 }
-
 
 /// As kubectl prints the pod of a workflow, shortened where nothing is read.
 const WORKFLOW_POD: &str = r#"{
@@ -85,29 +89,50 @@ fn a_real_pod_keeps_what_decisions_read() {
     assert_eq!(meta.deletion_grace_period, Some(30));
     assert_eq!(
         *meta.finalizers,
-        [Arc::from("belayer.dev/pod-status"), Arc::from("example.org/archive")]
+        [
+            Arc::from("belayer.dev/pod-status"),
+            Arc::from("example.org/archive")
+        ]
     );
     let owner = meta.controller.as_ref().unwrap();
-    assert_eq!((&*owner.api_version, &*owner.kind), ("argoproj.io/v1alpha1", "Workflow"));
+    assert_eq!(
+        (&*owner.api_version, &*owner.kind),
+        ("argoproj.io/v1alpha1", "Workflow")
+    );
     assert_eq!((&*owner.name, owner.uid.as_str()), ("build-x2x", "u-1"));
     assert_eq!(meta.labels.iter().collect::<Vec<_>>(), [("app", "bu\"ild")]);
-    assert_eq!(meta.annotations.iter().collect::<Vec<_>>(), [("belayer.dev/release", "true")]);
+    assert_eq!(
+        meta.annotations.iter().collect::<Vec<_>>(),
+        [("belayer.dev/release", "true")]
+    );
     assert_eq!(pod.node_name.as_deref(), Some("node-7"));
     assert_eq!(
         *pod.claims,
-        [Arc::from("build-x2x-work"), Arc::from("build-x2x-1-scratch")]
+        [
+            Arc::from("build-x2x-work"),
+            Arc::from("build-x2x-1-scratch")
+        ]
     );
-    assert_eq!(*pod.volumes, [Arc::from("work"), Arc::from("scratch"), Arc::from("token")]);
+    assert_eq!(
+        *pod.volumes,
+        [Arc::from("work"), Arc::from("scratch"), Arc::from("token")]
+    );
     assert_eq!(pod.phase, Phase::Failed);
     assert_eq!(pod.reason.as_deref(), Some("Evicted"));
-    assert_eq!(pod.message.as_deref(), Some("The node was low on resource: memory."));
+    assert_eq!(
+        pod.message.as_deref(),
+        Some("The node was low on resource: memory.")
+    );
     assert!(pod.has_ip && pod.started);
     assert_eq!(pod.start_time, "2026-03-01T10:00:01Z".parse().ok());
     assert_eq!(pod.status_written, "2026-03-01T10:04:00Z".parse().ok());
 
     let again: Pod = read(WORKFLOW_POD, &context).unwrap();
     let namespace = |pod: &Pod| Arc::clone(pod.meta.key.shared_namespace());
-    assert!(Arc::ptr_eq(&namespace(&pod), &namespace(&again)), "strings that repeat are shared");
+    assert!(
+        Arc::ptr_eq(&namespace(&pod), &namespace(&again)),
+        "strings that repeat are shared"
+    );
     assert_eq!(pod, again);
 }
 
@@ -134,8 +159,10 @@ fn a_pod_that_was_just_created_has_almost_nothing() {
 #[test]
 fn a_message_is_kept_only_of_a_failed_pod() {
     let with = |phase: &str| {
-        pod(&json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
-            "status": {"phase": phase, "message": "m", "reason": "r"}}))
+        pod(
+            &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+            "status": {"phase": phase, "message": "m", "reason": "r"}}),
+        )
     };
     assert_eq!(with("Failed").message.as_deref(), Some("m"));
     assert_eq!(with("Pending").message, None);
@@ -159,10 +186,17 @@ fn a_message_is_kept_only_of_a_failed_pod() {
 fn a_pod_has_started_once_any_container_may_have_run(
     #[case] statuses: Value,
     #[case] started: bool,
-    #[values("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")] field: &str,
+    #[values(
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses"
+    )]
+    field: &str,
 ) {
-    let pod = pod(&json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
-        "status": {field: statuses}}));
+    let pod = pod(
+        &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "status": {field: statuses}}),
+    );
     assert_eq!(pod.started, started);
 }
 
@@ -182,9 +216,14 @@ fn the_last_write_of_the_status_is_read_from_managed_fields(
     #[case] fields: Value,
     #[case] expected: Option<&str>,
 ) {
-    let pod = pod(&json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1",
-        "managedFields": fields}}));
-    assert_eq!(pod.status_written, expected.map(|time| time.parse().unwrap()));
+    let pod = pod(
+        &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1",
+        "managedFields": fields}}),
+    );
+    assert_eq!(
+        pod.status_written,
+        expected.map(|time| time.parse().unwrap())
+    );
 }
 
 #[rstest]
@@ -204,8 +243,18 @@ fn what_makes_no_object_is_said(#[case] metadata: Value, #[case] expected: &str)
 #[test]
 fn metadata_alone_does_not_care_about_the_rest() {
     let text = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"1"},"spec":7,"status":[]}"#;
-    assert_eq!(read::<OwnerMeta>(text, &context()).unwrap().0.key.name(), "n");
-    assert_eq!(read::<Namespace>(text, &context()).unwrap().meta.key.namespace(), None);
+    assert_eq!(
+        read::<OwnerMeta>(text, &context()).unwrap().0.key.name(),
+        "n"
+    );
+    assert_eq!(
+        read::<Namespace>(text, &context())
+            .unwrap()
+            .meta
+            .key
+            .namespace(),
+        None
+    );
     assert!(read::<Pod>(text, &context()).is_err());
 }
 

@@ -50,7 +50,11 @@ pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Ser
         .map(|owner| (owner, classify(graph, node, owner, &served)))
         .collect();
     let those = |wanted: &[Owner]| -> Vec<Uid> {
-        owners.iter().filter(|(_, o)| wanted.contains(o)).map(|(owner, _)| owner.uid.clone()).collect()
+        owners
+            .iter()
+            .filter(|(_, o)| wanted.contains(o))
+            .map(|(owner, _)| owner.uid.clone())
+            .collect()
     };
 
     // An orphaning owner waits for this, however the object itself fares.
@@ -80,17 +84,30 @@ pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Ser
     }
     if owners.iter().any(|(_, owner)| *owner == Owner::Solid) {
         let rest = those(&[Owner::Absent, Owner::AwaitsDependents]);
-        return if rest.is_empty() { Step::Nothing } else { Step::ForgetOwners(rest) };
+        return if rest.is_empty() {
+            Step::Nothing
+        } else {
+            Step::ForgetOwners(rest)
+        };
     }
-    let awaited = owners.iter().any(|(_, owner)| *owner == Owner::AwaitsDependents);
+    let awaited = owners
+        .iter()
+        .any(|(_, owner)| *owner == Owner::AwaitsDependents);
     let mut dependents = graph.dependents_in_scope(uid, &node.namespace).peekable();
     if !awaited || dependents.peek().is_none() {
         return Step::Delete(node.wish);
     }
     let ring = dependents.any(|dependent| {
-        graph.node(dependent).is_some_and(|node| node.state == State::AwaitsDependents)
+        graph
+            .node(dependent)
+            .is_some_and(|node| node.state == State::AwaitsDependents)
     });
-    if ring && node.owners.iter().any(|owner| owner.blocking == Blocking::Yes) {
+    if ring
+        && node
+            .owners
+            .iter()
+            .any(|owner| owner.blocking == Blocking::Yes)
+    {
         return Step::Unblock;
     }
     Step::Delete(Wish::Foreground)

@@ -196,7 +196,9 @@ impl Graph {
 
     /// The owner was there and was seen being removed.
     pub(crate) fn seen_gone(&self, owner: &str) -> bool {
-        self.dependents.get(owner).is_some_and(|d| d.owner_gone == Gone::Seen)
+        self.dependents
+            .get(owner)
+            .is_some_and(|d| d.owner_gone == Gone::Seen)
     }
 
     /// The dependents that an owner in this namespace answers for.
@@ -205,7 +207,10 @@ impl Graph {
         owner: &str,
         namespace: &'a Namespace,
     ) -> impl Iterator<Item = &'a Uid> {
-        self.dependents.get(owner).into_iter().flat_map(move |d| in_scope(&d.all, namespace))
+        self.dependents
+            .get(owner)
+            .into_iter()
+            .flat_map(move |d| in_scope(&d.all, namespace))
     }
 
     /// As [`Graph::dependents_in_scope`], but only those a foreground deletion waits for.
@@ -214,23 +219,38 @@ impl Graph {
         owner: &str,
         namespace: &'a Namespace,
     ) -> impl Iterator<Item = &'a Uid> {
-        self.dependents.get(owner).into_iter().flat_map(move |d| in_scope(&d.blocking, namespace))
+        self.dependents
+            .get(owner)
+            .into_iter()
+            .flat_map(move |d| in_scope(&d.blocking, namespace))
     }
 
     /// Those of the owners that wait for their dependents.
     fn waiting(&self, owners: &[OwnerRef]) -> impl Iterator<Item = Uid> {
         owners
             .iter()
-            .filter(|owner| self.nodes.get(&owner.uid).is_some_and(|node| node.state.waits()))
+            .filter(|owner| {
+                self.nodes
+                    .get(&owner.uid)
+                    .is_some_and(|node| node.state.waits())
+            })
             .map(|owner| owner.uid.clone())
     }
 
     fn link(&mut self, uid: &Uid, namespace: &Namespace, owners: &[OwnerRef]) {
         for owner in owners {
             let edges = self.dependents.entry(owner.uid.clone()).or_default();
-            edges.all.entry(namespace.clone()).or_default().insert(uid.clone());
+            edges
+                .all
+                .entry(namespace.clone())
+                .or_default()
+                .insert(uid.clone());
             if owner.blocking == Blocking::Yes {
-                edges.blocking.entry(namespace.clone()).or_default().insert(uid.clone());
+                edges
+                    .blocking
+                    .entry(namespace.clone())
+                    .or_default()
+                    .insert(uid.clone());
             }
         }
     }

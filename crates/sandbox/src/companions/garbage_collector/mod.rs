@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use self::decide::{Served, Step, decide};
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN, OwnerRef, Uid, Wish};
 use super::agenda::Agenda;
-use super::driver::{Change, Controller, Interest, Progress};
+use super::driver::{Change, Controller, Interest, Progress, served};
 use super::object;
 use crate::cluster::{
     Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Propagation, Subresource,
@@ -47,7 +47,10 @@ impl GarbageCollector {
     }
 
     fn served(&self, owner: &OwnerRef) -> Served {
-        match self.cluster.resource_of_kind(&owner.api_version, &owner.kind) {
+        match self
+            .cluster
+            .resource_of_kind(&owner.api_version, &owner.kind)
+        {
             None => Served::No,
             Some((info, _)) if info.namespaced() => Served::Namespaced,
             Some(_) => Served::ClusterScoped,
@@ -86,16 +89,24 @@ impl GarbageCollector {
                 Wish::Foreground => Propagation::Foreground,
                 Wish::Orphan => Propagation::Orphan,
             }),
-            preconditions: Preconditions { uid: Some(uid.to_owned()), resource_version: None },
+            preconditions: Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            },
             ..DeleteOptions::default()
         };
         let namespace = node.namespace.as_deref();
-        self.cluster.delete(&self.actor, &node.gvr, namespace, &node.name, &options).map(drop)
+        let gvr = served(&self.cluster, &node.gvr);
+        self.cluster
+            .delete(&self.actor, &gvr, namespace, &node.name, &options)
+            .map(drop)
     }
 
     fn end(&self, uid: &str, node: &Node, finalizer: &str) -> Result<(), ApiError> {
         self.edit(uid, node, |object| {
-            let left: Vec<&str> = object::finalizers(object).filter(|f| *f != finalizer).collect();
+            let left: Vec<&str> = object::finalizers(object)
+                .filter(|f| *f != finalizer)
+                .collect();
             Some(json!({"finalizers": left}))
         })
     }
@@ -108,7 +119,8 @@ impl GarbageCollector {
         change: impl Fn(&Value) -> Option<Value>,
     ) -> Result<(), ApiError> {
         let (namespace, name) = (node.namespace.as_deref(), &*node.name);
-        let object = self.cluster.get(&node.gvr, namespace, name)?;
+        let gvr = served(&self.cluster, &node.gvr);
+        let object = self.cluster.get(&gvr, namespace, name)?;
         if object::uid(&object) != uid {
             return Ok(());
         }
@@ -120,7 +132,15 @@ impl GarbageCollector {
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let options = WriteOptions::default();
         self.cluster
-            .patch(&self.actor, &node.gvr, namespace, name, patch, Subresource::None, &options)
+            .patch(
+                &self.actor,
+                &gvr,
+                namespace,
+                name,
+                patch,
+                Subresource::None,
+                &options,
+            )
             .map(drop)
     }
 }
@@ -146,7 +166,9 @@ impl Controller for GarbageCollector {
 
     fn work(&mut self, now: Instant) -> Progress {
         let Some(uid) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         let step = decide(&self.graph, &uid, |owner| self.served(owner));
         let Some(node) = self.graph.node(&uid) else {

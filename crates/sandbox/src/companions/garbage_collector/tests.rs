@@ -15,7 +15,12 @@ const MAPS: Gvr = Gvr::CONFIGMAPS;
 
 /// An object of the table: UID, namespace, UIDs of its owners (`!` in front: blocking), finalizer
 /// if it is being deleted (`-` for none that matters).
-type Row = (&'static str, Option<&'static str>, &'static str, Option<&'static str>);
+type Row = (
+    &'static str,
+    Option<&'static str>,
+    &'static str,
+    Option<&'static str>,
+);
 
 fn graph(rows: &[Row]) -> Graph {
     let mut graph = Graph::default();
@@ -114,28 +119,39 @@ fn table(#[case] rows: &[Row], #[case] expected: Step) {
 #[case::a_kind_nobody_serves_proves_nothing(Served::No, A, Step::Nothing)]
 #[case::a_served_one_does(Served::Namespaced, A, Step::Delete(Wish::Background))]
 #[case::of_either_scope(Served::ClusterScoped, A, Step::Delete(Wish::Background))]
-#[case::a_namespaced_owner_of_a_cluster_scoped_object_never(Served::Namespaced, None, Step::Nothing)]
+#[case::a_namespaced_owner_of_a_cluster_scoped_object_never(
+    Served::Namespaced,
+    None,
+    Step::Nothing
+)]
 #[case::a_cluster_scoped_one_does(Served::ClusterScoped, None, Step::Delete(Wish::Background))]
 fn an_owner_never_seen(
     #[case] served: Served,
     #[case] namespace: Option<&'static str>,
     #[case] expected: Step,
 ) {
-    assert_eq!(decide(&graph(&[("x", namespace, "o", None)]), "x", |_| served), expected);
+    assert_eq!(
+        decide(&graph(&[("x", namespace, "o", None)]), "x", |_| served),
+        expected
+    );
 }
 
 #[test]
 fn an_owner_seen_going_is_gone_though_its_kind_went_with_it() {
     let mut graph = graph(&[("o", A, "", None), ("x", A, "o", None)]);
     assert_eq!(graph.remove("o"), ["x".into()]);
-    assert_eq!(decide(&graph, "x", |_| Served::No), Step::Delete(Wish::Background));
+    assert_eq!(
+        decide(&graph, "x", |_| Served::No),
+        Step::Delete(Wish::Background)
+    );
 }
 
 #[test]
 fn changes_that_matter_to_nobody_wake_nobody() {
     let rows: &[Row] = &[("o", A, "", None), ("x", A, "o", None)];
     let mut graph = graph(rows);
-    let same = json!({"metadata": {"name": "o", "uid": "o", "namespace": "a", "labels": {"a": "b"}}});
+    let same =
+        json!({"metadata": {"name": "o", "uid": "o", "namespace": "a", "labels": {"a": "b"}}});
     assert_eq!(graph.upsert(&MAPS, &same), Vec::<super::graph::Uid>::new());
 }
 
@@ -281,7 +297,10 @@ async fn eight_thousand_pods_behind_one_owner_are_deleted_in_seconds() {
     world.delete(&MAPS, "owner");
     world.settle().await;
     let took = began.elapsed() - created;
-    let page = world.cluster.list(&Gvr::PODS, Some(NS), &Default::default()).unwrap();
+    let page = world
+        .cluster
+        .list(&Gvr::PODS, Some(NS), &Default::default())
+        .unwrap();
     assert!(page.items.iter().all(|pod| object::is_deleting(pod)));
     assert_eq!(world.written_by(super::ACTOR).len(), 8_000);
     println!("created in {created:?}, deleted in {took:?}");
@@ -301,7 +320,11 @@ async fn eight_thousand_dependents_are_waited_for_or_orphaned_in_seconds() {
         world.delete_by(&MAPS, "owner", policy);
         world.settle().await;
         let took = began.elapsed();
-        let left = if policy == Propagation::Orphan { 8_000 } else { 0 };
+        let left = if policy == Propagation::Orphan {
+            8_000
+        } else {
+            0
+        };
         assert_eq!(world.names(&MAPS).len(), left);
         println!("{policy:?} in {took:?}");
         assert!(took < Duration::from_secs(20), "{took:?}");
@@ -318,5 +341,8 @@ async fn a_collected_pod_gets_its_grace() {
     world.create(&Gvr::PODS, pod);
     world.delete_with(&MAPS, "owner", DeleteOptions::default());
     world.settle().await;
-    assert_eq!(world.pod("p")["metadata"]["deletionGracePeriodSeconds"], json!(30));
+    assert_eq!(
+        world.pod("p")["metadata"]["deletionGracePeriodSeconds"],
+        json!(30)
+    );
 }

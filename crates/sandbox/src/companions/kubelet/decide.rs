@@ -81,7 +81,11 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
             if *told != Told::about(runtime) {
                 return Step::Tell;
             }
-            if over && deleting { Step::Remove } else { Step::Nothing }
+            if over && deleting {
+                Step::Remove
+            } else {
+                Step::Nothing
+            }
         }
     }
 }
@@ -93,14 +97,22 @@ fn new_stop(pod: &Value, runtime: &Runtime) -> Option<Duration> {
         .or_else(|| seconds("/spec/terminationGracePeriodSeconds"))
         .unwrap_or(30);
     let grace = Duration::from_secs(seconds);
-    runtime.grace().is_none_or(|known| grace < known).then_some(grace)
+    runtime
+        .grace()
+        .is_none_or(|known| grace < known)
+        .then_some(grace)
 }
 
 /// A kubelet's own check of a pod that was bound to it: does it still fit?
 pub(super) fn check_room(need: &Amount, used: &Amount, capacity: &Amount) -> Option<Rejection> {
     let lack = (*capacity - *used).lacks(need).next()?;
     let of = |amount| lack.of(amount);
-    Some(Rejection::out_of(lack.resource(), of(need), of(used), of(capacity)))
+    Some(Rejection::out_of(
+        lack.resource(),
+        of(need),
+        of(used),
+        of(capacity),
+    ))
 }
 
 #[cfg(test)]
@@ -129,28 +141,44 @@ mod tests {
     }
 
     fn now() -> Now {
-        Now { instant: Instant::now(), wall: Timestamp::UNIX_EPOCH }
+        Now {
+            instant: Instant::now(),
+            wall: Timestamp::UNIX_EPOCH,
+        }
     }
 
     fn runtime(run_for: RunFor) -> Runtime {
-        let plan = RunPlan { start_delay: Duration::ZERO, run_for, ..RunPlan::default() };
+        let plan = RunPlan {
+            start_delay: Duration::ZERO,
+            run_for,
+            ..RunPlan::default()
+        };
         let mut runtime = Runtime::accept(plan, RestartPolicy::Never, now());
         runtime.advance(now());
         runtime
     }
 
     fn running(told: Told) -> Progress {
-        Progress::Accepted { runtime: runtime(RunFor::Ever), told }
+        Progress::Accepted {
+            runtime: runtime(RunFor::Ever),
+            told,
+        }
     }
 
     fn stopping(grace: u64) -> Progress {
         let mut runtime = runtime(RunFor::Ever);
         runtime.stop(Duration::from_secs(grace), now());
-        Progress::Accepted { runtime, told: TOLD }
+        Progress::Accepted {
+            runtime,
+            told: TOLD,
+        }
     }
 
     fn over(told: Told) -> Progress {
-        Progress::Accepted { runtime: runtime(RunFor::Time(Duration::ZERO)), told }
+        Progress::Accepted {
+            runtime: runtime(RunFor::Time(Duration::ZERO)),
+            told,
+        }
     }
 
     const TOLD: Told = Told::Running { restarts: 0 };
@@ -163,7 +191,11 @@ mod tests {
     #[case::a_new_pod_is_admitted_or_not(pod("Pending"), Progress::New, Step::Admit)]
     #[case::a_pod_that_ended_elsewhere_is_left_alone(pod("Failed"), Progress::New, Step::Nothing)]
     #[case::unless_it_is_to_go(deleted("Failed", 30), Progress::New, Step::Remove)]
-    #[case::a_pod_deleted_before_it_started_never_runs(deleted("Pending", 30), Progress::New, Step::GiveUp)]
+    #[case::a_pod_deleted_before_it_started_never_runs(
+        deleted("Pending", 30),
+        Progress::New,
+        Step::GiveUp
+    )]
     #[case::running_is_told(pod("Pending"), running(Told::Starting), Step::Tell)]
     #[case::once(pod("Running"), running(TOLD), Step::Nothing)]
     #[case::a_deleted_pod_is_stopped(deleted("Running", 7), running(TOLD), stop(7))]
@@ -182,11 +214,18 @@ mod tests {
     #[rstest]
     #[case::it_fits(1_000, 3_000, None)]
     #[case::it_does_not(
-        2_000, 3_000,
-        Some("Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000")
+        2_000,
+        3_000,
+        Some(
+            "Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000"
+        )
     )]
     fn room(#[case] need: i128, #[case] used: i128, #[case] expected: Option<&str>) {
-        let amount = |cpu, pods| Amount { cpu, memory: 0, pods };
+        let amount = |cpu, pods| Amount {
+            cpu,
+            memory: 0,
+            pods,
+        };
         let refused = check_room(&amount(need, 1), &amount(used, 1), &amount(4_000, 10));
         assert_eq!(refused.map(|r| r.message()).as_deref(), expected);
     }

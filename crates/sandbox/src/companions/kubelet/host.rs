@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::decide::{Progress as PodProgress, Step, Told, check_room, decide};
 use super::lifecycle::{Now, RestartPolicy, Runtime};
 use super::node::{Readiness, ready};
-use super::plan::{PodPlan, Planner, RunPlan};
+use super::plan::{Planner, PodPlan, RunPlan};
 use super::status::{self, Place};
 use super::{
     CLOUD_ACTOR, Command, KubeletConfig, Kubelets, NODE_LIFECYCLE_ACTOR, NodeSpec, actor_of,
@@ -95,11 +95,22 @@ pub(crate) struct Hosts {
 impl Hosts {
     pub(crate) fn new(cluster: Cluster, config: KubeletConfig) -> (Self, Kubelets) {
         let (sender, commands) = mpsc::unbounded_channel();
-        let KubeletConfig { nodes, default_plan, rejections, script, seed, unreachable_after } =
-            config;
+        let KubeletConfig {
+            nodes,
+            default_plan,
+            rejections,
+            script,
+            seed,
+            unreachable_after,
+        } = config;
         let hosts = Self {
             cluster,
-            planner: Planner { default: default_plan, chance: rejections, script, seed },
+            planner: Planner {
+                default: default_plan,
+                chance: rejections,
+                script,
+                seed,
+            },
             unreachable_after,
             hosts: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -112,7 +123,10 @@ impl Hosts {
     }
 
     fn now(&self, instant: Instant) -> Now {
-        Now { instant, wall: self.cluster.clock().now() }
+        Now {
+            instant,
+            wall: self.cluster.clock().now(),
+        }
     }
 
     fn obey(&mut self, now: Instant) {
@@ -151,7 +165,9 @@ impl Hosts {
 
     fn add(&mut self, spec: NodeSpec) -> String {
         let name = spec.name.clone();
-        let number = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX).wrapping_add(1);
+        let number = u32::try_from(self.hosts.len())
+            .unwrap_or(u32::MAX)
+            .wrapping_add(1);
         let [_, _, high, low] = number.to_be_bytes();
         let host = Host {
             actor: Actor::new(actor_of(&name)),
@@ -183,7 +199,10 @@ impl Hosts {
         }
         let options = DeleteOptions::default();
         let actor = Actor::new(CLOUD_ACTOR);
-        if let Err(error) = self.cluster.delete(&actor, &Gvr::NODES, None, name, &options) {
+        if let Err(error) = self
+            .cluster
+            .delete(&actor, &Gvr::NODES, None, name, &options)
+        {
             tracing::debug!(%error, node = name, "a destroyed machine has no node to delete");
         }
     }
@@ -202,7 +221,10 @@ impl Hosts {
         let options = WriteOptions::default();
         if host.link == Link::Up && host.registration == Registration::Wanted {
             let object = host.spec.object(&host.address, &time);
-            match self.cluster.create(&host.actor, &Gvr::NODES, None, object, &options) {
+            match self
+                .cluster
+                .create(&host.actor, &Gvr::NODES, None, object, &options)
+            {
                 Ok(_) => {}
                 Err(error) if error.reason == Reason::AlreadyExists => {
                     let status = host.spec.status(&host.address, &time);
@@ -229,7 +251,12 @@ impl Hosts {
                     return Ok(());
                 }
                 let status = json!({"conditions": [ready(Readiness::Unknown, &time)]});
-                patch_status(&self.cluster, &Actor::new(NODE_LIFECYCLE_ACTOR), name, &status)
+                patch_status(
+                    &self.cluster,
+                    &Actor::new(NODE_LIFECYCLE_ACTOR),
+                    name,
+                    &status,
+                )
             }
             _ => Ok(()),
         }
@@ -239,7 +266,11 @@ impl Hosts {
         let Some(pod) = self.pods.get_mut(uid) else {
             return Ok(());
         };
-        let Some(host) = self.hosts.get_mut(&pod.node).filter(|host| host.link == Link::Up) else {
+        let Some(host) = self
+            .hosts
+            .get_mut(&pod.node)
+            .filter(|host| host.link == Link::Up)
+        else {
             return Ok(());
         };
         if let PodProgress::Accepted { runtime, .. } = &mut pod.progress {
@@ -262,7 +293,10 @@ impl Hosts {
             Step::GiveUp => {
                 let mut runtime = accept(pod, host, RunPlan::default(), now);
                 runtime.stop(Duration::ZERO, now);
-                pod.progress = PodProgress::Accepted { runtime, told: Told::Nothing };
+                pod.progress = PodProgress::Accepted {
+                    runtime,
+                    told: Told::Nothing,
+                };
             }
             Step::Stop(grace) => {
                 if let PodProgress::Accepted { runtime, .. } = &mut pod.progress {
@@ -308,7 +342,10 @@ impl Hosts {
                 charged: Amount::default(),
             };
             self.pods.insert(Arc::clone(&uid), pod);
-            self.by_node.entry(node.to_owned()).or_default().insert(Arc::clone(&uid));
+            self.by_node
+                .entry(node.to_owned())
+                .or_default()
+                .insert(Arc::clone(&uid));
         }
         self.agenda.add(Key::Pod(uid));
     }
@@ -347,7 +384,9 @@ impl Controller for Hosts {
     fn work(&mut self, now: Instant) -> Progress {
         self.obey(now);
         let Some(key) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         let done = match &key {
             Key::Node(name) => self.look_at_node(name, now),
@@ -374,10 +413,12 @@ impl Controller for Hosts {
 }
 
 fn is_ready(node: &Value) -> bool {
-    object::items(node, "/status/conditions").iter().any(|condition| {
-        object::text(condition, "/type") == Some("Ready")
-            && object::text(condition, "/status") == Some("True")
-    })
+    object::items(node, "/status/conditions")
+        .iter()
+        .any(|condition| {
+            object::text(condition, "/type") == Some("Ready")
+                && object::text(condition, "/status") == Some("True")
+        })
 }
 
 fn patch_status(
@@ -389,7 +430,15 @@ fn patch_status(
     let patch = Patch::Strategic(json!({"status": status}));
     let options = WriteOptions::default();
     cluster
-        .patch(actor, &Gvr::NODES, None, node, patch, Subresource::Status, &options)
+        .patch(
+            actor,
+            &Gvr::NODES,
+            None,
+            node,
+            patch,
+            Subresource::Status,
+            &options,
+        )
         .map(drop)
 }
 
@@ -402,7 +451,9 @@ fn admit(
     now: Now,
 ) -> Result<(), ApiError> {
     let need = Amount::requested_by(&pod.object);
-    let plan = pod.plan.get_or_insert_with(|| planner.plan(&host.spec.name, &pod.object));
+    let plan = pod
+        .plan
+        .get_or_insert_with(|| planner.plan(&host.spec.name, &pod.object));
     let rejection = match plan {
         PodPlan::Reject(rejection) => Some(rejection.clone()),
         PodPlan::Run(_) => check_room(&need, &host.used, &host.spec.capacity()),
@@ -415,7 +466,10 @@ fn admit(
         let runtime = accept(pod, host, plan, now);
         pod.charged = need;
         host.used += need;
-        pod.progress = PodProgress::Accepted { runtime, told: Told::Nothing };
+        pod.progress = PodProgress::Accepted {
+            runtime,
+            told: Told::Nothing,
+        };
     }
     Ok(())
 }
@@ -434,7 +488,10 @@ fn tell(cluster: &Cluster, host: &Host, pod: &mut Pod, now: Now) -> Result<(), A
     let PodProgress::Accepted { runtime, .. } = &pod.progress else {
         return Ok(());
     };
-    let place = Place { host_ip: &host.address, pod_ip: &pod.address };
+    let place = Place {
+        host_ip: &host.address,
+        pod_ip: &pod.address,
+    };
     let mut status = status::accepted(&pod.object, runtime, &place, now.wall);
     if object::is_ended(&pod.object)
         && let Some(status) = status.as_object_mut()
@@ -450,18 +507,21 @@ fn tell(cluster: &Cluster, host: &Host, pod: &mut Pod, now: Now) -> Result<(), A
     Ok(())
 }
 
-fn write_status(
-    cluster: &Cluster,
-    host: &Host,
-    pod: &Pod,
-    status: Value,
-) -> Result<(), ApiError> {
+fn write_status(cluster: &Cluster, host: &Host, pod: &Pod, status: Value) -> Result<(), ApiError> {
     let (namespace, name) = (object::namespace(&pod.object), object::name(&pod.object));
     let uid = object::uid(&pod.object);
     let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
     let options = WriteOptions::default();
     cluster
-        .patch(&host.actor, &Gvr::PODS, namespace, name, patch, Subresource::Status, &options)
+        .patch(
+            &host.actor,
+            &Gvr::PODS,
+            namespace,
+            name,
+            patch,
+            Subresource::Status,
+            &options,
+        )
         .map(drop)
 }
 
@@ -475,5 +535,7 @@ fn remove(cluster: &Cluster, host: &Host, pod: &Pod) -> Result<(), ApiError> {
         },
         ..DeleteOptions::default()
     };
-    cluster.delete(&host.actor, &Gvr::PODS, namespace, name, &options).map(drop)
+    cluster
+        .delete(&host.actor, &Gvr::PODS, namespace, name, &options)
+        .map(drop)
 }

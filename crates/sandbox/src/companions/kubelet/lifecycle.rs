@@ -60,7 +60,11 @@ pub(super) enum Stage {
     /// Being created.
     Starting { until: Instant },
     /// Running since then.
-    Running { since: Instant, started: Timestamp, until: Option<Instant> },
+    Running {
+        since: Instant,
+        started: Timestamp,
+        until: Option<Instant>,
+    },
     /// Ended, and to be started again.
     BackOff { last: Run, until: Instant },
     /// Over. Without a run none of them ever ran.
@@ -100,7 +104,10 @@ impl Runtime {
 
     /// Asks the containers to stop within `grace`. Asked again, only a shorter grace counts.
     pub(super) fn stop(&mut self, grace: Duration, now: Now) {
-        let stop = self.stop.get_or_insert(Stop { asked: now.instant, grace });
+        let stop = self.stop.get_or_insert(Stop {
+            asked: now.instant,
+            grace,
+        });
         stop.grace = stop.grace.min(grace);
     }
 
@@ -133,8 +140,11 @@ impl Runtime {
     fn end(&self, natural: Option<Instant>) -> Option<(Instant, i32)> {
         let natural = natural.map(|when| (when, self.plan.exit_code));
         let stopped = self.stop.map(|stop| {
-            let code =
-                if self.plan.stop_time > stop.grace { KILLED } else { self.plan.stop_exit_code };
+            let code = if self.plan.stop_time > stop.grace {
+                KILLED
+            } else {
+                self.plan.stop_exit_code
+            };
             (stop.asked + self.plan.stop_time.min(stop.grace), code)
         });
         match (natural, stopped) {
@@ -147,12 +157,14 @@ impl Runtime {
     fn next(&mut self, now: Now) -> Option<Stage> {
         match self.stage {
             Stage::Ended { .. } => None,
-            Stage::Starting { .. } if self.stop.is_some() => {
-                Some(Stage::Ended { last: None, at: now.wall })
-            }
-            Stage::BackOff { last, .. } if self.stop.is_some() => {
-                Some(Stage::Ended { last: Some(last), at: now.wall })
-            }
+            Stage::Starting { .. } if self.stop.is_some() => Some(Stage::Ended {
+                last: None,
+                at: now.wall,
+            }),
+            Stage::BackOff { last, .. } if self.stop.is_some() => Some(Stage::Ended {
+                last: Some(last),
+                at: now.wall,
+            }),
             Stage::Starting { until } => (until <= now.instant).then(|| self.run(until, now)),
             Stage::BackOff { until, .. } => (until <= now.instant).then(|| {
                 self.restarts = self.restarts.saturating_add(1);
@@ -164,12 +176,22 @@ impl Runtime {
                     return None;
                 }
                 let finished = now.wall_of(when);
-                let last = Run { started, finished, exit_code };
+                let last = Run {
+                    started,
+                    finished,
+                    exit_code,
+                };
                 if self.stop.is_none() && self.policy.restarts_after(exit_code) {
                     let wait = FIRST_BACKOFF.saturating_mul(1 << self.restarts.min(8));
-                    return Some(Stage::BackOff { last, until: when + wait.min(LAST_BACKOFF) });
+                    return Some(Stage::BackOff {
+                        last,
+                        until: when + wait.min(LAST_BACKOFF),
+                    });
                 }
-                Some(Stage::Ended { last: Some(last), at: finished })
+                Some(Stage::Ended {
+                    last: Some(last),
+                    at: finished,
+                })
             }
         }
     }
@@ -179,7 +201,11 @@ impl Runtime {
             RunFor::Time(time) => Some(since + time),
             RunFor::Ever => None,
         };
-        Stage::Running { since, started: now.wall_of(since), until }
+        Stage::Running {
+            since,
+            started: now.wall_of(since),
+            until,
+        }
     }
 }
 
@@ -252,8 +278,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_restarted_container_backs_off_ever_longer() {
         let start = now();
-        let mut runtime =
-            Runtime::accept(runs(RunFor::Time(secs(1)), 1), RestartPolicy::OnFailure, start);
+        let mut runtime = Runtime::accept(
+            runs(RunFor::Time(secs(1)), 1),
+            RestartPolicy::OnFailure,
+            start,
+        );
         let mut restarted_at = vec![];
         for second in 0..80 {
             let before = runtime.restarts;
@@ -272,11 +301,18 @@ mod tests {
         let mut runtime =
             Runtime::accept(runs(RunFor::Time(secs(10)), 0), RestartPolicy::Never, start);
         runtime.advance(later(start, 500));
-        let Stage::Ended { last: Some(run), at } = runtime.stage else {
+        let Stage::Ended {
+            last: Some(run),
+            at,
+        } = runtime.stage
+        else {
             panic!("{:?}", runtime.stage);
         };
         assert_eq!(run.started, start.wall + secs(2));
-        assert_eq!((run.finished, at), (start.wall + secs(12), start.wall + secs(12)));
+        assert_eq!(
+            (run.finished, at),
+            (start.wall + secs(12), start.wall + secs(12))
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,10 +329,16 @@ mod tests {
     }
 
     fn now() -> Now {
-        Now { instant: Instant::now(), wall: Timestamp::from_second(1_700_000_000).unwrap() }
+        Now {
+            instant: Instant::now(),
+            wall: Timestamp::from_second(1_700_000_000).unwrap(),
+        }
     }
 
     fn later(start: Now, seconds: u64) -> Now {
-        Now { instant: start.instant + secs(seconds), wall: start.wall + secs(seconds) }
+        Now {
+            instant: start.instant + secs(seconds),
+            wall: start.wall + secs(seconds),
+        }
     }
 }

@@ -36,19 +36,27 @@ impl NodeSpec {
     /// `node-1` to `node-N`, all as [`NodeSpec::new`] makes them.
     #[must_use]
     pub fn many(count: usize) -> Vec<Self> {
-        (1..=count).map(|n| Self::new(format!("node-{n}"))).collect()
+        (1..=count)
+            .map(|n| Self::new(format!("node-{n}")))
+            .collect()
     }
 
     /// With this many cores, as a Kubernetes quantity.
     #[must_use]
     pub fn cpu(self, cpu: impl Into<String>) -> Self {
-        Self { cpu: cpu.into(), ..self }
+        Self {
+            cpu: cpu.into(),
+            ..self
+        }
     }
 
     /// With this much memory, as a Kubernetes quantity.
     #[must_use]
     pub fn memory(self, memory: impl Into<String>) -> Self {
-        Self { memory: memory.into(), ..self }
+        Self {
+            memory: memory.into(),
+            ..self
+        }
     }
 
     /// With this many pod slots.
@@ -87,7 +95,8 @@ impl NodeSpec {
     }
 
     pub(super) fn status(&self, address: &str, now: &str) -> Value {
-        let resources = json!({"cpu": self.cpu, "memory": self.memory, "pods": self.pods.to_string()});
+        let resources =
+            json!({"cpu": self.cpu, "memory": self.memory, "pods": self.pods.to_string()});
         json!({
             "capacity": resources,
             "allocatable": resources,
@@ -119,9 +128,11 @@ pub(super) enum Readiness {
 pub(super) fn ready(readiness: Readiness, now: &str) -> Value {
     let (status, reason, message) = match readiness {
         Readiness::Ready => ("True", "KubeletReady", "kubelet is posting ready status"),
-        Readiness::Unknown => {
-            ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        }
+        Readiness::Unknown => (
+            "Unknown",
+            "NodeStatusUnknown",
+            "Kubelet stopped posting node status.",
+        ),
     };
     json!({
         "type": "Ready", "status": status, "reason": reason, "message": message,

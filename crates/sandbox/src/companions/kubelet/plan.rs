@@ -75,7 +75,10 @@ impl Rejection {
                 None => format!("Predicate {other} failed"),
             },
         };
-        Self { reason: reason.to_owned(), detail }
+        Self {
+            reason: reason.to_owned(),
+            detail,
+        }
     }
 
     /// The rejection for want of a resource, with the figures in the units of a kubelet's message:
@@ -189,7 +192,10 @@ impl Planner {
             return None;
         }
         let reason = luck.random_range(0..chance.reasons.len());
-        chance.reasons.get(reason).map(|reason| Rejection::new(reason))
+        chance
+            .reasons
+            .get(reason)
+            .map(|reason| Rejection::new(reason))
     }
 }
 
@@ -282,8 +288,15 @@ mod tests {
     #[test]
     fn chance_is_fair_and_repeats_itself_for_a_seed() {
         let draw = |seed| {
-            let chance = RejectionChance { probability: 0.25, reasons: vec!["OutOfcpu".into()] };
-            let planner = Planner { chance: Some(chance), seed, ..Planner::default() };
+            let chance = RejectionChance {
+                probability: 0.25,
+                reasons: vec!["OutOfcpu".into()],
+            };
+            let planner = Planner {
+                chance: Some(chance),
+                seed,
+                ..Planner::default()
+            };
             (0..1_000)
                 .map(|i| json!({"metadata": {"uid": format!("u-{i}")}}))
                 .map(|pod| matches!(planner.plan("n", &pod), PodPlan::Reject(_)))

@@ -36,7 +36,10 @@ pub(super) fn accepted(pod: &Value, runtime: &Runtime, place: &Place<'_>, now: T
         "conditions": conditions(pod, runtime, phase, now),
         "containerStatuses": container_statuses(pod, runtime),
     });
-    if !matches!(runtime.stage, Stage::Starting { .. } | Stage::Ended { last: None, .. }) {
+    if !matches!(
+        runtime.stage,
+        Stage::Starting { .. } | Stage::Ended { last: None, .. }
+    ) {
         status["podIP"] = json!(place.pod_ip);
         status["podIPs"] = json!([{"ip": place.pod_ip}]);
     }
@@ -51,7 +54,10 @@ fn phase(runtime: &Runtime) -> &'static str {
     match runtime.stage {
         Stage::Starting { .. } => "Pending",
         Stage::Running { .. } | Stage::BackOff { .. } => "Running",
-        Stage::Ended { last: Some(Run { exit_code: 0, .. }), .. } => "Succeeded",
+        Stage::Ended {
+            last: Some(Run { exit_code: 0, .. }),
+            ..
+        } => "Succeeded",
         Stage::Ended { .. } => "Failed",
     }
 }
@@ -59,7 +65,10 @@ fn phase(runtime: &Runtime) -> &'static str {
 fn conditions(pod: &Value, runtime: &Runtime, phase: &str, now: Timestamp) -> Value {
     let running = matches!(runtime.stage, Stage::Running { .. });
     let sandbox = running || matches!(runtime.stage, Stage::BackOff { .. });
-    let names: Vec<&str> = object::items(pod, "/spec/containers").iter().map(name).collect();
+    let names: Vec<&str> = object::items(pod, "/spec/containers")
+        .iter()
+        .map(name)
+        .collect();
     let unready = match phase {
         "Succeeded" => Some(("PodCompleted", String::new())),
         "Failed" => Some(("PodFailed", String::new())),
@@ -92,7 +101,9 @@ fn conditions(pod: &Value, runtime: &Runtime, phase: &str, now: Timestamp) -> Va
         }
         condition
     };
-    let completed = unready.as_ref().filter(|(reason, _)| *reason == "PodCompleted");
+    let completed = unready
+        .as_ref()
+        .filter(|(reason, _)| *reason == "PodCompleted");
     json!([
         condition("PodReadyToStartContainers", sandbox, None),
         condition("Initialized", true, completed),
@@ -114,21 +125,28 @@ fn container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
             }})
         };
         let (state, last) = match &runtime.stage {
-            Stage::Starting { .. } => {
-                (json!({"waiting": {"reason": "ContainerCreating"}}), json!({}))
-            }
-            Stage::Running { started, .. } => {
-                (json!({"running": {"startedAt": rfc3339(*started)}}), json!({}))
-            }
-            Stage::BackOff { last, .. } => {
-                (json!({"waiting": {"reason": "CrashLoopBackOff"}}), terminated(last))
-            }
-            Stage::Ended { last: Some(run), .. } => (terminated(run), json!({})),
+            Stage::Starting { .. } => (
+                json!({"waiting": {"reason": "ContainerCreating"}}),
+                json!({}),
+            ),
+            Stage::Running { started, .. } => (
+                json!({"running": {"startedAt": rfc3339(*started)}}),
+                json!({}),
+            ),
+            Stage::BackOff { last, .. } => (
+                json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+                terminated(last),
+            ),
+            Stage::Ended {
+                last: Some(run), ..
+            } => (terminated(run), json!({})),
             Stage::Ended { last: None, .. } => (never_ran(), json!({})),
         };
         let running = matches!(runtime.stage, Stage::Running { .. });
-        let created =
-            !matches!(runtime.stage, Stage::Starting { .. } | Stage::Ended { last: None, .. });
+        let created = !matches!(
+            runtime.stage,
+            Stage::Starting { .. } | Stage::Ended { last: None, .. }
+        );
         let mut status = describe(container);
         status.insert("ready".into(), json!(running));
         status.insert("started".into(), json!(running));
@@ -140,12 +158,18 @@ fn container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
         }
         Value::Object(status)
     };
-    object::items(pod, "/spec/containers").iter().map(container).collect()
+    object::items(pod, "/spec/containers")
+        .iter()
+        .map(container)
+        .collect()
 }
 
 /// Init containers are over in no time, before the others start.
 fn init_container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
-    let ran = !matches!(runtime.stage, Stage::Starting { .. } | Stage::Ended { last: None, .. });
+    let ran = !matches!(
+        runtime.stage,
+        Stage::Starting { .. } | Stage::Ended { last: None, .. }
+    );
     let starting = matches!(runtime.stage, Stage::Starting { .. });
     let container = |container: &Value| {
         let state = if ran {
@@ -165,7 +189,10 @@ fn init_container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
         status.insert("lastState".into(), json!({}));
         Value::Object(status)
     };
-    object::items(pod, "/spec/initContainers").iter().map(container).collect()
+    object::items(pod, "/spec/initContainers")
+        .iter()
+        .map(container)
+        .collect()
 }
 
 /// What a kubelet tells of a container that it cannot find when the pod is over.

@@ -12,7 +12,10 @@ use crate::companions::testing::{World, bound, world};
 use crate::companions::{Companions, object};
 
 fn nodes(nodes: Vec<NodeSpec>) -> Companions {
-    Companions::none().kubelet(KubeletConfig { nodes, ..KubeletConfig::default() })
+    Companions::none().kubelet(KubeletConfig {
+        nodes,
+        ..KubeletConfig::default()
+    })
 }
 
 fn one_node() -> World {
@@ -32,12 +35,19 @@ fn ready(node: &Value) -> &str {
 }
 
 fn force() -> DeleteOptions {
-    DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() }
+    DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_register_with_their_capacity() {
-    let spec = NodeSpec::new("big").cpu("96").memory("1Ti").pods(250).label("zone", "b");
+    let spec = NodeSpec::new("big")
+        .cpu("96")
+        .memory("1Ti")
+        .pods(250)
+        .label("zone", "b");
     let world = world(nodes(vec![NodeSpec::new("small").cpu("2"), spec]));
     world.settle().await;
     assert_eq!(world.names(&Gvr::NODES), ["big", "small"]);
@@ -73,7 +83,10 @@ async fn a_pod_starts_runs_and_ends(#[case] exit_code: &str, #[case] end: &str) 
     let container = &pod["status"]["containerStatuses"][0];
     assert_eq!(container["name"], "main");
     assert_eq!(container["ready"], true);
-    assert_eq!(container["state"]["running"]["startedAt"], "2026-01-01T00:00:02Z");
+    assert_eq!(
+        container["state"]["running"]["startedAt"],
+        "2026-01-01T00:00:02Z"
+    );
 
     world.pass(secs(10)).await;
     let pod = world.pod("p");
@@ -84,7 +97,12 @@ async fn a_pod_starts_runs_and_ends(#[case] exit_code: &str, #[case] end: &str) 
     assert_eq!(terminated["finishedAt"], "2026-01-01T00:00:12Z");
     assert_eq!(
         world.written_by(&actor_of("node-1")),
-        ["create nodes node-1", "patch pods/status p", "patch pods/status p", "patch pods/status p"]
+        [
+            "create nodes node-1",
+            "patch pods/status p",
+            "patch pods/status p",
+            "patch pods/status p"
+        ]
     );
 }
 
@@ -102,9 +120,16 @@ async fn a_deleted_pod_tells_its_end_before_it_goes(
 ) {
     let world = one_node();
     world.create(&Gvr::PODS, bound("p", "node-1", script));
-    world.patch(&Gvr::PODS, "p", json!({"metadata": {"finalizers": ["x/y"]}}));
+    world.patch(
+        &Gvr::PODS,
+        "p",
+        json!({"metadata": {"finalizers": ["x/y"]}}),
+    );
     world.pass(secs(1)).await;
-    let options = DeleteOptions { grace_period_seconds: grace, ..DeleteOptions::default() };
+    let options = DeleteOptions {
+        grace_period_seconds: grace,
+        ..DeleteOptions::default()
+    };
     world.delete_with(&Gvr::PODS, "p", options);
     world.pass(secs(after - 1)).await;
     assert_eq!(phase(&world.pod("p")), "Running");
@@ -119,7 +144,11 @@ async fn a_deleted_pod_tells_its_end_before_it_goes(
     let before = world.written_by(&actor_of("node-1"));
     assert_eq!(before.last().map(String::as_str), Some("delete pods p"));
     world.pass(secs(3_600)).await;
-    assert_eq!(world.written_by(&actor_of("node-1")), before, "a held pod is left in peace");
+    assert_eq!(
+        world.written_by(&actor_of("node-1")),
+        before,
+        "a held pod is left in peace"
+    );
     world.patch(&Gvr::PODS, "p", json!({"metadata": {"finalizers": null}}));
     assert!(world.get(&Gvr::PODS, "p").is_none());
 }
@@ -139,7 +168,11 @@ async fn an_ended_pod_that_is_deleted_goes_at_once() {
 async fn a_pod_deleted_while_starting_never_runs() {
     let world = one_node();
     world.create(&Gvr::PODS, bound("p", "node-1", json!({START_DELAY: "60"})));
-    world.patch(&Gvr::PODS, "p", json!({"metadata": {"finalizers": ["x/y"]}}));
+    world.patch(
+        &Gvr::PODS,
+        "p",
+        json!({"metadata": {"finalizers": ["x/y"]}}),
+    );
     world.settle().await;
     world.delete(&Gvr::PODS, "p");
     world.settle().await;
@@ -153,7 +186,10 @@ async fn a_pod_deleted_while_starting_never_runs() {
 #[tokio::test(start_paused = true)]
 async fn a_rejected_pod_failed_without_a_container_ever_made() {
     let world = one_node();
-    world.create(&Gvr::PODS, bound("p", "node-1", json!({REJECT_REASON: "OutOfcpu"})));
+    world.create(
+        &Gvr::PODS,
+        bound("p", "node-1", json!({REJECT_REASON: "OutOfcpu"})),
+    );
     world.settle().await;
     let pod = world.pod("p");
     assert_eq!(phase(&pod), "Failed");
@@ -197,12 +233,12 @@ async fn chance_and_a_program_decide_too() {
             probability: 1.0,
             reasons: vec!["NodeAffinity".to_owned()],
         }),
-        script: Some(std::sync::Arc::new(|_: &str, pod: &Value, plan: PodPlan| {
-            match object::name(pod) {
+        script: Some(std::sync::Arc::new(
+            |_: &str, pod: &Value, plan: PodPlan| match object::name(pod) {
                 "chosen" => PodPlan::Reject(Rejection::new("Chosen")),
                 _ => plan,
-            }
-        })),
+            },
+        )),
         ..KubeletConfig::default()
     };
     let world = world(Companions::none().kubelet(config));
@@ -226,13 +262,19 @@ async fn a_failing_container_is_restarted_if_its_pod_says_so() {
     assert_eq!(container["state"]["waiting"]["reason"], "CrashLoopBackOff");
     assert_eq!(container["lastState"]["terminated"]["exitCode"], 1);
     world.pass(secs(20)).await;
-    assert_eq!(world.pod("p")["status"]["containerStatuses"][0]["restartCount"], 1);
+    assert_eq!(
+        world.pod("p")["status"]["containerStatuses"][0]["restartCount"],
+        1
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vanished_node_is_silent_and_tells_all_when_it_comes_back() {
     let world = one_node();
-    world.create(&Gvr::PODS, bound("ends", "node-1", json!({RUN_SECONDS: "5"})));
+    world.create(
+        &Gvr::PODS,
+        bound("ends", "node-1", json!({RUN_SECONDS: "5"})),
+    );
     world.create(&Gvr::PODS, bound("deleted", "node-1", json!({})));
     world.create(&Gvr::PODS, bound("forced", "node-1", json!({})));
     world.pass(secs(1)).await;
@@ -278,7 +320,10 @@ async fn a_destroyed_node_is_gone_until_it_is_added_again() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_declared_dead_stays_dead() {
     let world = one_node();
-    world.create(&Gvr::PODS, bound("p", "node-1", json!({STOP_EXIT_CODE: "0"})));
+    world.create(
+        &Gvr::PODS,
+        bound("p", "node-1", json!({STOP_EXIT_CODE: "0"})),
+    );
     world.pass(secs(1)).await;
     let patch = crate::cluster::Patch::Merge(json!({"status": {"phase": "Failed"}}));
     world

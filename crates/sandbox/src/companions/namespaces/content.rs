@@ -124,7 +124,9 @@ impl Content {
 
 /// Decides about a namespace; at most `limit` deletions at a time.
 pub(super) fn decide(namespace: &Value, content: &Content, limit: usize) -> Step {
-    let ours = object::items(namespace, "/spec/finalizers").iter().any(|f| f == KUBERNETES);
+    let ours = object::items(namespace, "/spec/finalizers")
+        .iter()
+        .any(|f| f == KUBERNETES);
     if !object::is_deleting(namespace) || !ours {
         return Step::Nothing;
     }
@@ -135,7 +137,11 @@ pub(super) fn decide(namespace: &Value, content: &Content, limit: usize) -> Step
         return Step::Finalize;
     }
     let targets = content.targets(limit);
-    if targets.is_empty() { Step::Wait } else { Step::Delete(targets) }
+    if targets.is_empty() {
+        Step::Wait
+    } else {
+        Step::Delete(targets)
+    }
 }
 
 /// The conditions of a namespace being deleted, worded as a real controller words them.
@@ -148,7 +154,12 @@ pub(super) fn conditions(content: &Content, failures: &[String]) -> Vec<Value> {
         .iter()
         .filter(|_| !content.has_pods())
         .map(|(gvr, kind)| {
-            format!("{}.{} has {} resource instances", gvr.resource, gvr.group, kind.len())
+            format!(
+                "{}.{} has {} resource instances",
+                gvr.resource,
+                gvr.group,
+                kind.len()
+            )
         })
         .collect();
     let finalizers: Vec<String> = content
@@ -160,11 +171,17 @@ pub(super) fn conditions(content: &Content, failures: &[String]) -> Vec<Value> {
     vec![
         condition(
             "NamespaceDeletionDiscoveryFailure",
-            Err(("ResourcesDiscovered", "All resources successfully discovered")),
+            Err((
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            )),
         ),
         condition(
             "NamespaceDeletionGroupVersionParsingFailure",
-            Err(("ParsedGroupVersions", "All legacy kube types successfully parsed")),
+            Err((
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            )),
         ),
         match failures {
             [] => condition(
@@ -199,7 +216,10 @@ pub(super) fn conditions(content: &Content, failures: &[String]) -> Vec<Value> {
                 "SomeFinalizersRemain",
                 "Some content in the namespace has finalizers remaining: ",
             ),
-            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            (
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ),
         ),
     ]
 }
@@ -208,7 +228,10 @@ fn told(kind: &str, what: &[String], some: (&str, &str), none: (&str, &str)) -> 
     if what.is_empty() {
         return condition(kind, Err(none));
     }
-    condition(kind, Ok((some.0, &format!("{}{}", some.1, what.join(", ")))))
+    condition(
+        kind,
+        Ok((some.0, &format!("{}{}", some.1, what.join(", ")))),
+    )
 }
 
 /// A condition without its time: `Ok` if it holds.
@@ -228,7 +251,9 @@ pub(super) fn changed(namespace: &Value, wanted: &[Value], now: &str) -> Option<
     for condition in wanted {
         let same = |field: &str, old: &Value| old.get(field) == condition.get(field);
         let known = old.iter().find(|old| {
-            ["type", "status", "reason", "message"].iter().all(|field| same(field, old))
+            ["type", "status", "reason", "message"]
+                .iter()
+                .all(|field| same(field, old))
         });
         all.push(known.cloned().unwrap_or_else(|| {
             changed = true;
@@ -237,7 +262,9 @@ pub(super) fn changed(namespace: &Value, wanted: &[Value], now: &str) -> Option<
             condition
         }));
     }
-    let foreign = old.iter().filter(|old| wanted.iter().all(|c| c.get("type") != old.get("type")));
+    let foreign = old
+        .iter()
+        .filter(|old| wanted.iter().all(|c| c.get("type") != old.get("type")));
     all.extend(foreign.cloned());
     changed.then_some(all)
 }
@@ -360,7 +387,10 @@ mod tests {
             written.iter().find(|c| c["type"] == kind).unwrap()["lastTransitionTime"].clone()
         };
         assert_eq!(times("NamespaceContentRemaining"), "2026-01-01T00:00:03Z");
-        assert_eq!(times("NamespaceFinalizersRemaining"), "2026-01-01T00:00:01Z");
+        assert_eq!(
+            times("NamespaceFinalizersRemaining"),
+            "2026-01-01T00:00:01Z"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::content::{Content, KUBERNETES, Step, Target, changed, conditions, decide};
 use super::agenda::Agenda;
-use super::driver::{Change, Controller, Interest, Progress};
+use super::driver::{Change, Controller, Interest, Progress, served};
 use super::object;
 use crate::cluster::{
     Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Propagation, Subresource,
@@ -89,7 +89,11 @@ impl Namespaces {
         if content.is_empty() {
             self.contents.remove(&name);
         }
-        if self.namespaces.get(&name).is_some_and(|namespace| object::is_deleting(namespace)) {
+        if self
+            .namespaces
+            .get(&name)
+            .is_some_and(|namespace| object::is_deleting(namespace))
+        {
             self.agenda.add(name);
         }
     }
@@ -99,7 +103,11 @@ impl Namespaces {
             return Ok(());
         };
         // What failed must not stand in the way of the rest.
-        let limit = if self.failures.contains_key(name) { usize::MAX } else { AT_ONCE };
+        let limit = if self.failures.contains_key(name) {
+            usize::MAX
+        } else {
+            AT_ONCE
+        };
         let nothing = Content::default();
         let content = self.contents.get(name).unwrap_or(&nothing);
         match decide(&namespace, content, limit) {
@@ -131,11 +139,14 @@ impl Namespaces {
                 },
                 ..DeleteOptions::default()
             };
+            let gvr = served(&self.cluster, &target.gvr);
             let deleted =
-                self.cluster.delete(&self.actor, &target.gvr, Some(name), &target.name, &options);
+                self.cluster
+                    .delete(&self.actor, &gvr, Some(name), &target.name, &options);
             match deleted {
                 Ok(_) => {}
-                Err(error) if matches!(error.code, 404 | 409) => {}
+                // Gone, or another of the same name: the log tells.
+                Err(error) if matches!(error.code, 404 | 409) && !error.is_not_served() => {}
                 Err(error) => {
                     failures.push(error.message.clone());
                     first.get_or_insert(error);
@@ -156,12 +167,7 @@ impl Namespaces {
     }
 
     /// Writes the conditions if they say something new, and if it is time.
-    fn report(
-        &mut self,
-        name: &Name,
-        namespace: &Value,
-        now: Instant,
-    ) -> Result<Report, ApiError> {
+    fn report(&mut self, name: &Name, namespace: &Value, now: Instant) -> Result<Report, ApiError> {
         let nothing = Content::default();
         let content = self.contents.get(name).unwrap_or(&nothing);
         let failures = self.failures.get(name).map_or(&[][..], Vec::as_slice);
@@ -184,7 +190,15 @@ impl Namespaces {
         let patch = Patch::Merge(json!({"status": status}));
         let options = WriteOptions::default();
         self.cluster
-            .patch(&self.actor, &Gvr::NAMESPACES, None, name, patch, Subresource::Status, &options)
+            .patch(
+                &self.actor,
+                &Gvr::NAMESPACES,
+                None,
+                name,
+                patch,
+                Subresource::Status,
+                &options,
+            )
             .map(drop)
     }
 
@@ -196,7 +210,15 @@ impl Namespaces {
         let options = WriteOptions::default();
         let face = Subresource::Finalize;
         self.cluster
-            .update(&self.actor, &Gvr::NAMESPACES, None, name, finalized, face, &options)
+            .update(
+                &self.actor,
+                &Gvr::NAMESPACES,
+                None,
+                name,
+                finalized,
+                face,
+                &options,
+            )
             .map(drop)
     }
 }
@@ -224,7 +246,9 @@ impl Controller for Namespaces {
 
     fn work(&mut self, now: Instant) -> Progress {
         let Some(name) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         match self.look_at(&name, now) {
             Ok(()) => self.agenda.succeeded(&name),

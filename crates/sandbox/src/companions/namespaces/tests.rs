@@ -25,7 +25,15 @@ fn hold(world: &World, gvr: &Gvr, name: &str, finalizers: Value) {
     let options = WriteOptions::default();
     world
         .cluster
-        .patch(&"user".into(), gvr, DOOMED, name, patch, Subresource::None, &options)
+        .patch(
+            &"user".into(),
+            gvr,
+            DOOMED,
+            name,
+            patch,
+            Subresource::None,
+            &options,
+        )
         .unwrap();
 }
 
@@ -46,7 +54,10 @@ async fn an_empty_namespace_goes_at_once() {
     assert!(world.get(&Gvr::NAMESPACES, "doomed").is_none());
     assert_eq!(
         world.written_by(ACTOR),
-        ["patch namespaces/status doomed", "update namespaces/finalize doomed"]
+        [
+            "patch namespaces/status doomed",
+            "update namespaces/finalize doomed"
+        ]
     );
 }
 
@@ -76,7 +87,10 @@ async fn pods_go_first_and_nothing_else_is_touched_until_they_are_gone() {
         grace_period_seconds: Some(0),
         ..Default::default()
     };
-    world.cluster.delete(&"kubelet".into(), &Gvr::PODS, DOOMED, "p", &now).unwrap();
+    world
+        .cluster
+        .delete(&"kubelet".into(), &Gvr::PODS, DOOMED, "p", &now)
+        .unwrap();
     world.pass(Duration::from_secs(2)).await;
     let map_object = world.cluster.get(&MAPS, DOOMED, "m").unwrap();
     assert!(object::is_deleting(&map_object));
@@ -130,8 +144,11 @@ async fn conditions_are_written_at_most_once_a_second() {
     }
     world.settle().await;
     assert!(world.get(&Gvr::NAMESPACES, "doomed").is_none());
-    let reports =
-        world.written_by(ACTOR).iter().filter(|w| w.contains("namespaces/status")).count();
+    let reports = world
+        .written_by(ACTOR)
+        .iter()
+        .filter(|w| w.contains("namespaces/status"))
+        .count();
     assert!((2..9).contains(&reports), "{reports}");
 }
 
@@ -159,5 +176,9 @@ async fn eight_thousand_pods_go_with_their_namespace() {
     world.delete(&Gvr::NAMESPACES, "doomed");
     world.settle().await;
     assert!(world.get(&Gvr::NAMESPACES, "doomed").is_none());
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -42,7 +42,9 @@ pub(super) fn decide(pod: &Value, binding: Binding) -> Step {
     if !object::is_ended(pod) {
         return Step::Fail(condition);
     }
-    let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let grace = pod
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
     if deleting && grace == Some(0) {
         // Removed already; what keeps it is somebody's finalizer.
         return Step::Nothing;
@@ -66,7 +68,12 @@ mod tests {
 
     #[rstest]
     #[case::a_pod_with_a_node_is_the_kubelets("Running", Some(30), Binding::Node, Nothing)]
-    #[case::a_pod_whose_node_is_gone_has_failed("Running", None, Binding::NodeGone, FailAsDisrupted)]
+    #[case::a_pod_whose_node_is_gone_has_failed(
+        "Running",
+        None,
+        Binding::NodeGone,
+        FailAsDisrupted
+    )]
     #[case::deleted_or_not("Pending", Some(30), Binding::NodeGone, FailAsDisrupted)]
     #[case::then_it_goes("Failed", Some(30), Binding::NodeGone, Remove)]
     #[case::an_end_before_counts_too("Succeeded", None, Binding::NodeGone, Remove)]

@@ -39,7 +39,10 @@ pub struct PodGcConfig {
 impl Default for PodGcConfig {
     /// As kube-controller-manager has it: 40 seconds, 12,500 pods.
     fn default() -> Self {
-        Self { quarantine: Duration::from_secs(40), terminated_threshold: Some(12_500) }
+        Self {
+            quarantine: Duration::from_secs(40),
+            terminated_threshold: Some(12_500),
+        }
     }
 }
 
@@ -100,7 +103,8 @@ impl PodGc {
     fn miss(&mut self, node: &str, now: Instant) {
         if !self.missing.contains_key(node) {
             self.missing.insert(node.to_owned(), now);
-            self.agenda.add_at(Key::Node(node.to_owned()), now + self.config.quarantine);
+            self.agenda
+                .add_at(Key::Node(node.to_owned()), now + self.config.quarantine);
         }
     }
 
@@ -109,7 +113,10 @@ impl PodGc {
         self.forget_pod(&uid);
         match object::text(pod, "/spec/nodeName") {
             Some(node) => {
-                self.bound.entry(node.to_owned()).or_default().insert(Arc::clone(&uid));
+                self.bound
+                    .entry(node.to_owned())
+                    .or_default()
+                    .insert(Arc::clone(&uid));
                 if !self.nodes.contains(node) {
                     self.miss(node, now);
                 }
@@ -118,7 +125,11 @@ impl PodGc {
         }
         if object::is_ended(pod) && !object::is_deleting(pod) {
             self.ended.insert((created(pod), Arc::clone(&uid)));
-            if self.config.terminated_threshold.is_some_and(|most| self.ended.len() > most) {
+            if self
+                .config
+                .terminated_threshold
+                .is_some_and(|most| self.ended.len() > most)
+            {
                 self.agenda.add(Key::Threshold);
             }
         }
@@ -168,7 +179,9 @@ impl PodGc {
             return;
         }
         match self.bound.get(node) {
-            Some(uids) => uids.iter().for_each(|uid| self.agenda.add(Key::Pod(Arc::clone(uid)))),
+            Some(uids) => uids
+                .iter()
+                .for_each(|uid| self.agenda.add(Key::Pod(Arc::clone(uid)))),
             None => {
                 self.missing.remove(node);
             }
@@ -192,7 +205,15 @@ impl PodGc {
                 let options = WriteOptions::default();
                 let face = Subresource::Status;
                 self.cluster
-                    .patch(&self.actor, &Gvr::PODS, namespace, name, patch, face, &options)
+                    .patch(
+                        &self.actor,
+                        &Gvr::PODS,
+                        namespace,
+                        name,
+                        patch,
+                        face,
+                        &options,
+                    )
                     .map(drop)
             }
             Step::Remove => self.remove(pod),
@@ -209,7 +230,9 @@ impl PodGc {
             ..DeleteOptions::default()
         };
         let (namespace, name) = (object::namespace(pod), object::name(pod));
-        self.cluster.delete(&self.actor, &Gvr::PODS, namespace, name, &options).map(drop)
+        self.cluster
+            .delete(&self.actor, &Gvr::PODS, namespace, name, &options)
+            .map(drop)
     }
 
     /// Removes one ended pod too many.
@@ -228,7 +251,9 @@ impl PodGc {
 }
 
 fn created(pod: &Value) -> String {
-    object::text(pod, "/metadata/creationTimestamp").unwrap_or_default().to_owned()
+    object::text(pod, "/metadata/creationTimestamp")
+        .unwrap_or_default()
+        .to_owned()
 }
 
 impl Controller for PodGc {
@@ -246,7 +271,9 @@ impl Controller for PodGc {
 
     fn work(&mut self, now: Instant) -> Progress {
         let Some(key) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         let done = match &key {
             Key::Pod(uid) => self.look_at_pod(uid, now),

@@ -14,9 +14,10 @@ fn secs(seconds: u64) -> Duration {
 
 fn companions(pod_gc: PodGcConfig) -> Companions {
     let nodes = NodeSpec::many(2);
-    Companions::none()
-        .pod_gc(pod_gc)
-        .kubelet(KubeletConfig { nodes, ..KubeletConfig::default() })
+    Companions::none().pod_gc(pod_gc).kubelet(KubeletConfig {
+        nodes,
+        ..KubeletConfig::default()
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +25,11 @@ async fn a_pod_outlives_its_node_by_the_quarantine() {
     let world = world(companions(PodGcConfig::default()));
     world.create(&Gvr::PODS, bound("lost", "node-1", json!({})));
     world.create(&Gvr::PODS, bound("other", "node-2", json!({})));
-    world.patch(&Gvr::PODS, "lost", json!({"metadata": {"finalizers": ["x/y"]}}));
+    world.patch(
+        &Gvr::PODS,
+        "lost",
+        json!({"metadata": {"finalizers": ["x/y"]}}),
+    );
     world.pass(secs(1)).await;
     world.companions.kubelets().destroy("node-1");
     world.pass(secs(39)).await;
@@ -33,16 +38,29 @@ async fn a_pod_outlives_its_node_by_the_quarantine() {
     let lost = world.pod("lost");
     assert_eq!(lost["status"]["phase"], "Failed");
     let state = &lost["status"]["containerStatuses"][0]["state"];
-    assert!(state.get("running").is_some(), "what the node last said stays as it is");
+    assert!(
+        state.get("running").is_some(),
+        "what the node last said stays as it is"
+    );
     let conditions = object::items(&lost, "/status/conditions");
-    let condition = conditions.iter().find(|c| c["type"] == "DisruptionTarget").unwrap();
+    let condition = conditions
+        .iter()
+        .find(|c| c["type"] == "DisruptionTarget")
+        .unwrap();
     assert_eq!(condition["reason"], "DeletionByPodGC");
     assert!(object::is_deleting(&lost));
     assert_eq!(lost["metadata"]["deletionGracePeriodSeconds"], 0);
 
     world.pass(secs(3_600)).await;
-    assert_eq!(world.written_by(ACTOR), ["patch pods/status lost", "delete pods lost"]);
-    world.patch(&Gvr::PODS, "lost", json!({"metadata": {"finalizers": null}}));
+    assert_eq!(
+        world.written_by(ACTOR),
+        ["patch pods/status lost", "delete pods lost"]
+    );
+    world.patch(
+        &Gvr::PODS,
+        "lost",
+        json!({"metadata": {"finalizers": null}}),
+    );
     assert_eq!(world.names(&Gvr::PODS), ["other"]);
 }
 
@@ -71,7 +89,11 @@ async fn a_pod_bound_to_a_node_that_never_was_is_collected() {
 async fn an_unbound_pod_that_is_deleted_and_held_is_declared_failed() {
     let world = world(companions(PodGcConfig::default()));
     world.create(&Gvr::PODS, pod("p", json!({})));
-    world.patch(&Gvr::PODS, "p", json!({"metadata": {"finalizers": ["x/y"]}}));
+    world.patch(
+        &Gvr::PODS,
+        "p",
+        json!({"metadata": {"finalizers": ["x/y"]}}),
+    );
     world.delete(&Gvr::PODS, "p");
     world.settle().await;
     assert_eq!(world.pod("p")["status"]["phase"], "Failed");
@@ -80,7 +102,10 @@ async fn an_unbound_pod_that_is_deleted_and_held_is_declared_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn of_too_many_ended_pods_the_oldest_go() {
-    let config = PodGcConfig { terminated_threshold: Some(2), ..PodGcConfig::default() };
+    let config = PodGcConfig {
+        terminated_threshold: Some(2),
+        ..PodGcConfig::default()
+    };
     let world = world(companions(config));
     for name in ["e", "d", "c", "b", "a"] {
         world.create(&Gvr::PODS, bound(name, "node-1", json!({RUN_SECONDS: "0"})));

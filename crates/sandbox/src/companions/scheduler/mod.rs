@@ -130,7 +130,12 @@ impl Scheduler {
         let wants = Wants::read(pod);
         self.arrivals += 1;
         let shape = format!("{:?} {:?}", wants.need, wants.selector);
-        let pending = Pending { pod: Arc::clone(pod), wants, shape, arrival: self.arrivals };
+        let pending = Pending {
+            pod: Arc::clone(pod),
+            wants,
+            shape,
+            arrival: self.arrivals,
+        };
         self.pending.insert(Arc::clone(&uid), pending);
         self.agenda.add(uid);
     }
@@ -201,7 +206,11 @@ impl Scheduler {
     }
 
     fn wake_next(&mut self, shape: &str) {
-        if let Some(uid) = self.want_room.get(shape).and_then(|waiting| waiting.values().next()) {
+        if let Some(uid) = self
+            .want_room
+            .get(shape)
+            .and_then(|waiting| waiting.values().next())
+        {
             self.agenda.add(Arc::clone(uid));
         }
     }
@@ -222,7 +231,10 @@ impl Scheduler {
         match refusal {
             Refusal::Claim { name, .. } => {
                 let key = claim_key(&pending.pod, &name);
-                self.want_claim.entry(key).or_default().insert(Arc::clone(uid));
+                self.want_claim
+                    .entry(key)
+                    .or_default()
+                    .insert(Arc::clone(uid));
             }
             Refusal::Nodes { .. } => {
                 let waiting = self.want_room.entry(pending.shape.clone()).or_default();
@@ -235,15 +247,19 @@ impl Scheduler {
     fn bind(&self, pod: &Value, node: &str) -> Result<(), ApiError> {
         let namespace = object::namespace(pod).unwrap_or_default();
         let options = WriteOptions::default();
-        self.cluster.bind(&self.actor, namespace, object::name(pod), node, &options).map(drop)
+        self.cluster
+            .bind(&self.actor, namespace, object::name(pod), node, &options)
+            .map(drop)
     }
 
     /// Says why the pod stays unscheduled, unless it says so already.
     fn tell(&self, pod: &Value, refusal: &Refusal) -> Result<(), ApiError> {
-        let told = object::items(pod, "/status/conditions").iter().any(|condition| {
-            object::text(condition, "/type") == Some("PodScheduled")
-                && object::text(condition, "/message") == Some(refusal.message())
-        });
+        let told = object::items(pod, "/status/conditions")
+            .iter()
+            .any(|condition| {
+                object::text(condition, "/type") == Some("PodScheduled")
+                    && object::text(condition, "/message") == Some(refusal.message())
+            });
         if told {
             return Ok(());
         }
@@ -261,13 +277,24 @@ impl Scheduler {
         let (namespace, name) = (object::namespace(pod), object::name(pod));
         let options = WriteOptions::default();
         self.cluster
-            .patch(&self.actor, &Gvr::PODS, namespace, name, patch, Subresource::Status, &options)
+            .patch(
+                &self.actor,
+                &Gvr::PODS,
+                namespace,
+                name,
+                patch,
+                Subresource::Status,
+                &options,
+            )
             .map(drop)
     }
 }
 
 fn claim_key(neighbour: &Value, claim: &str) -> ClaimKey {
-    (object::namespace(neighbour).unwrap_or_default().to_owned(), claim.to_owned())
+    (
+        object::namespace(neighbour).unwrap_or_default().to_owned(),
+        claim.to_owned(),
+    )
 }
 
 impl Controller for Scheduler {
@@ -286,7 +313,9 @@ impl Controller for Scheduler {
 
     fn work(&mut self, now: Instant) -> Progress {
         let Some(uid) = self.agenda.pop(now) else {
-            return Progress::Idle { until: self.agenda.next_timer() };
+            return Progress::Idle {
+                until: self.agenda.next_timer(),
+            };
         };
         match self.look_at(&uid) {
             Ok(()) => self.agenda.succeeded(&uid),

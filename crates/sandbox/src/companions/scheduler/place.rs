@@ -26,10 +26,12 @@ pub(super) struct NodeView {
 
 impl NodeView {
     pub(super) fn read(node: &Value, used: Amount) -> Self {
-        let ready = object::items(node, "/status/conditions").iter().any(|condition| {
-            object::text(condition, "/type") == Some("Ready")
-                && object::text(condition, "/status") == Some("True")
-        });
+        let ready = object::items(node, "/status/conditions")
+            .iter()
+            .any(|condition| {
+                object::text(condition, "/type") == Some("Ready")
+                    && object::text(condition, "/status") == Some("True")
+            });
         let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
         let openness = match (ready && !object::is_deleting(node), cordoned) {
             (false, _) => Openness::NotReady,
@@ -37,7 +39,12 @@ impl NodeView {
             (true, false) => Openness::Open,
         };
         let labels = string_map(node.pointer("/metadata/labels"));
-        Self { openness, labels, offered: Amount::offered_by(node), used }
+        Self {
+            openness,
+            labels,
+            offered: Amount::offered_by(node),
+            used,
+        }
     }
 
     /// In thousandths: the fuller of cpu and pod slots.
@@ -64,13 +71,19 @@ impl Wants {
             .map(str::to_owned)
             .collect();
         let selector = string_map(pod.pointer("/spec/nodeSelector"));
-        Self { need: Amount::requested_by(pod), selector, claims }
+        Self {
+            need: Amount::requested_by(pod),
+            selector,
+            claims,
+        }
     }
 }
 
 fn string_map(value: Option<&Value>) -> BTreeMap<String, String> {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
-    entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 /// A claim as the scheduler sees it.
@@ -113,7 +126,10 @@ pub(super) fn place<'a>(
         let all = nodes.len();
         let message =
             format!("0/{all} nodes are available: persistentvolumeclaim \"{name}\" {why}.");
-        return Err(Refusal::Claim { name: name.clone(), message });
+        return Err(Refusal::Claim {
+            name: name.clone(),
+            message,
+        });
     }
 
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
@@ -134,12 +150,20 @@ pub(super) fn place<'a>(
         return Ok(name);
     }
     if nodes.is_empty() {
-        return Err(Refusal::Nodes { message: "no nodes available to schedule pods".to_owned() });
+        return Err(Refusal::Nodes {
+            message: "no nodes available to schedule pods".to_owned(),
+        });
     }
-    let mut counted: Vec<String> =
-        reasons.iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
+    let mut counted: Vec<String> = reasons
+        .iter()
+        .map(|(reason, nodes)| format!("{nodes} {reason}"))
+        .collect();
     counted.sort();
-    let message = format!("0/{} nodes are available: {}.", nodes.len(), counted.join(", "));
+    let message = format!(
+        "0/{} nodes are available: {}.",
+        nodes.len(),
+        counted.join(", ")
+    );
     Err(Refusal::Nodes { message })
 }
 
@@ -149,7 +173,11 @@ fn objections(wants: &Wants, node: &NodeView) -> Vec<&'static str> {
         Openness::Cordoned => return vec!["node(s) were unschedulable"],
         Openness::Open => {}
     }
-    if wants.selector.iter().any(|(key, value)| node.labels.get(key) != Some(value)) {
+    if wants
+        .selector
+        .iter()
+        .any(|(key, value)| node.labels.get(key) != Some(value))
+    {
         return vec!["node(s) didn't match Pod's node affinity/selector"];
     }
     (node.offered - node.used)
@@ -173,14 +201,26 @@ mod tests {
         NodeView {
             openness: Openness::Open,
             labels: BTreeMap::new(),
-            offered: Amount { cpu: 4_000, memory: 1 << 40, pods: 3 },
-            used: Amount { cpu: used_cpu, memory: 0, pods: used_pods },
+            offered: Amount {
+                cpu: 4_000,
+                memory: 1 << 40,
+                pods: 3,
+            },
+            used: Amount {
+                cpu: used_cpu,
+                memory: 0,
+                pods: used_pods,
+            },
         }
     }
 
     fn pod() -> Wants {
         Wants {
-            need: Amount { cpu: 1_000, memory: 0, pods: 1 },
+            need: Amount {
+                cpu: 1_000,
+                memory: 0,
+                pods: 1,
+            },
             selector: BTreeMap::new(),
             claims: vec![],
         }
@@ -191,11 +231,17 @@ mod tests {
     }
 
     fn nodes<const N: usize>(nodes: [NodeView; N]) -> BTreeMap<String, NodeView> {
-        nodes.into_iter().enumerate().map(|(i, node)| (format!("node-{i}"), node)).collect()
+        nodes
+            .into_iter()
+            .enumerate()
+            .map(|(i, node)| (format!("node-{i}"), node))
+            .collect()
     }
 
     fn refused(message: &str) -> Result<&'static str, Refusal> {
-        Err(Refusal::Nodes { message: message.to_owned() })
+        Err(Refusal::Nodes {
+            message: message.to_owned(),
+        })
     }
 
     #[rstest]
@@ -238,7 +284,10 @@ mod tests {
         Some("0/1 nodes are available: persistentvolumeclaim \"data\" not found.")
     )]
     fn a_pod_waits_for_its_claims(#[case] state: ClaimState, #[case] expected: Option<&str>) {
-        let wants = Wants { claims: vec!["data".to_owned()], ..pod() };
+        let wants = Wants {
+            claims: vec!["data".to_owned()],
+            ..pod()
+        };
         let placed = place(&wants, &nodes([node(0, 0)]), |_| state).map(str::to_owned);
         assert_eq!(placed.as_ref().err().map(Refusal::message), expected);
     }
@@ -256,7 +305,11 @@ mod tests {
         let expected = NodeView {
             openness: Openness::Cordoned,
             labels: on("b"),
-            offered: Amount { cpu: 2_000, memory: 1_024_000, pods: 110 },
+            offered: Amount {
+                cpu: 2_000,
+                memory: 1_024_000,
+                pods: 110,
+            },
             used: Amount::default(),
         };
         assert_eq!(NodeView::read(&object, Amount::default()), expected);

@@ -10,8 +10,15 @@ use crate::companions::{Companion, Companions, KubeletConfig, NodeSpec, object};
 const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
 fn with_nodes(nodes: Vec<NodeSpec>) -> World {
-    let kubelet = KubeletConfig { nodes, ..KubeletConfig::default() };
-    world(Companions::none().with(Companion::Scheduler).kubelet(kubelet))
+    let kubelet = KubeletConfig {
+        nodes,
+        ..KubeletConfig::default()
+    };
+    world(
+        Companions::none()
+            .with(Companion::Scheduler)
+            .kubelet(kubelet),
+    )
 }
 
 fn node_of(world: &World, name: &str) -> Option<String> {
@@ -21,7 +28,10 @@ fn node_of(world: &World, name: &str) -> Option<String> {
 fn scheduled(world: &World, name: &str) -> (String, String) {
     let pod = world.pod(name);
     let conditions = object::items(&pod, "/status/conditions");
-    let condition = conditions.iter().find(|c| c["type"] == "PodScheduled").unwrap();
+    let condition = conditions
+        .iter()
+        .find(|c| c["type"] == "PodScheduled")
+        .unwrap();
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     (text("status"), text("message"))
 }
@@ -41,7 +51,9 @@ async fn pods_are_spread_and_run() {
     world.pass(Duration::from_secs(1)).await;
     let mut per_node = std::collections::BTreeMap::<String, usize>::new();
     for i in 0..6 {
-        *per_node.entry(node_of(&world, &format!("p{i}")).unwrap()).or_default() += 1;
+        *per_node
+            .entry(node_of(&world, &format!("p{i}")).unwrap())
+            .or_default() += 1;
         assert_eq!(world.pod(&format!("p{i}"))["status"]["phase"], "Running");
     }
     assert_eq!(per_node.into_values().collect::<Vec<_>>(), [2, 2, 2]);
@@ -58,11 +70,18 @@ async fn a_full_node_takes_the_next_pod_when_there_is_room_again() {
     assert_eq!(node_of(&world, "p1"), None);
     assert_eq!(
         scheduled(&world, "p1"),
-        ("False".to_owned(), "0/1 nodes are available: 1 Insufficient cpu.".to_owned())
+        (
+            "False".to_owned(),
+            "0/1 nodes are available: 1 Insufficient cpu.".to_owned()
+        )
     );
     world.pass(Duration::from_secs(60)).await;
     for i in 0..4 {
-        assert_eq!(world.pod(&format!("p{i}"))["status"]["phase"], "Succeeded", "p{i}");
+        assert_eq!(
+            world.pod(&format!("p{i}"))["status"]["phase"],
+            "Succeeded",
+            "p{i}"
+        );
     }
 }
 
@@ -117,7 +136,10 @@ async fn gated_pods_and_those_of_other_schedulers_are_left_alone() {
     world.create(&Gvr::PODS, gated);
     world.create(&Gvr::PODS, foreign);
     world.pass(Duration::from_secs(60)).await;
-    assert_eq!((node_of(&world, "gated"), node_of(&world, "foreign")), (None, None));
+    assert_eq!(
+        (node_of(&world, "gated"), node_of(&world, "foreign")),
+        (None, None)
+    );
     assert!(world.written_by(super::ACTOR).is_empty());
 }
 
@@ -129,7 +151,18 @@ async fn thousands_that_wait_for_room_cost_one_look_each_time() {
         world.create(&Gvr::PODS, pod(&format!("p{i}"), json!({RUN_SECONDS: "1"})));
     }
     world.pass(Duration::from_secs(1_000)).await;
-    let page = world.cluster.list(&Gvr::PODS, None, &Default::default()).unwrap();
-    assert!(page.items.iter().all(|pod| pod["status"]["phase"] == "Succeeded"));
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let page = world
+        .cluster
+        .list(&Gvr::PODS, None, &Default::default())
+        .unwrap();
+    assert!(
+        page.items
+            .iter()
+            .all(|pod| pod["status"]["phase"] == "Succeeded")
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -1,0 +1,215 @@
+//! The table of answers: what each one leads to, each by an injected fault.
+
+use std::time::Duration;
+
+use belayer_core::names::POD_STATUS_HOLD;
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Verb};
+use rstest::rstest;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
+
+fn patches() -> Match {
+    Match::verb(Verb::Patch).resource("pods").client(BELAYER)
+}
+
+/// A held pod that the user has deleted, with Belayer running and settled.
+async fn deleted_pod(world: &World) {
+    let uid = world.workflow("build");
+    world.pod("a", "build", &uid);
+    eventually("the hold", || world.is_held("a")).await;
+    world.end("a");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "a");
+    let_pass(Duration::from_secs(1)).await;
+    assert!(world.is_held("a"), "its result was not taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_200_releases_with_exactly_one_write() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let before = world.pod_writes().len();
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(world.pod_writes().len(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_200_lost_costs_no_second_write() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let fault = world.sandbox.faults().inject(Fault::on(patches()).times(1).lose_answer());
+    let before = world.pod_writes().len();
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    let_pass(Duration::from_secs(400)).await;
+    assert_eq!(fault.hits(), 1);
+    assert_eq!(world.pod_writes().len(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_200_lost_on_a_hold_adds_it_once() {
+    let world = World::new();
+    let _belayer = world.run();
+    world.sandbox.faults().inject(Fault::on(patches()).times(1).lose_answer());
+    let uid = world.workflow("build");
+    world.pod("a", "build", &uid);
+    eventually("the hold", || world.is_held("a")).await;
+    let_pass(Duration::from_secs(400)).await;
+    let pod = world.find("a").unwrap();
+    assert_eq!(pod["metadata"]["finalizers"], json!([POD_STATUS_HOLD]));
+    assert_eq!(world.applied_pod_writes(), 1);
+}
+
+/// Errors that go by themselves: the release comes, later.
+#[rstest]
+#[case::answer_409(Fault::on(patches()).times(3).answer(Answer::conflict()))]
+#[case::answer_409_storm(Fault::on(patches()).times(40).answer(Answer::conflict()))]
+#[case::answer_429_without_retry_after(Fault::on(patches()).times(3).answer(Answer::too_many_requests_now()))]
+#[case::answer_500(Fault::on(patches()).times(3).answer(Answer::internal_error()))]
+#[case::answer_503(Fault::on(patches()).times(3).answer(Answer::service_unavailable()))]
+#[case::answer_504(Fault::on(patches()).times(3).answer(Answer::timeout()))]
+#[case::connection_lost_before(Fault::on(patches()).times(3).lose_request())]
+#[case::hung_connection(Fault::on(patches()).times(1).hang())]
+#[tokio::test(start_paused = true)]
+async fn passing_errors_are_retried(#[case] fault: Fault) {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let fault = world.sandbox.faults().inject(fault);
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    assert!(fault.hits() > 0, "the fault was never met");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_409_is_retried_in_place_five_times() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    world.sandbox.faults().inject(Fault::on(patches()).times(5).answer(Answer::conflict()));
+    let begun = Instant::now();
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    // 2 + 4 + 8 + 16 + 32 ms of jitter at most; a trip through the queue would be counted.
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_429_waits_at_least_retry_after() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let busy = Answer::too_many_requests(Duration::from_secs(7));
+    world.sandbox.faults().inject(Fault::on(patches()).times(1).answer(busy));
+    let begun = Instant::now();
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    assert!(begun.elapsed() >= Duration::from_secs(7), "{:?}", begun.elapsed());
+}
+
+#[rstest]
+#[case::answer_403(Answer::forbidden("a policy says no"))]
+#[case::answer_422(Answer::invalid("a webhook says no"))]
+#[tokio::test(start_paused = true)]
+async fn denied_releases_are_visible_slow_and_hinder_nobody(#[case] answer: Answer) {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let uid = world.workflow("other");
+    world.pod("b", "other", &uid);
+    eventually("the neighbour's hold", || world.is_held("b")).await;
+    let fault = world.sandbox.faults().inject(Fault::on(patches().name("a")).answer(answer));
+    let begun = Instant::now();
+    world.consume("a");
+    world.consume("b");
+    eventually("the neighbour's release", || !world.is_held("b")).await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "the neighbour waited");
+    eventually("an Event", || world.events("ReleaseDenied") == 1).await;
+    let_pass(Duration::from_secs(120)).await;
+    assert!((2..=5).contains(&fault.hits()), "slow: every 30 s or less often, was {}", fault.hits());
+    assert!(world.is_held("a"));
+    fault.remove();
+    within(Duration::from_secs(700), "the release once it is allowed", || world.find("a").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_404_is_done() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    // The watch stands still, so that Belayer decides on a pod that is gone.
+    let paused = world.sandbox.faults().inject(Fault::on(Match::watches().resource("pods")).pause_watches());
+    world.consume("a");
+    world.patch(&Gvr::PODS, "a", json!({ "metadata": { "finalizers": null } }));
+    paused.remove();
+    eventually("the end", || world.find("a").is_none()).await;
+    let_pass(Duration::from_secs(60)).await;
+    let refused = |write: &&belayer_sandbox::Write| matches!(write.outcome, Outcome::Refused(_));
+    assert!(world.pod_writes().iter().filter(refused).count() <= 1, "no second try");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_same_named_pod_is_never_hit_by_a_decision_about_its_predecessor() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    let first = world.find("a").unwrap()["metadata"]["uid"].clone();
+    let paused = world.sandbox.faults().inject(Fault::on(Match::watches().resource("pods")).pause_watches());
+    // Unseen by Belayer: the pod goes, and another one of its name comes, held from its start.
+    world.patch(&Gvr::PODS, "a", json!({ "metadata": { "finalizers": null } }));
+    let uid = world.workflow("second");
+    world.held_pod("a", "second", &uid);
+    // What Belayer knows of concerns the first pod: its workflow goes.
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(30)).await;
+    assert!(world.is_held("a"), "the second pod lost its hold by the first one's evidence");
+    paused.remove();
+    let_pass(Duration::from_secs(30)).await;
+    assert!(world.is_held("a"));
+    assert_ne!(world.find("a").unwrap()["metadata"]["uid"], first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_410_in_the_watch_is_followed_by_a_list() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    world.cluster().compact(world.cluster().version());
+    let gone = belayer_sandbox::WatchEnd::Expired;
+    world.sandbox.faults().end_watches(&Match::watches().client(BELAYER), gone);
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_finalizers_are_kept_in_order_while_another_writes() {
+    let world = World::new();
+    let _belayer = world.run();
+    let uid = world.workflow("build");
+    let mut object = crate::world::pod("a", "build", &uid);
+    object["metadata"]["finalizers"] = json!(["z.example/last", "a.example/first"]);
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    for edit in 0..50 {
+        let labels = json!({ "metadata": { "labels": { "edit": edit.to_string() } } });
+        world.patch(&Gvr::PODS, "a", labels);
+        if edit == 25 {
+            world.consume("a");
+        }
+        let_pass(Duration::from_millis(edit % 7)).await;
+    }
+    eventually("settled without our hold", || !world.is_held("a")).await;
+    let pod = world.find("a").unwrap();
+    assert_eq!(pod["metadata"]["finalizers"], json!(["z.example/last", "a.example/first"]));
+    for write in world.pod_writes().iter().filter(|write| write.outcome == Outcome::Applied) {
+        let finalizers = write.object.as_ref().unwrap()["metadata"]["finalizers"].clone();
+        let foreign: Vec<_> =
+            finalizers.as_array().unwrap().iter().filter(|f| *f != POD_STATUS_HOLD).cloned().collect();
+        assert_eq!(foreign, ["z.example/last", "a.example/first"]);
+    }
+}

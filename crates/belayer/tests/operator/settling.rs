@@ -1,0 +1,195 @@
+//! What happened while Belayer was down, cut off or killed settles after its start, without any
+//! event arriving, and deleting objects go first.
+
+use std::time::Duration;
+
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Fault, Gvr, Match, Outcome, Propagation, Verb};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
+
+#[rstest]
+#[case::background(Propagation::Background)]
+#[case::foreground(Propagation::Foreground)]
+#[case::orphan(Propagation::Orphan)]
+#[tokio::test(start_paused = true)]
+async fn a_workflow_deleted_while_down(#[case] policy: Propagation) {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+    }
+    world.delete_with(&WORKFLOWS, Some(NAMESPACE), "build", Some(policy));
+    let_pass(Duration::from_secs(10)).await;
+    assert_eq!(world.held_pods(), 20);
+    let _belayer = world.run();
+    eventually("no hold is left", || world.held_pods() == 0).await;
+    let gone = || world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build").is_err();
+    eventually("the workflow is gone", gone).await;
+    let left = if policy == Propagation::Orphan { 20 } else { 0 };
+    eventually("only orphans are left", || world.pods().len() == left).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_deleted_while_down() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+    }
+    world.delete(&Gvr::NAMESPACES, None, NAMESPACE);
+    let_pass(Duration::from_secs(10)).await;
+    let _belayer = world.run();
+    eventually("the namespace is gone", || world.cluster().get(&Gvr::NAMESPACES, None, NAMESPACE).is_err()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_consumed_and_deleted_while_down() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        let name = format!("a-{n}");
+        world.held_pod(&name, "build", &uid);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
+        world.consume(&name);
+    }
+    let _belayer = world.run();
+    eventually("all are gone", || world.pods().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_objects_come_first() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..300 {
+        world.pod(&format!("new-{n}"), "build", &uid);
+    }
+    let doomed = world.workflow("doomed");
+    for n in 0..30 {
+        let name = format!("z-doomed-{n}");
+        world.held_pod(&name, "doomed", &doomed);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
+        world.consume(&name);
+    }
+    let _belayer = world.run();
+    eventually("all is settled", || world.pods().len() == 300 && world.held_pods() == 300).await;
+    let writes = world.pod_writes();
+    let last_release = writes.iter().rposition(|write| write.key.name.starts_with("z-doomed")).unwrap();
+    let holds_before = writes[..last_release].iter().filter(|write| write.key.name.starts_with("new")).count();
+    // Workers run side by side: as many holds as there are workers may slip in.
+    assert!(holds_before <= 32, "{holds_before} holds were added before the last release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_in_the_middle_of_releasing() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..200 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+    }
+    let slow = Fault::on(Match::verb(Verb::Patch).client(BELAYER)).delay(Duration::from_millis(50));
+    let slow = world.sandbox.faults().inject(slow);
+    let belayer = world.run();
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    eventually("some are released", || world.held_pods() < 150).await;
+    belayer.crash();
+    let_pass(Duration::from_secs(5)).await;
+    let left = world.held_pods();
+    assert!(left > 0, "the crash came too late to show anything");
+    slow.remove();
+    let _belayer = world.run();
+    eventually("all are gone", || world.pods().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_off_from_the_api_server() {
+    let world = World::new();
+    let _belayer = world.run();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        world.pod(&format!("a-{n}"), "build", &uid);
+    }
+    eventually("all are held", || world.held_pods() == 20).await;
+    world.sandbox.faults().cut_off();
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(300)).await;
+    world.sandbox.faults().restore();
+    within(Duration::from_secs(120), "all are gone", || world.pods().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn eight_thousand_pods_behind_one_deleted_owner_cost_one_live_look() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..8000 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+    }
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(10)).await;
+    let _belayer = world.run();
+    eventually("all are gone", || world.pods().is_empty()).await;
+    assert_eq!(world.requests(Verb::Get, "workflows"), 1);
+    assert_eq!(world.applied_pod_writes(), 8000, "one patch per release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_stop_finishes_what_is_in_flight() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    for n in 0..200 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+    }
+    let slow = Fault::on(Match::verb(Verb::Patch).client(BELAYER)).delay(Duration::from_millis(100));
+    world.sandbox.faults().inject(slow);
+    let belayer = world.run();
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    eventually("some are released", || world.held_pods() < 150).await;
+    let sent = world.requests(Verb::Patch, "pods");
+    belayer.stop().await;
+    let answered = world.pod_writes().len();
+    assert_eq!(world.requests(Verb::Patch, "pods"), sent, "no new work was taken");
+    assert_eq!(u64::try_from(answered).unwrap(), sent, "every request in flight was finished");
+    assert!(world.pod_writes().iter().all(|write| write.outcome == Outcome::Applied));
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_are_matched_by_uid() {
+    let world = World::new();
+    let first = world.workflow("build");
+    world.held_pod("old", "build", &first);
+    world.delete_with(&WORKFLOWS, Some(NAMESPACE), "build", Some(Propagation::Orphan));
+    // The orphaned pod keeps a reference in this test, as one from a backup would.
+    eventually("the workflow is gone", || world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build").is_err()).await;
+    let second = world.workflow("build");
+    world.held_pod("stale", "build", &first);
+    world.held_pod("new", "build", &second);
+    let _belayer = world.run();
+    eventually("the pod of the first is released", || !world.is_held("stale")).await;
+    let_pass(Duration::from_secs(60)).await;
+    assert!(world.is_held("new"), "the workflow of that name lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_not_served_releases_nothing_and_a_deleted_crd_does() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let crd = "workflows.argoproj.io";
+    world.patch_in(
+        &Gvr::CUSTOMRESOURCEDEFINITIONS,
+        None,
+        crd,
+        json!({ "spec": { "versions": [
+            { "name": "v1", "served": true, "storage": true,
+              "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } },
+        ] } }),
+        belayer_sandbox::Subresource::None,
+    );
+    let _belayer = world.run();
+    let_pass(Duration::from_secs(300)).await;
+    assert!(world.is_held("a"), "a version that is not served is no evidence");
+    world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd);
+    within(Duration::from_secs(120), "released: the kind is gone", || !world.is_held("a")).await;
+}

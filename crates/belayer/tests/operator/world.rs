@@ -1,0 +1,227 @@
+//! A cluster with Argo-like pods, and Belayer on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer::operator::{Operator, Options};
+use belayer_core::client;
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::names::POD_STATUS_HOLD;
+use belayer_pod_finalizer::profile::config::Settings;
+use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
+use belayer_sandbox::{
+    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox, Subresource, Verb, Write,
+    WriteOptions,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub const NAMESPACE: &str = "ci";
+pub const BELAYER: &str = "belayer";
+
+pub struct World {
+    pub sandbox: Sandbox,
+}
+
+/// Belayer, running.
+pub struct Running {
+    pub stop: CancellationToken,
+    pub operator: Arc<belayer_pod_finalizer::PodFinalizer>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Stops it as SIGTERM does.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub fn crash(self) {
+        self.task.abort();
+    }
+}
+
+fn user() -> Actor {
+    Actor::new("user")
+}
+
+impl World {
+    /// An API server with garbage collector and namespace controller, and no kubelet: pods end
+    /// when a test says so.
+    pub fn new() -> Self {
+        let companions = Companions::none().with(Companion::GarbageCollector).with(Companion::Namespaces);
+        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+        let world = Self { sandbox };
+        world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
+        world.create_namespace(NAMESPACE);
+        world
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        self.sandbox.cluster()
+    }
+
+    pub fn run(&self) -> Running {
+        self.run_with(Settings::default(), Writes::Sent)
+    }
+
+    pub fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
+        let operator = Operator::new(Options {
+            client: client::in_process(self.sandbox.service(BELAYER)),
+            namespace: "belayer-system".into(),
+            bounds: Bounds { qps: 10_000.0, burst: 10_000, ..Bounds::default() },
+            writes,
+            pod_finalizer,
+            observer: Arc::new(()),
+        });
+        let stop = CancellationToken::new();
+        let finalizer = Arc::clone(operator.finalizer());
+        let task = tokio::spawn(operator.run(stop.clone()));
+        Running { stop, operator: finalizer, task }
+    }
+
+    pub fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) -> Value {
+        let created = self.cluster().create(&user(), gvr, namespace, object, &WriteOptions::default());
+        (*created.unwrap()).clone()
+    }
+
+    pub fn create_namespace(&self, name: &str) {
+        self.create(
+            &Gvr::NAMESPACES,
+            None,
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+        );
+    }
+
+    /// A workflow; its UID.
+    pub fn workflow(&self, name: &str) -> String {
+        let object = json!({
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+            "metadata": { "namespace": NAMESPACE, "name": name }, "spec": {},
+        });
+        let created = self.create(&WORKFLOWS, Some(NAMESPACE), object);
+        created["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    /// A pod of a workflow, as Argo makes it.
+    pub fn pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
+        self.create(&Gvr::PODS, Some(NAMESPACE), pod(name, workflow, uid))
+    }
+
+    /// The same, with our hold on it already.
+    pub fn held_pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
+        let mut object = pod(name, workflow, uid);
+        object["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+        self.create(&Gvr::PODS, Some(NAMESPACE), object)
+    }
+
+    pub fn patch(&self, gvr: &Gvr, name: &str, patch: Value) {
+        self.patch_in(gvr, Some(NAMESPACE), name, patch, Subresource::None);
+    }
+
+    pub fn patch_in(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, patch: Value, face: Subresource) {
+        let options = WriteOptions::default();
+        self.cluster().patch(&user(), gvr, namespace, name, Patch::Merge(patch), face, &options).unwrap();
+    }
+
+    /// The consumer takes the pod's result.
+    pub fn consume(&self, pod: &str) {
+        let label = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+        self.patch(&Gvr::PODS, pod, label);
+    }
+
+    pub fn end(&self, pod: &str) {
+        let status = json!({ "status": { "phase": "Succeeded" } });
+        self.patch_in(&Gvr::PODS, Some(NAMESPACE), pod, status, Subresource::Status);
+    }
+
+    pub fn delete(&self, gvr: &Gvr, namespace: Option<&str>, name: &str) {
+        self.delete_with(gvr, namespace, name, None);
+    }
+
+    pub fn delete_with(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, policy: Option<Propagation>) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            propagation_policy: policy,
+            ..DeleteOptions::default()
+        };
+        self.cluster().delete(&user(), gvr, namespace, name, &options).unwrap();
+    }
+
+    pub fn find(&self, pod: &str) -> Option<Arc<Value>> {
+        self.cluster().get(&Gvr::PODS, Some(NAMESPACE), pod).ok()
+    }
+
+    pub fn pods(&self) -> Vec<Arc<Value>> {
+        self.cluster().list(&Gvr::PODS, None, &ListOptions::default()).unwrap().items
+    }
+
+    pub fn is_held(&self, pod: &str) -> bool {
+        self.find(pod).is_some_and(|pod| has_hold(&pod))
+    }
+
+    pub fn held_pods(&self) -> usize {
+        self.pods().iter().filter(|pod| has_hold(pod)).count()
+    }
+
+    /// Every write of Belayer to pods, refused ones too.
+    pub fn pod_writes(&self) -> Vec<Write> {
+        let writes = self.sandbox.recorder().writes_by(BELAYER);
+        writes.into_iter().filter(|write| write.resource == Gvr::PODS).collect()
+    }
+
+    pub fn applied_pod_writes(&self) -> usize {
+        self.pod_writes().iter().filter(|write| write.outcome == Outcome::Applied).count()
+    }
+
+    pub fn events(&self, reason: &str) -> usize {
+        let all = self.cluster().list(&Gvr::EVENTS, None, &ListOptions::default()).unwrap().items;
+        all.iter().filter(|event| event["reason"] == reason).count()
+    }
+
+    pub fn requests(&self, verb: Verb, resource: &str) -> u64 {
+        self.sandbox.recorder().requests(BELAYER, verb, resource)
+    }
+}
+
+pub fn pod(name: &str, workflow: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": NAMESPACE, "name": name,
+            "labels": { "workflows.argoproj.io/workflow": workflow },
+            "ownerReferences": [{
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": workflow, "uid": uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    })
+}
+
+fn has_hold(pod: &Value) -> bool {
+    pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == POD_STATUS_HOLD))
+}
+
+/// Waits until `condition` holds; fails after a minute of (paused) time.
+pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    within(Duration::from_secs(60), what, condition).await;
+}
+
+pub async fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Lets everything that is going to happen in this time happen.
+pub async fn let_pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}

@@ -1,0 +1,109 @@
+//! Many objects.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+use crate::{Actor, DeleteOptions, Gvr, ListOptions, WriteOptions};
+
+const WHO: &str = "load";
+
+/// A pod of about the size that workflow engines make.
+fn big_pod(index: usize) -> serde_json::Value {
+    let mut pod = pod(
+        &format!("p-{index:06}"),
+        Some("n"),
+        &["belayer.dev/pod-status"],
+    );
+    pod["metadata"]["labels"] = json!({"workflows.argoproj.io/workflow": "w", "app": "x"});
+    let env: Vec<_> = (0..20)
+        .map(|i| json!({"name": format!("E{i}"), "value": "some value"}))
+        .collect();
+    pod["spec"]["containers"][0]["env"] = json!(env);
+    pod
+}
+
+/// Eight thousand terminating pods are released one patch each, as fast as a controller could wish.
+#[tokio::test]
+async fn eight_thousand_releases_are_a_matter_of_seconds() {
+    const PODS_HELD: usize = 8_000;
+    let api = Api::new();
+    let actor = Actor::new(WHO);
+    for index in 0..PODS_HELD {
+        let options = WriteOptions::default();
+        let made = api.sandbox.cluster().create(
+            &actor,
+            &Gvr::PODS,
+            Some("default"),
+            big_pod(index),
+            &options,
+        );
+        made.unwrap();
+    }
+    let now = DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    };
+    let all = ListOptions::default();
+    api.sandbox
+        .cluster()
+        .delete_collection(&actor, &Gvr::PODS, None, &now, &all)
+        .unwrap();
+    let start = Instant::now();
+    for index in 0..PODS_HELD {
+        let path = format!("{PODS}/p-{index:06}");
+        let (status, _) = api
+            .merge(&path, json!({"metadata": {"finalizers": []}}))
+            .await;
+        assert_eq!(status, 200);
+    }
+    let rate = PODS_HELD as f64 / start.elapsed().as_secs_f64();
+    println!("{rate:.0} releases a second");
+    assert!(
+        api.sandbox
+            .cluster()
+            .counts()
+            .get("pods")
+            .is_none_or(|n| *n == 0)
+    );
+    // Far below what is expected, so that a busy machine does not fail it.
+    assert!(rate > 500.0, "{rate:.0} releases a second");
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_objects_are_paged_through_in_linear_time() {
+    const MANY: usize = 100_000;
+    let api = Api::new();
+    let actor = Actor::new(WHO);
+    for index in 0..MANY {
+        let object = json!({"metadata": {"name": format!("c-{index:06}")}});
+        let options = WriteOptions::default();
+        api.sandbox
+            .cluster()
+            .create(&actor, &Gvr::CONFIGMAPS, Some("default"), object, &options)
+            .unwrap();
+    }
+    let start = Instant::now();
+    let mut options = ListOptions {
+        limit: 500,
+        ..ListOptions::default()
+    };
+    let mut seen = 0;
+    loop {
+        let page = api
+            .sandbox
+            .cluster()
+            .list(&Gvr::CONFIGMAPS, None, &options)
+            .unwrap();
+        seen += page.items.len();
+        if page.continue_token.is_empty() {
+            break;
+        }
+        assert_eq!(page.remaining, Some((MANY - seen) as u64));
+        options.continue_token = page.continue_token;
+    }
+    println!("{MANY} objects in pages of 500: {:?}", start.elapsed());
+    assert_eq!(seen, MANY);
+    assert!(start.elapsed().as_secs() < 60);
+}

@@ -1,0 +1,83 @@
+//! The kinds that scenarios deal with, as plain documents.
+//!
+//! Typed structs of them would make this crate several times slower to compile, and scenarios read
+//! but a field or two.
+
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+
+/// Objects of one kind, as documents.
+pub(crate) type Objects = Api<DynamicObject>;
+
+/// The pods of a namespace.
+pub(crate) fn pods(client: &Client, namespace: &str) -> Objects {
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &resource("", "v1", "Pod", "pods"),
+    )
+}
+
+/// The ConfigMaps of a namespace.
+pub(crate) fn config_maps(client: &Client, namespace: &str) -> Objects {
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &resource("", "v1", "ConfigMap", "configmaps"),
+    )
+}
+
+/// The Events of a namespace.
+pub(crate) fn events(client: &Client, namespace: &str) -> Objects {
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &resource("", "v1", "Event", "events"),
+    )
+}
+
+/// All namespaces.
+pub(crate) fn namespaces(client: &Client) -> Objects {
+    Api::all_with(
+        client.clone(),
+        &resource("", "v1", "Namespace", "namespaces"),
+    )
+}
+
+/// All nodes.
+pub(crate) fn nodes(client: &Client) -> Objects {
+    Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"))
+}
+
+/// All definitions of custom resources.
+pub(crate) fn definitions(client: &Client) -> Objects {
+    let group = "apiextensions.k8s.io";
+    let resource = resource(
+        group,
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
+    Api::all_with(client.clone(), &resource)
+}
+
+/// The workflows of a namespace.
+pub(crate) fn workflows(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("argoproj.io", "v1alpha1", "Workflow", "workflows");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() {
+        version.into()
+    } else {
+        format!("{group}/{version}")
+    };
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version,
+        kind: kind.into(),
+        plural: plural.into(),
+    }
+}

@@ -1,0 +1,255 @@
+//! Answers that fail, one scenario for each row of what the release does about them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Verb};
+use kube::api::{DeleteParams, DynamicObject};
+
+use crate::harness::{Belayer, Cluster, HOLD, Scenario, eventually, finalizers, pod};
+use crate::kinds;
+use crate::providers::BELAYER;
+use crate::providers::Capability::Faults;
+
+const PODS: usize = 20;
+const SOON: Duration = Duration::from_secs(30);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        passing(
+            "fault-answer-lost",
+            "the patch was applied, its answer lost",
+            Fault::lose_answer,
+            4,
+        ),
+        passing(
+            "fault-request-lost",
+            "the connection breaks before the patch arrives",
+            Fault::lose_request,
+            4,
+        ),
+        passing(
+            "fault-conflict",
+            "409 on every patch, several times",
+            |fault| fault.answer(Answer::conflict()),
+            60,
+        ),
+        passing(
+            "fault-unavailable",
+            "503 and 504",
+            |fault| fault.answer(Answer::service_unavailable()),
+            10,
+        ),
+        passing(
+            "fault-server-error",
+            "500",
+            |fault| fault.answer(Answer::internal_error()),
+            10,
+        ),
+        Scenario::alone(
+            "fault-too-many-requests",
+            "429 is obeyed for as long as it says",
+            too_many_requests,
+        )
+        .needs([Faults]),
+        Scenario::alone(
+            "fault-connection-hangs",
+            "a patch that hangs holds up no other",
+            hangs,
+        )
+        .needs([Faults])
+        .within(Duration::from_secs(180)),
+        denied(
+            "fault-denied-403",
+            "a denied release is told and hinders nobody",
+            || Answer::forbidden("denied the request: no ropes today"),
+        ),
+        denied(
+            "fault-denied-422",
+            "the same when a policy answers 422",
+            || Answer::invalid("denied the request: no ropes today"),
+        ),
+        Scenario::alone(
+            "fault-watch-expired",
+            "410 on the watch: list again, miss nothing",
+            watch_expired,
+        )
+        .needs([Faults]),
+    ]
+}
+
+/// A fault that hits the first `times` patches and then goes: all pods are released in the end.
+fn passing(
+    name: &'static str,
+    shows: &'static str,
+    fault: impl Fn(Fault) -> Fault + Clone + Send + Sync + 'static,
+    times: u64,
+) -> Scenario {
+    Scenario::alone(name, shows, move |cluster| {
+        let fault = fault(Fault::on(releases()).times(times));
+        async move {
+            let belayer = held_pods(&cluster).await?;
+            let handle = cluster.faults()?.inject(fault);
+            release(&cluster).await?;
+            all_released(&cluster).await?;
+            ensure!(
+                handle.hits() >= times.min(4),
+                "the fault hit {} requests",
+                handle.hits()
+            );
+            belayer.stop().await
+        }
+    })
+    .needs([Faults])
+}
+
+fn releases() -> Match {
+    Match::verb(Verb::Patch).resource("pods").client(BELAYER)
+}
+
+async fn held_pods(cluster: &Cluster) -> Result<Belayer> {
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster
+        .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow)))
+        .await?;
+    eventually("all pods are held", SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == PODS, "{held} are held");
+        Ok(())
+    })
+    .await?;
+    Ok(belayer)
+}
+
+async fn release(cluster: &Cluster) -> Result<()> {
+    for index in 0..PODS {
+        cluster.consume(&format!("p{index}")).await?;
+    }
+    Ok(())
+}
+
+async fn all_released(cluster: &Cluster) -> Result<()> {
+    held_is(cluster, 0).await
+}
+
+async fn held_is(cluster: &Cluster, expected: usize) -> Result<()> {
+    eventually(&format!("{expected} pods are held"), SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == expected, "{held} are held");
+        Ok(())
+    })
+    .await
+}
+
+async fn too_many_requests(cluster: Cluster) -> Result<()> {
+    let belayer = held_pods(&cluster).await?;
+    let wait = Duration::from_secs(3);
+    let fault = Fault::on(releases().name("p0"))
+        .times(1)
+        .answer(Answer::too_many_requests(wait));
+    let handle = cluster.faults()?.inject(fault);
+    release(&cluster).await?;
+    eventually("the fault hit", SOON, async || hit(&handle)).await?;
+    let asked_to_wait = Instant::now();
+    cluster.is_not_held("p0").await?;
+    let waited = asked_to_wait.elapsed();
+    // The look that saw the hit came up to half a second after it.
+    ensure!(
+        waited >= wait - Duration::from_millis(700),
+        "it came back after {waited:?}"
+    );
+    all_released(&cluster).await?;
+    belayer.stop().await
+}
+
+fn hit(handle: &FaultHandle) -> Result<()> {
+    ensure!(handle.hits() > 0, "it did not");
+    Ok(())
+}
+
+async fn hangs(cluster: Cluster) -> Result<()> {
+    let belayer = held_pods(&cluster).await?;
+    let handle = cluster
+        .faults()?
+        .inject(Fault::on(releases().name("p0")).hang());
+    release(&cluster).await?;
+    held_is(&cluster, 1).await?;
+    ensure!(handle.hits() > 0, "the fault hit nothing");
+    cluster.faults()?.clear();
+    eventually(
+        "the last pod is released",
+        Duration::from_secs(90),
+        async || {
+            let last = cluster.pods().get("p0").await?;
+            ensure!(!finalizers(&last).contains(&HOLD), "it is held");
+            Ok(())
+        },
+    )
+    .await?;
+    belayer.stop().await
+}
+
+/// A release that the server refuses for good: told by Event and metric, tried again slowly, in
+/// nobody's way.
+fn denied(name: &'static str, shows: &'static str, answer: fn() -> Answer) -> Scenario {
+    Scenario::alone(name, shows, move |cluster| async move {
+        let belayer = held_pods(&cluster).await?;
+        let handle = cluster
+            .faults()?
+            .inject(Fault::on(releases().name("p0")).answer(answer()));
+        release(&cluster).await?;
+        // The neighbours go at once.
+        held_is(&cluster, 1).await?;
+        eventually("the metric counts it", SOON, async || {
+            let denied = belayer.metric("belayer_release_denied_total", &[]).await?;
+            ensure!(denied >= 1.0, "it is {denied}");
+            Ok(())
+        })
+        .await?;
+        eventually("an Event tells it", SOON, async || {
+            let events = kinds::events(cluster.client(), cluster.namespace());
+            let all = events.list(&Default::default()).await?;
+            let about = |event: &&DynamicObject| event.data["involvedObject"]["name"] == "p0";
+            let warning = all
+                .iter()
+                .filter(about)
+                .find(|event| event.data["type"] == "Warning");
+            let message = warning.context("no Warning about the pod")?.data["message"].to_string();
+            ensure!(message.contains("no ropes today"), "it says {message}");
+            Ok(())
+        })
+        .await?;
+        ensure!(
+            handle.hits() <= 3,
+            "it was tried {} times within seconds",
+            handle.hits()
+        );
+        cluster.faults()?.clear();
+        belayer.stop().await?;
+        // A new start tries at once.
+        let belayer = cluster.start_belayer().await?;
+        all_released(&cluster).await?;
+        belayer.stop().await
+    })
+    .needs([Faults])
+}
+
+async fn watch_expired(cluster: Cluster) -> Result<()> {
+    let belayer = held_pods(&cluster).await?;
+    let faults = cluster.faults()?;
+    // Watches break, and the versions that they would go on from are refused once.
+    let expired = Fault::on(Match::watches().client(BELAYER))
+        .times(3)
+        .answer(Answer::gone());
+    let handle = faults.inject(expired);
+    faults.cut_off();
+    faults.restore();
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
+    eventually("the fault hit", SOON, async || hit(&handle)).await?;
+    cluster.is_empty(SOON).await?;
+    belayer.stop().await
+}

@@ -1,0 +1,38 @@
+//! Running cargo from within cargo.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+/// The cargo that runs us, in the workspace's root.
+pub(crate) fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// The workspace's root.
+pub(crate) fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    manifest
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// `cargo run` of one of the workspace's programs; nothing is printed but what it prints, and what
+/// there is to compile.
+pub(crate) fn run_package(package: &str) -> Command {
+    let mut command = cargo();
+    command.args(["run", "--package", package, "--"]);
+    command
+}
+
+/// Runs to the end and passes the exit code on.
+pub(crate) fn pass_through(mut command: Command) -> Result<ExitCode> {
+    let status = command.status().context("start cargo")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}

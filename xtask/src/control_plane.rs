@@ -1,0 +1,53 @@
+//! `cargo xtask control-plane`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::cargo::{pass_through, run_package};
+
+/// A real Kubernetes control plane on this machine, without containers
+///
+/// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubelets that only pretend to
+/// run containers. Needs Go 1.26, or KUBEBUILDER_ASSETS with a folder that has the programs. The
+/// first build takes about seven minutes on two cores; the programs are kept in $BELAYER_CACHE
+/// (by default ~/.cache/belayer) and used by every clone.
+#[derive(Debug, Args)]
+pub(crate) struct ControlPlane {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Start one in the background and print `export KUBECONFIG=...`
+    Up {
+        /// Nodes with a kubelet that only pretends to run containers
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        nodes: usize,
+    },
+    /// Stop it and remove everything it wrote
+    Down,
+    /// What is running
+    Status,
+    /// Print `export KUBECONFIG=...` again
+    Env,
+    /// Only build the programs, or say where they are
+    Build,
+}
+
+impl ControlPlane {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        let mut command = run_package("belayer-e2e");
+        command.arg("control-plane");
+        match self.action {
+            Action::Up { nodes } => command.args(["up", "--nodes"]).arg(nodes.to_string()),
+            Action::Down => command.arg("down"),
+            Action::Status => command.arg("status"),
+            Action::Env => command.arg("env"),
+            Action::Build => command.arg("build"),
+        };
+        pass_through(command)
+    }
+}

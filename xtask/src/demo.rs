@@ -1,0 +1,31 @@
+//! `cargo xtask demo`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cargo::{pass_through, run_package};
+
+/// Belayer at work on an embedded API server, told live; about a minute
+///
+/// Everything after `demo` goes to `belayer demo`: `cargo xtask demo --help` prints its options.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Demo {
+    /// Options of `belayer demo`, for example `--speed 4 --seed 7 --keep-running`
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "OPTION"
+    )]
+    options: Vec<String>,
+}
+
+impl Demo {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        let mut command = run_package("belayer");
+        command.arg("demo").args(self.options);
+        pass_through(command)
+    }
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask e2e`.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::cargo::{cargo, pass_through, run_package};
+
+/// The scenarios: written once, run on three providers
+///
+/// Prints one line per scenario and at the end `N passed, N failed, N skipped`.
+#[derive(Debug, Args)]
+pub(crate) struct E2e {
+    /// Where to run them
+    #[arg(long, value_enum, default_value = "sandbox")]
+    provider: Provider,
+
+    /// Print the scenarios, what each shows and what it needs
+    #[arg(long)]
+    list: bool,
+
+    /// Leave a failed scenario's cluster until Ctrl-C, and print its KUBECONFIG
+    #[arg(long)]
+    keep: bool,
+
+    /// How long a settled cluster is watched for writes
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    quiet_seconds: u64,
+
+    /// How many pods the scenarios about size make; by default 8000 on the sandbox, else 1000
+    #[arg(long, value_name = "N")]
+    pods: Option<usize>,
+
+    /// Only scenarios whose name contains one of these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Provider {
+    /// The embedded API server: seconds
+    Sandbox,
+    /// A real kube-apiserver on this machine, without containers; needs Go or KUBEBUILDER_ASSETS
+    Local,
+    /// A kind cluster; needs Docker and kind
+    Kind,
+}
+
+impl Provider {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Local => "local",
+            Self::Kind => "kind",
+        }
+    }
+}
+
+impl E2e {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        if self.list {
+            let mut list = run_package("belayer-e2e");
+            list.args(["run", "--list"]);
+            return pass_through(list);
+        }
+        let built = build().status().context("start cargo")?;
+        ensure!(built.success(), "belayer or its scenarios do not compile");
+        let mut command = scenarios(self.provider);
+        command.arg(format!("--quiet-seconds={}", self.quiet_seconds));
+        if let Some(pods) = self.pods {
+            command.arg(format!("--pods={pods}"));
+        }
+        if self.keep {
+            command.arg("--keep");
+        }
+        command.args(self.names);
+        pass_through(command)
+    }
+}
+
+/// Builds Belayer, which the scenarios run as a process of its own, and the scenarios.
+pub(crate) fn build() -> Command {
+    let mut command = cargo();
+    command.args(["build", "--package", "belayer", "--package", "belayer-e2e"]);
+    command
+}
+
+/// Runs the scenarios that were built by [`build`].
+pub(crate) fn scenarios(provider: Provider) -> Command {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "belayer-e2e", "--", "run"]);
+    command.args(["--provider", provider.name()]);
+    command
+}

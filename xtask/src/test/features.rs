@@ -1,0 +1,69 @@
+//! The binary must compile with every component left out, and with each one alone.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::cargo::cargo;
+
+const PACKAGE: &str = "belayer";
+
+/// One check without any feature and one for each feature alone; the default is checked by clippy.
+pub(super) fn checks() -> Result<Vec<(String, Command)>> {
+    let mut checks = vec![("features: none".to_owned(), check(""))];
+    for feature in features()? {
+        checks.push((format!("features: {feature}"), check(&feature)));
+    }
+    Ok(checks)
+}
+
+fn check(features: &str) -> Command {
+    let mut command = cargo();
+    command.args([
+        "check",
+        "--package",
+        PACKAGE,
+        "--no-default-features",
+        "--features",
+        features,
+    ]);
+    command
+}
+
+fn features() -> Result<Vec<String>> {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("start cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata failed");
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
+    names(&metadata).with_context(|| format!("no package {PACKAGE} in cargo metadata"))
+}
+
+fn names(metadata: &Value) -> Option<Vec<String>> {
+    let packages = metadata["packages"].as_array()?;
+    let package = packages.iter().find(|package| package["name"] == PACKAGE)?;
+    let features = package["features"].as_object()?;
+    Some(
+        features
+            .keys()
+            .filter(|name| *name != "default")
+            .cloned()
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feature_but_the_default_is_named() {
+        let metadata = serde_json::json!({ "packages": [
+            { "name": "other", "features": { "x": [] } },
+            { "name": "belayer", "features": { "default": ["demo"], "demo": [], "pod-finalizer": [] } },
+        ]});
+        assert_eq!(names(&metadata).unwrap(), ["demo", "pod-finalizer"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `cargo xtask test`: everything that must hold before a change is merged.
+
+mod counts;
+mod features;
+mod step;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use clap::Args;
+
+use self::counts::Counts;
+use self::step::Step;
+use crate::cargo::cargo;
+use crate::e2e::{self, Provider};
+
+/// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox and local
+///
+/// Every step is one line; the log of a failed one is printed. The last line is
+/// `N passed, N failed, N skipped`, and the exit code is 1 if anything failed. Without Go and
+/// without KUBEBUILDER_ASSETS the scenarios on the local control plane are skipped, by name; with
+/// CI=true that is a failure.
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// The inner loop: lints, unit tests, scenarios on the sandbox with smaller numbers
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Test {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        let steps = if self.quick { quick() } else { whole()? };
+        let mut counts = Counts::default();
+        for step in steps {
+            counts = counts + step.run()?;
+        }
+        println!("{counts}");
+        Ok(if counts.failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn whole() -> Result<Vec<Step>> {
+    let mut steps = vec![
+        format(),
+        Step::check("clippy", clippy()),
+        Step::check("docs", docs()),
+    ];
+    for (name, command) in features::checks()? {
+        steps.push(Step::check(&name, command));
+    }
+    steps.extend([
+        Step::tests("unit, integration and doc tests", tests(&[])),
+        Step::check("build for the scenarios", e2e::build()),
+        Step::scenarios(
+            "scenarios on the sandbox",
+            e2e::scenarios(Provider::Sandbox),
+        ),
+        Step::scenarios(
+            "scenarios on the local control plane",
+            e2e::scenarios(Provider::Local),
+        ),
+    ]);
+    Ok(steps)
+}
+
+fn quick() -> Vec<Step> {
+    let mut scenarios = e2e::scenarios(Provider::Sandbox);
+    scenarios.args(["--quiet-seconds=5", "--pods=1000"]);
+    vec![
+        format(),
+        Step::check("clippy", clippy()),
+        Step::tests(
+            "unit and integration tests",
+            tests(&["--lib", "--bins", "--tests"]),
+        ),
+        Step::check("build for the scenarios", e2e::build()),
+        Step::scenarios("scenarios on the sandbox", scenarios),
+    ]
+}
+
+fn format() -> Step {
+    let mut command = cargo();
+    command.args(["fmt", "--all", "--check"]);
+    Step::check("format", command)
+}
+
+fn clippy() -> Command {
+    let mut command = cargo();
+    command.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    command
+}
+
+fn docs() -> Command {
+    let mut command = cargo();
+    command
+        .args(["doc", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+fn tests(which: &[&str]) -> Command {
+    let mut command = cargo();
+    command
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(which);
+    command
+}

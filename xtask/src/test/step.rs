@@ -1,0 +1,281 @@
+//! One step: a command, its log, how long it took and what it counted.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, IsTerminal as _};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::counts::Counts;
+
+/// How much of a failed step's log is printed.
+const PRINTED_LINES: usize = 120;
+
+/// What a step's output means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Succeeds or fails as a whole, and counts as one.
+    Check,
+    /// `cargo test`: counts per test binary.
+    Tests,
+    /// Scenarios: one line each is worth reading, the last one has the counts.
+    Scenarios,
+}
+
+/// A named command.
+#[derive(Debug)]
+pub(super) struct Step {
+    name: String,
+    command: Command,
+    kind: Kind,
+}
+
+impl Step {
+    /// A step that succeeds or fails as a whole.
+    pub(super) fn check(name: &str, command: Command) -> Self {
+        Self {
+            name: name.to_owned(),
+            command,
+            kind: Kind::Check,
+        }
+    }
+
+    /// `cargo test`.
+    pub(super) fn tests(name: &str, command: Command) -> Self {
+        Self {
+            kind: Kind::Tests,
+            ..Self::check(name, command)
+        }
+    }
+
+    /// The scenarios on one provider.
+    pub(super) fn scenarios(name: &str, command: Command) -> Self {
+        Self {
+            kind: Kind::Scenarios,
+            ..Self::check(name, command)
+        }
+    }
+
+    /// Runs it, prints its line, and its log if it failed.
+    pub(super) fn run(self) -> Result<Counts> {
+        let Self {
+            name,
+            mut command,
+            kind,
+        } = self;
+        let started = Instant::now();
+        let bar = bar(&name);
+        if bar.is_none() {
+            println!("     {name} ...");
+        }
+        let mut output = Output::new(kind, bar.clone());
+        let status = run(&mut command, &mut output)?;
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        Ok(output.close(&name, status, started.elapsed()))
+    }
+}
+
+fn run(command: &mut Command, output: &mut Output) -> Result<ExitStatus> {
+    // One pipe for both, so that their lines stay in order.
+    let (reader, writer) = std::io::pipe()?;
+    command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer);
+    let mut child = command.spawn().context("start cargo")?;
+    // Our own ends of the pipe would keep it open for ever.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for line in BufReader::new(reader).split(b'\n') {
+        output.line(&String::from_utf8_lossy(&line?));
+    }
+    Ok(child.wait()?)
+}
+
+fn bar(name: &str) -> Option<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {elapsed} {wide_msg:.dim}")
+    {
+        bar.set_style(style);
+    }
+    bar.set_prefix(name.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    Some(bar)
+}
+
+/// What has been printed so far.
+struct Output {
+    kind: Kind,
+    bar: Option<ProgressBar>,
+    counts: Option<Counts>,
+    ignored: Vec<String>,
+    last: VecDeque<String>,
+}
+
+impl Output {
+    fn new(kind: Kind, bar: Option<ProgressBar>) -> Self {
+        Self {
+            kind,
+            bar,
+            counts: None,
+            ignored: Vec::new(),
+            last: VecDeque::new(),
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let counts = match self.kind {
+            Kind::Check => None,
+            Kind::Tests => Counts::of_cargo_test(line),
+            Kind::Scenarios => Counts::of_scenarios(line),
+        };
+        if let Some(counts) = counts {
+            self.counts = Some(self.counts.unwrap_or_default() + counts);
+        } else if self.kind == Kind::Scenarios {
+            self.print(line);
+        } else if let Some(name) = ignored_test(line) {
+            self.ignored.push(name.to_owned());
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(line.to_owned());
+        }
+        self.last.push_back(line.to_owned());
+        if self.last.len() > PRINTED_LINES {
+            self.last.pop_front();
+        }
+    }
+
+    fn print(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| println!("       {line}")),
+            None => println!("       {line}"),
+        }
+    }
+
+    /// Prints what came of the step. A failed command counts as one failure if nothing else does.
+    fn close(self, name: &str, status: ExitStatus, took: Duration) -> Counts {
+        let mut counts = match (self.counts, status.success()) {
+            (Some(counts), _) => counts,
+            (None, true) => Counts {
+                passed: 1,
+                ..Counts::default()
+            },
+            (None, false) => Counts::default(),
+        };
+        if !status.success() && counts.failed == 0 {
+            counts.failed = 1;
+        }
+        let seconds = took.as_secs_f64();
+        let told = if self.kind == Kind::Check {
+            String::new()
+        } else {
+            format!(": {counts}")
+        };
+        if counts.failed == 0 {
+            println!("ok   {name} {seconds:.1} s{told}");
+        } else {
+            println!("FAIL {name} {seconds:.1} s{told}");
+            if self.kind != Kind::Scenarios || self.counts.is_none() {
+                for line in &self.last {
+                    println!("     | {line}");
+                }
+            }
+        }
+        for name in self.ignored {
+            println!("       skip {name}");
+        }
+        counts
+    }
+}
+
+/// The name of a test that is marked `#[ignore]`.
+fn ignored_test(line: &str) -> Option<&str> {
+    let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    outcome.starts_with("ignored").then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[rstest]
+    #[case::it_passes("true", 1, 0)]
+    #[case::it_fails("exit 3", 0, 1)]
+    fn a_check_counts_as_one(#[case] script: &str, #[case] passed: u64, #[case] failed: u64) {
+        let counts = Step::check("a check", shell(script)).run().unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed,
+                failed,
+                skipped: 0
+            }
+        );
+    }
+
+    #[test]
+    fn test_binaries_are_added_up() {
+        let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
+        let counts = Step::tests("tests", shell(&format!("echo '{line}'; echo '{line}'")))
+            .run()
+            .unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 4,
+                failed: 0,
+                skipped: 2
+            }
+        );
+    }
+
+    #[test]
+    fn tests_that_do_not_compile_are_a_failure() {
+        let counts = Step::tests("tests", shell("echo error: no; exit 101"))
+            .run()
+            .unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 0,
+                failed: 1,
+                skipped: 0
+            }
+        );
+    }
+
+    #[test]
+    fn scenarios_that_cannot_start_are_a_failure_even_after_a_count() {
+        let script = "echo '3 passed, 0 failed, 0 skipped'; exit 1";
+        let counts = Step::scenarios("scenarios", shell(script)).run().unwrap();
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 3,
+                failed: 1,
+                skipped: 0
+            }
+        );
+    }
+
+    #[rstest]
+    #[case("test a::b ... ignored", Some("a::b"))]
+    #[case("test a::b ... ignored, needs a real cluster", Some("a::b"))]
+    #[case("test a::b ... ok", None)]
+    fn ignored_tests_are_named(#[case] line: &str, #[case] expected: Option<&str>) {
+        assert_eq!(ignored_test(line), expected);
+    }
+}
