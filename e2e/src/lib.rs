@@ -1,5 +1,6 @@
-//! Belayer's end-to-end scenarios: written once, run on the sandbox, on a local control plane and on
-//! kind.
+#![doc = include_str!("../README.md")]
+//!
+//! ## The house
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
 //! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;

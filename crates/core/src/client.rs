@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use belayer_metrics::{bound_code, bound_method};
 use http::{HeaderValue, Request, Response, header};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
@@ -77,15 +78,15 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-        let method = method_label(request.method());
+        let method = bound_method(request.method().as_str());
         let span = tracing::debug_span!("request", method, path = request.uri().path());
         let answer = self.inner.call(request);
         let begun = Instant::now();
         let counted = async move {
             let answer = answer.await;
             let code = match &answer {
-                Ok(response) => code_label(response.status().as_u16()),
-                Err(_) => "<error>".into(),
+                Ok(response) => bound_code(Some(response.status().as_u16())),
+                Err(_) => bound_code(None),
             };
             metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method).increment(1);
             metrics::histogram!(belayer_metrics::REST_REQUEST_DURATION, "verb" => method)
@@ -93,27 +94,5 @@ where
             answer
         };
         Box::pin(counted.instrument(span))
-    }
-}
-
-/// Methods come from us, so they are few; still nothing unbounded becomes a label.
-fn method_label(method: &http::Method) -> &'static str {
-    match *method {
-        http::Method::GET => "GET",
-        http::Method::POST => "POST",
-        http::Method::PUT => "PUT",
-        http::Method::PATCH => "PATCH",
-        http::Method::DELETE => "DELETE",
-        _ => "OTHER",
-    }
-}
-
-fn code_label(code: u16) -> metrics::SharedString {
-    match code {
-        200 => "200".into(),
-        201 => "201".into(),
-        404 => "404".into(),
-        409 => "409".into(),
-        other => other.to_string().into(),
     }
 }

@@ -119,13 +119,15 @@ fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
-    // The server appends five characters; a name may have 253.
-    let prefix: String = regarding.key.name().chars().take(240).collect();
+    // A name may have 253 characters. Not a `generateName`: the server refuses one that ends in
+    // a dot, and the dot is what kubectl users know Events by.
+    let object: String = regarding.key.name().chars().take(235).collect();
+    let name = format!("{}.{:016x}", object.trim_end_matches(['.', '-']), rand::random::<u64>());
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": { "generateName": format!("{prefix}."), "namespace": namespace },
+        "metadata": { "name": name, "namespace": namespace },
         "involvedObject": {
             "apiVersion": regarding.resource.api_version(),
             "kind": &*regarding.resource.kind,

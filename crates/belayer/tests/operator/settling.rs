@@ -130,7 +130,7 @@ async fn eight_thousand_pods_behind_one_deleted_owner_cost_one_live_look() {
     let_pass(Duration::from_secs(10)).await;
     let _belayer = world.run();
     eventually("all are gone", || world.pods().is_empty()).await;
-    assert_eq!(world.requests(Verb::Get, "workflows"), 1);
+    assert_eq!(world.requests(Verb::Get, "workflows.argoproj.io"), 1);
     assert_eq!(world.applied_pod_writes(), 8000, "one patch per release");
 }
 

@@ -19,29 +19,28 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub const NAMESPACE: &str = "ci";
-pub const BELAYER: &str = "belayer";
+pub(crate) const NAMESPACE: &str = "ci";
+pub(crate) const BELAYER: &str = "belayer";
 
-pub struct World {
-    pub sandbox: Sandbox,
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
 }
 
 /// Belayer, running.
-pub struct Running {
-    pub stop: CancellationToken,
-    pub operator: Arc<belayer_pod_finalizer::PodFinalizer>,
+pub(crate) struct Running {
+    pub(crate) stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Running {
     /// Stops it as SIGTERM does.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap();
     }
 
     /// Ends it in the middle of whatever it does.
-    pub fn crash(self) {
+    pub(crate) fn crash(self) {
         self.task.abort();
     }
 }
@@ -53,7 +52,7 @@ fn user() -> Actor {
 impl World {
     /// An API server with garbage collector and namespace controller, and no kubelet: pods end
     /// when a test says so.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let companions = Companions::none().with(Companion::GarbageCollector).with(Companion::Namespaces);
         let sandbox = Sandbox::builder().seed(7).companions(companions).build();
         let world = Self { sandbox };
@@ -62,15 +61,15 @@ impl World {
         world
     }
 
-    pub fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &Cluster {
         self.sandbox.cluster()
     }
 
-    pub fn run(&self) -> Running {
+    pub(crate) fn run(&self) -> Running {
         self.run_with(Settings::default(), Writes::Sent)
     }
 
-    pub fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
+    pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
         let operator = Operator::new(Options {
             client: client::in_process(self.sandbox.service(BELAYER)),
             namespace: "belayer-system".into(),
@@ -80,17 +79,16 @@ impl World {
             observer: Arc::new(()),
         });
         let stop = CancellationToken::new();
-        let finalizer = Arc::clone(operator.finalizer());
         let task = tokio::spawn(operator.run(stop.clone()));
-        Running { stop, operator: finalizer, task }
+        Running { stop, task }
     }
 
-    pub fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) -> Value {
+    pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) -> Value {
         let created = self.cluster().create(&user(), gvr, namespace, object, &WriteOptions::default());
         (*created.unwrap()).clone()
     }
 
-    pub fn create_namespace(&self, name: &str) {
+    pub(crate) fn create_namespace(&self, name: &str) {
         self.create(
             &Gvr::NAMESPACES,
             None,
@@ -99,7 +97,7 @@ impl World {
     }
 
     /// A workflow; its UID.
-    pub fn workflow(&self, name: &str) -> String {
+    pub(crate) fn workflow(&self, name: &str) -> String {
         let object = json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
             "metadata": { "namespace": NAMESPACE, "name": name }, "spec": {},
@@ -109,42 +107,42 @@ impl World {
     }
 
     /// A pod of a workflow, as Argo makes it.
-    pub fn pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
+    pub(crate) fn pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
         self.create(&Gvr::PODS, Some(NAMESPACE), pod(name, workflow, uid))
     }
 
     /// The same, with our hold on it already.
-    pub fn held_pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
+    pub(crate) fn held_pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
         let mut object = pod(name, workflow, uid);
         object["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
         self.create(&Gvr::PODS, Some(NAMESPACE), object)
     }
 
-    pub fn patch(&self, gvr: &Gvr, name: &str, patch: Value) {
+    pub(crate) fn patch(&self, gvr: &Gvr, name: &str, patch: Value) {
         self.patch_in(gvr, Some(NAMESPACE), name, patch, Subresource::None);
     }
 
-    pub fn patch_in(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, patch: Value, face: Subresource) {
+    pub(crate) fn patch_in(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, patch: Value, face: Subresource) {
         let options = WriteOptions::default();
         self.cluster().patch(&user(), gvr, namespace, name, Patch::Merge(patch), face, &options).unwrap();
     }
 
     /// The consumer takes the pod's result.
-    pub fn consume(&self, pod: &str) {
+    pub(crate) fn consume(&self, pod: &str) {
         let label = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
         self.patch(&Gvr::PODS, pod, label);
     }
 
-    pub fn end(&self, pod: &str) {
+    pub(crate) fn end(&self, pod: &str) {
         let status = json!({ "status": { "phase": "Succeeded" } });
         self.patch_in(&Gvr::PODS, Some(NAMESPACE), pod, status, Subresource::Status);
     }
 
-    pub fn delete(&self, gvr: &Gvr, namespace: Option<&str>, name: &str) {
+    pub(crate) fn delete(&self, gvr: &Gvr, namespace: Option<&str>, name: &str) {
         self.delete_with(gvr, namespace, name, None);
     }
 
-    pub fn delete_with(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, policy: Option<Propagation>) {
+    pub(crate) fn delete_with(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, policy: Option<Propagation>) {
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
             propagation_policy: policy,
@@ -153,43 +151,43 @@ impl World {
         self.cluster().delete(&user(), gvr, namespace, name, &options).unwrap();
     }
 
-    pub fn find(&self, pod: &str) -> Option<Arc<Value>> {
+    pub(crate) fn find(&self, pod: &str) -> Option<Arc<Value>> {
         self.cluster().get(&Gvr::PODS, Some(NAMESPACE), pod).ok()
     }
 
-    pub fn pods(&self) -> Vec<Arc<Value>> {
+    pub(crate) fn pods(&self) -> Vec<Arc<Value>> {
         self.cluster().list(&Gvr::PODS, None, &ListOptions::default()).unwrap().items
     }
 
-    pub fn is_held(&self, pod: &str) -> bool {
+    pub(crate) fn is_held(&self, pod: &str) -> bool {
         self.find(pod).is_some_and(|pod| has_hold(&pod))
     }
 
-    pub fn held_pods(&self) -> usize {
+    pub(crate) fn held_pods(&self) -> usize {
         self.pods().iter().filter(|pod| has_hold(pod)).count()
     }
 
     /// Every write of Belayer to pods, refused ones too.
-    pub fn pod_writes(&self) -> Vec<Write> {
+    pub(crate) fn pod_writes(&self) -> Vec<Write> {
         let writes = self.sandbox.recorder().writes_by(BELAYER);
         writes.into_iter().filter(|write| write.resource == Gvr::PODS).collect()
     }
 
-    pub fn applied_pod_writes(&self) -> usize {
+    pub(crate) fn applied_pod_writes(&self) -> usize {
         self.pod_writes().iter().filter(|write| write.outcome == Outcome::Applied).count()
     }
 
-    pub fn events(&self, reason: &str) -> usize {
+    pub(crate) fn events(&self, reason: &str) -> usize {
         let all = self.cluster().list(&Gvr::EVENTS, None, &ListOptions::default()).unwrap().items;
         all.iter().filter(|event| event["reason"] == reason).count()
     }
 
-    pub fn requests(&self, verb: Verb, resource: &str) -> u64 {
+    pub(crate) fn requests(&self, verb: Verb, resource: &str) -> u64 {
         self.sandbox.recorder().requests(BELAYER, verb, resource)
     }
 }
 
-pub fn pod(name: &str, workflow: &str, uid: &str) -> Value {
+pub(crate) fn pod(name: &str, workflow: &str, uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -209,11 +207,11 @@ fn has_hold(pod: &Value) -> bool {
 }
 
 /// Waits until `condition` holds; fails after a minute of (paused) time.
-pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     within(Duration::from_secs(60), what, condition).await;
 }
 
-pub async fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + limit;
     while !condition() {
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
@@ -222,6 +220,6 @@ pub async fn within(limit: Duration, what: &str, condition: impl Fn() -> bool) {
 }
 
 /// Lets everything that is going to happen in this time happen.
-pub async fn let_pass(time: Duration) {
+pub(crate) async fn let_pass(time: Duration) {
     tokio::time::sleep(time).await;
 }

@@ -71,7 +71,7 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
             tracing::info!(component, %row, object = %key, %uid, evidence, ?took, "released");
         }
         What::Denied { code, message } => {
-            metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => code.to_string())
+            metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))
                 .increment(1);
             tracing::warn!(component, %row, object = %key, %uid, code, message, "the API server refuses the write");
         }

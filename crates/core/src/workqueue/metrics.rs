@@ -7,22 +7,11 @@ use parking_lot::Mutex;
 
 use super::band::Band;
 
-/// Gauge, labels `name` and `priority`: keys ready to be worked on.
-pub(crate) const DEPTH: &str = "workqueue_depth";
-/// Counter, label `name`: keys that became ready.
-pub(crate) const ADDS: &str = "workqueue_adds_total";
-/// Histogram, label `name`: seconds from ready to handed out.
-pub(crate) const QUEUE_DURATION: &str = "workqueue_queue_duration_seconds";
-/// Histogram, label `name`: seconds from handed out to done.
-pub(crate) const WORK_DURATION: &str = "workqueue_work_duration_seconds";
-/// Gauge, label `name`: seconds of work in progress, summed over the keys being processed.
-pub(crate) const UNFINISHED_WORK: &str = "workqueue_unfinished_work_seconds";
-/// Gauge, label `name`: seconds the longest running processor has been running.
-pub(crate) const LONGEST_RUNNING: &str = "workqueue_longest_running_processor_seconds";
-/// Counter, label `name`: failures handed to the backoff.
-pub(crate) const RETRIES: &str = "workqueue_retries_total";
-/// Counter, label `controller`: panics caught in handlers.
-pub(crate) const WORKER_PANICS: &str = "belayer_worker_panics_total";
+pub(crate) use belayer_metrics::{
+    WORKER_PANICS, WORKQUEUE_ADDS as ADDS, WORKQUEUE_DEPTH as DEPTH, WORKQUEUE_LONGEST_RUNNING as LONGEST_RUNNING,
+    WORKQUEUE_QUEUE_DURATION as QUEUE_DURATION, WORKQUEUE_RETRIES as RETRIES,
+    WORKQUEUE_UNFINISHED_WORK as UNFINISHED_WORK, WORKQUEUE_WORK_DURATION as WORK_DURATION,
+};
 
 /// Whether a queue reports metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
