@@ -17,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::Pace;
 use crate::operator::{Operator, Options};
 
 /// How long a crashed process may take until nothing of it is left, and a stopping one to stop.
@@ -82,6 +83,7 @@ impl Observer for Witness {
 /// Starts, kills and stops Belayer.
 pub(super) struct Controller {
     cluster: Config,
+    bounds: Bounds,
     ledger: Arc<Ledger>,
     process: Option<Process>,
     /// How often it was killed.
@@ -97,10 +99,18 @@ struct Process {
 }
 
 impl Controller {
-    /// A Belayer for this cluster. It does not run yet.
-    pub(super) fn new(cluster: Config) -> Self {
+    /// A Belayer for this cluster. It does not run yet. Its bounds are the usual ones, in the
+    /// story's time.
+    pub(super) fn new(cluster: Config, pace: Pace) -> Self {
+        let usual = Bounds::default();
+        let bounds = Bounds {
+            qps: pace.rate(usual.qps).max(usual.qps),
+            burst: usual.burst.saturating_mul(pace.times()),
+            ..usual
+        };
         Self {
             cluster,
+            bounds,
             ledger: Arc::default(),
             process: None,
             crashes: 0,
@@ -129,7 +139,7 @@ impl Controller {
             let operator = Operator::new(Options {
                 client: client::connect(self.cluster.clone()).context("a client for Belayer")?,
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
-                bounds: Bounds::default(),
+                bounds: self.bounds,
                 writes: Writes::Sent,
                 pod_finalizer: Settings::default(),
                 observer: witness,

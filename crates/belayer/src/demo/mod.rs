@@ -49,6 +49,12 @@ impl Pace {
         seconds / self.0
     }
 
+    /// How many times faster, in whole numbers and not slower.
+    fn times(self) -> u32 {
+        // Speeds end at 1,000, and `as` saturates.
+        self.0.max(1.0) as u32
+    }
+
     /// So many a second of the story, in real time.
     fn rate(self, per_second: f64) -> f64 {
         per_second * self.0

@@ -31,6 +31,9 @@ const PATIENCE: f64 = 60.0;
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(15);
 
+/// No pod lives shorter, however fast the story is told.
+const LEAST_LIFE: Duration = Duration::from_millis(600);
+
 /// Changes that the API server remembers: more than a demo makes.
 const LOG: usize = 4_000_000;
 
@@ -147,7 +150,7 @@ impl World {
                 .context("a kubeconfig")?;
         let mut world = Self {
             neighbour: Neighbour::start(sandbox.cluster(), pace, options.seed),
-            controller: Controller::new(cluster),
+            controller: Controller::new(cluster, pace),
             sandbox,
             chronicle,
             user,
@@ -217,7 +220,7 @@ impl World {
             let script = WorkflowScript {
                 pods: shape.pods,
                 pods_per_second: self.pace.rate(12.0),
-                life: self.pace.of(shape.life.0)..=self.pace.of(shape.life.1),
+                life: self.life(shape.life.0)..=self.life(shape.life.1),
                 failure_ratio: 0.1,
                 rejection_ratio: 0.0,
                 pod_gc: shape.pod_gc,
@@ -231,6 +234,11 @@ impl World {
             cast.pods += shape.pods;
         }
         Ok(cast)
+    }
+
+    /// How long a pod lives in real time: however fast the story is told, there is time to hold it.
+    fn life(&self, seconds: f64) -> Duration {
+        self.pace.of(seconds).max(LEAST_LIFE)
     }
 
     /// The user deletes pods by hand; those that are gone already are none of their business.

@@ -137,9 +137,6 @@ impl Past {
 
     /// Why this pod may go, if it may.
     pub(super) fn why_may_go(&self, pod: &Value) -> Option<Why> {
-        if self.node_of(pod) == Node::Taken {
-            return Some(Why::ResultTaken);
-        }
         if self
             .namespaces_going
             .contains(text(pod, "/metadata/namespace"))
@@ -149,8 +146,10 @@ impl Past {
         let Some(owner) = owner(pod) else {
             return Some(Why::NoWorkflow);
         };
-        let gone = self.deletion_asked.contains(owner) || !self.objects.contains_key(owner);
-        gone.then_some(Why::WorkflowDeleted)
+        if self.deletion_asked.contains(owner) || !self.objects.contains_key(owner) {
+            return Some(Why::WorkflowDeleted);
+        }
+        (self.node_of(pod) == Node::Taken).then_some(Why::ResultTaken)
     }
 
     /// What the pod's workflow, matched by UID, says about it.
