@@ -1,5 +1,10 @@
 //! The repository's own rules.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// Which packages of ours each package depends on: normal dependencies, and those of tests.
@@ -18,33 +26,67 @@ struct Edges {
 
 fn edges() -> Edges {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
         .current_dir(root())
         .output()
         .unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let ours: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let ours: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
     let of = |wanted: Option<&str>| {
         let dependencies = |package: &serde_json::Value| {
             let all = package["dependencies"].as_array().unwrap();
-            let fitting = all.iter().filter(|dependency| dependency["kind"].as_str() == wanted);
+            let fitting = all
+                .iter()
+                .filter(|dependency| dependency["kind"].as_str() == wanted);
             let names = fitting.map(|dependency| dependency["name"].as_str().unwrap());
-            names.filter(|name| ours.contains(name)).map(str::to_owned).collect()
+            names
+                .filter(|name| ours.contains(name))
+                .map(str::to_owned)
+                .collect()
         };
-        packages.iter().map(|p| (p["name"].as_str().unwrap().to_owned(), dependencies(p))).collect()
+        packages
+            .iter()
+            .map(|p| (p["name"].as_str().unwrap().to_owned(), dependencies(p)))
+            .collect()
     };
-    Edges { normal: of(None), dev: of(Some("dev")) }
+    Edges {
+        normal: of(None),
+        dev: of(Some("dev")),
+    }
 }
 
 /// Who may depend on whom. What is not here is forbidden.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("belayer-metrics", &[]),
     ("belayer-core", &["belayer-metrics"]),
-    ("belayer-pod-finalizer", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-pod-finalizer",
+        &["belayer-core", "belayer-metrics"],
+    ),
     ("belayer-sandbox", &[]),
-    ("belayer", &["belayer-core", "belayer-metrics", "belayer-pod-finalizer", "belayer-sandbox"]),
-    ("belayer-e2e", &["belayer-core", "belayer-metrics", "belayer-sandbox"]),
+    (
+        "belayer",
+        &[
+            "belayer-core",
+            "belayer-metrics",
+            "belayer-pod-finalizer",
+            "belayer-sandbox",
+        ],
+    ),
+    (
+        "belayer-e2e",
+        &["belayer-core", "belayer-metrics", "belayer-sandbox"],
+    ),
     ("xtask", &[]),
 ];
 
@@ -53,14 +95,21 @@ fn only_the_allowed_edges_between_crates_exist() {
     let edges = edges();
     for (package, dependencies) in &edges.normal {
         let allowed = ALLOWED.iter().find(|(name, _)| name == package);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{package} is new: say in ALLOWED what it may depend on"));
+        let (_, allowed) = allowed
+            .unwrap_or_else(|| panic!("{package} is new: say in ALLOWED what it may depend on"));
         for dependency in dependencies {
-            assert!(allowed.contains(&dependency.as_str()), "{package} must not depend on {dependency}");
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{package} must not depend on {dependency}"
+            );
         }
     }
     for (package, dependencies) in &edges.dev {
         let controller_in_sandbox = package == "belayer-sandbox" && !dependencies.is_empty();
-        assert!(!controller_in_sandbox, "the sandbox's tests stand on nothing of ours: {dependencies:?}");
+        assert!(
+            !controller_in_sandbox,
+            "the sandbox's tests stand on nothing of ours: {dependencies:?}"
+        );
     }
 }
 
@@ -71,39 +120,76 @@ fn every_crate_has_a_readme_of_one_screen_with_an_example_that_is_tested() {
         let readme = fs::read_to_string(path.join("README.md"))
             .unwrap_or_else(|_| panic!("{} has no README.md", path.display()));
         let lines = readme.lines().count();
-        assert!(lines <= 90, "{}: {lines} lines are more than a screen", path.display());
-        assert!(readme.contains("```rust"), "{}: the README has no example", path.display());
+        assert!(
+            lines <= 90,
+            "{}: {lines} lines are more than a screen",
+            path.display()
+        );
+        assert!(
+            readme.contains("```rust"),
+            "{}: the README has no example",
+            path.display()
+        );
         let library = fs::read_to_string(path.join("src/lib.rs")).unwrap();
         let included = library.contains("include_str!(\"../README.md\")");
-        assert!(included, "{}: the README's example is not a doctest", path.display());
+        assert!(
+            included,
+            "{}: the README's example is not a doctest",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn the_top_level_is_as_the_charter_says() {
     let allowed: BTreeSet<&str> = [
-        ".cargo", ".ci", ".git", ".github", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md",
-        "Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "SECURITY.md", "clippy.toml", "crates", "deploy", "docs",
-        "e2e", "rustfmt.toml", "target", "xtask",
+        ".cargo",
+        ".ci",
+        ".git",
+        ".github",
+        ".gitignore",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "Cargo.lock",
+        "Cargo.toml",
+        "LICENSE",
+        "README.md",
+        "SECURITY.md",
+        "clippy.toml",
+        "crates",
+        "deploy",
+        "docs",
+        "e2e",
+        "rustfmt.toml",
+        "target",
+        "xtask",
     ]
     .into();
     for entry in fs::read_dir(root()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(allowed.contains(name.as_str()), "{name} does not belong at the top level");
+        assert!(
+            allowed.contains(name.as_str()),
+            "{name} does not belong at the top level"
+        );
     }
 }
 
 #[test]
 fn every_row_of_the_pods_decision_table_is_named_by_a_test() {
     let table = fs::read_to_string(root().join("crates/pod-finalizer/README.md")).unwrap();
-    let tests = fs::read_to_string(root().join("crates/pod-finalizer/src/decide/tests.rs")).unwrap();
+    let tests =
+        fs::read_to_string(root().join("crates/pod-finalizer/src/decide/tests.rs")).unwrap();
     let rows: Vec<u8> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse().ok())
         .collect();
     assert!(rows.len() >= 11, "the table was not found");
     for row in rows {
-        assert!(tests.contains(&format!("::row_{row:02}_")), "row {row} is named by no test");
+        assert!(
+            tests.contains(&format!("::row_{row:02}_")),
+            "row {row} is named by no test"
+        );
     }
 }
 
@@ -111,13 +197,21 @@ fn every_row_of_the_pods_decision_table_is_named_by_a_test() {
 fn every_answer_of_the_server_is_named_by_a_test() {
     let table = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let section = table.split("## Answers of the server").nth(1).unwrap();
-    let tests = fs::read_to_string(root().join("crates/belayer/tests/operator/answers.rs")).unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-    let codes: BTreeSet<&str> =
-        rows.flat_map(|row| row.split(|c: char| !c.is_ascii_digit())).filter(|code| code.len() == 3).collect();
+    let tests =
+        fs::read_to_string(root().join("crates/belayer/tests/operator/answers.rs")).unwrap();
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let codes: BTreeSet<&str> = rows
+        .flat_map(|row| row.split(|c: char| !c.is_ascii_digit()))
+        .filter(|code| code.len() == 3)
+        .collect();
     assert!(codes.len() >= 8, "the table was not found");
     for code in codes {
-        assert!(tests.contains(&format!("answer_{code}")), "answer {code} is named by no test");
+        assert!(
+            tests.contains(&format!("answer_{code}")),
+            "answer {code} is named by no test"
+        );
     }
 }
 

@@ -25,8 +25,17 @@ pub struct Vitals {
 
 impl Vitals {
     /// Vitals of these.
-    pub fn new(queue: WorkQueue<ObjectKey>, namespaces: Store<Namespace>, pods: Store<Pod>) -> Self {
-        Self { queue, namespaces, pods, working: AtomicBool::new(false) }
+    pub fn new(
+        queue: WorkQueue<ObjectKey>,
+        namespaces: Store<Namespace>,
+        pods: Store<Pod>,
+    ) -> Self {
+        Self {
+            queue,
+            namespaces,
+            pods,
+            working: AtomicBool::new(false),
+        }
     }
 
     /// The workers have started.

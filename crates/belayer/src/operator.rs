@@ -19,9 +19,9 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, OwnerMeta, Po
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_metrics::{Known, KnownValues};
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
+use belayer_pod_finalizer::evidence;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::steward::Steward;
-use belayer_pod_finalizer::evidence;
 
 use crate::health::Vitals;
 
@@ -67,7 +67,14 @@ pub struct Operator {
 impl Operator {
     /// Puts everything together. Nothing runs yet.
     pub fn new(options: Options) -> Self {
-        let Options { client, namespace, bounds, writes, pod_finalizer: settings, observer } = options;
+        let Options {
+            client,
+            namespace,
+            bounds,
+            writes,
+            pod_finalizer: settings,
+            observer,
+        } = options;
         write_zeros(&settings);
         let executor = Arc::new(Executor::new(client.clone(), bounds, writes));
         let (recorder, sender) = events::recorder(Arc::clone(&executor));
@@ -79,24 +86,35 @@ impl Operator {
         let (mut namespace_informer, namespace_store) = Informer::builder(
             client.clone(),
             namespaces(),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces(), &interner))),
+            Decoders::new(JsonDecoder::new(context(
+                component::keep_of_namespaces(),
+                &interner,
+            ))),
         )
         .build();
         let keep_of_owners = component::keep_of_owners(profiles);
         let mut owners: Vec<(Resource, Informer<OwnerMeta>, Store<OwnerMeta>)> = Vec::new();
         for kind in profiles.owners() {
-            let decoders = Decoders::new(JsonDecoder::new(context(keep_of_owners.clone(), &interner)));
-            let (informer, store) = Informer::builder(client.clone(), kind.clone(), decoders).build();
+            let decoders =
+                Decoders::new(JsonDecoder::new(context(keep_of_owners.clone(), &interner)));
+            let (informer, store) =
+                Informer::builder(client.clone(), kind.clone(), decoders).build();
             owners.push((kind.clone(), informer, store));
         }
         let keep_of_pods = component::keep_of_pods(profiles);
         let pod_decoders = Decoders::new(JsonDecoder::<Pod>::new(context(keep_of_pods, &interner)));
-        let (mut pod_informer, pod_store) = Informer::builder(client.clone(), pods(), pod_decoders.clone())
-            .index(component::BY_OWNER, |pod: &Pod| {
-                pod.meta.controller.as_ref().map(|owner| Arc::<str>::from(owner.uid.as_str()))
-            })
-            .index(component::BY_NAMESPACE, |pod: &Pod| Some(Arc::clone(pod.meta.key.shared_namespace())))
-            .build();
+        let (mut pod_informer, pod_store) =
+            Informer::builder(client.clone(), pods(), pod_decoders.clone())
+                .index(component::BY_OWNER, |pod: &Pod| {
+                    pod.meta
+                        .controller
+                        .as_ref()
+                        .map(|owner| Arc::<str>::from(owner.uid.as_str()))
+                })
+                .index(component::BY_NAMESPACE, |pod: &Pod| {
+                    Some(Arc::clone(pod.meta.key.shared_namespace()))
+                })
+                .build();
 
         let wake: Wake = {
             let queue = queue.clone();
@@ -108,7 +126,10 @@ impl Operator {
         );
         let namespace_oracle = NamespaceOracle::new(
             Arc::clone(&executor),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces(), &interner))),
+            Decoders::new(JsonDecoder::new(context(
+                component::keep_of_namespaces(),
+                &interner,
+            ))),
         );
         let pace = Pace::default();
         let finalizer = Arc::new(PodFinalizer::new(
@@ -116,9 +137,22 @@ impl Operator {
             Parts {
                 pods: pod_store.clone(),
                 namespaces: namespace_store.clone(),
-                owners: owners.iter().map(|(kind, _, store)| (kind.clone(), store.clone())).collect(),
-                owner_facts: Facts::new(Arc::new(owner_oracle), wake.clone(), pace, after_work.clone()),
-                namespace_facts: Facts::new(Arc::new(namespace_oracle), wake, pace, after_work.clone()),
+                owners: owners
+                    .iter()
+                    .map(|(kind, _, store)| (kind.clone(), store.clone()))
+                    .collect(),
+                owner_facts: Facts::new(
+                    Arc::new(owner_oracle),
+                    wake.clone(),
+                    pace,
+                    after_work.clone(),
+                ),
+                namespace_facts: Facts::new(
+                    Arc::new(namespace_oracle),
+                    wake,
+                    pace,
+                    after_work.clone(),
+                ),
                 queue: queue.clone(),
             },
         ));
@@ -140,11 +174,18 @@ impl Operator {
         pod_informer.add_handler(handler(&finalizer, PodFinalizer::on_pod));
         pod_informer.add_handler(Arc::new(runner.clone()));
         namespace_informer.add_handler(handler(&finalizer, PodFinalizer::on_namespace));
-        for (_, informer, _) in &mut owners {
-            informer.add_handler(handler(&finalizer, PodFinalizer::on_owner));
+        for (kind, informer, _) in &mut owners {
+            let (finalizer, kind) = (Arc::clone(&finalizer), kind.clone());
+            informer.add_handler(Arc::new(move |event: &Event<OwnerMeta>| {
+                finalizer.on_owner(&kind, event)
+            }));
         }
 
-        let vitals = Arc::new(Vitals::new(queue.clone(), namespace_store.clone(), pod_store.clone()));
+        let vitals = Arc::new(Vitals::new(
+            queue.clone(),
+            namespace_store.clone(),
+            pod_store.clone(),
+        ));
         let steward = Steward::new(Arc::clone(&finalizer), executor, recorder, &namespace);
         Self {
             workers: settings.workers,
@@ -154,7 +195,10 @@ impl Operator {
             steward,
             sender,
             namespaces: (namespace_informer, namespace_store),
-            owners: owners.into_iter().map(|(_, informer, store)| (informer, store)).collect(),
+            owners: owners
+                .into_iter()
+                .map(|(_, informer, store)| (informer, store))
+                .collect(),
             pods: (pod_informer, pod_store),
             vitals,
             after_work,
@@ -201,7 +245,10 @@ impl Operator {
             tasks.spawn(self.steward.run(stop.clone()));
             stop.cancelled().await;
             tracing::info!("stopping: no new work is taken, work in flight is finished");
-            if tokio::time::timeout(STOP_WITHIN, workers.shutdown()).await.is_err() {
+            if tokio::time::timeout(STOP_WITHIN, workers.shutdown())
+                .await
+                .is_err()
+            {
                 tracing::warn!("work in flight took too long and was given up");
             }
         }
@@ -216,7 +263,10 @@ impl Operator {
 async fn heard_of(store: &Store<OwnerMeta>) {
     let mut state = store.watch_state();
     let heard = |state: &InformerState| {
-        matches!(state, InformerState::Synced | InformerState::NotServed | InformerState::Stopped)
+        matches!(
+            state,
+            InformerState::Synced | InformerState::NotServed | InformerState::Stopped
+        )
     };
     let _ = state.wait_for(heard).await;
 }
@@ -230,7 +280,10 @@ fn handler<K: 'static>(
 }
 
 fn context(keep: Keep, interner: &Interner) -> DecodeContext {
-    DecodeContext { keep, interner: interner.clone() }
+    DecodeContext {
+        keep,
+        interner: interner.clone(),
+    }
 }
 
 fn pods() -> Resource {
@@ -244,7 +297,11 @@ fn namespaces() -> Resource {
 /// A series that appears with its first event looks as if nothing had happened before.
 fn write_zeros(settings: &Settings) {
     let kinds = [pods(), namespaces()].map(|kind| kind.to_string());
-    let owners = settings.profiles.owners().into_iter().map(ToString::to_string);
+    let owners = settings
+        .profiles
+        .owners()
+        .into_iter()
+        .map(ToString::to_string);
     KnownValues::new()
         .with(Known::Controller, [component::NAME])
         .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())

@@ -42,7 +42,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
             burst: options.limits.burst,
             concurrent_releases: options.limits.concurrent_releases,
         },
-        writes: if options.dry_run { Writes::DryRun } else { Writes::Sent },
+        writes: if options.dry_run {
+            Writes::DryRun
+        } else {
+            Writes::Sent
+        },
         pod_finalizer: options.pod_finalizer,
         observer: Arc::new(()),
     });
@@ -54,7 +58,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
     let vitals = Arc::clone(operator.vitals());
     if let Some(endpoint) = bind(&options.metrics_bind_address, "--metrics-bind-address").await? {
-        tasks.spawn(server::serve(endpoint, server::public_routes(vitals, exporter), after.clone()));
+        tasks.spawn(server::serve(
+            endpoint,
+            server::public_routes(vitals, exporter),
+            after.clone(),
+        ));
     }
     if let Some(endpoint) = bind(&options.debug_bind_address, "--debug-bind-address").await? {
         let finalizer = Arc::clone(operator.finalizer());
@@ -69,7 +77,9 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
 }
 
 async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoint>, Failure> {
-    Endpoint::bind(address, flag).await.map_err(|error| Failure::from(anyhow::Error::from(error)))
+    Endpoint::bind(address, flag)
+        .await
+        .map_err(|error| Failure::from(anyhow::Error::from(error)))
 }
 
 fn stop_on_signal(stop: &CancellationToken) -> Result<(), Failure> {

@@ -26,7 +26,9 @@ pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
 /// When the configuration cannot be used: a certificate that does not parse, for example.
 pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
-    Ok(ClientBuilder::try_from(config)?.with_layer(&Observe).build())
+    Ok(ClientBuilder::try_from(config)?
+        .with_layer(&Observe)
+        .build())
 }
 
 /// Wraps a service that speaks HTTP, such as an embedded API server, into the same client.
@@ -38,7 +40,9 @@ where
     B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    ClientBuilder::new(service, "default").with_layer(&Observe).build()
+    ClientBuilder::new(service, "default")
+        .with_layer(&Observe)
+        .build()
 }
 
 /// A tower layer that counts and traces every request under client-go's names.
@@ -77,7 +81,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        request
+            .headers_mut()
+            .insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         let method = bound_method(request.method().as_str());
         let span = tracing::debug_span!("request", method, path = request.uri().path());
         let answer = self.inner.call(request);
@@ -88,7 +94,8 @@ where
                 Ok(response) => bound_code(Some(response.status().as_u16())),
                 Err(_) => bound_code(None),
             };
-            metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method).increment(1);
+            metrics::counter!(belayer_metrics::REST_REQUESTS, "code" => code, "method" => method)
+                .increment(1);
             metrics::histogram!(belayer_metrics::REST_REQUEST_DURATION, "verb" => method)
                 .record(begun.elapsed().as_secs_f64());
             answer

@@ -102,22 +102,40 @@ pub struct Decision<E, Q> {
 impl<E, Q> Decision<E, Q> {
     /// Nothing to write, nothing missing.
     pub fn nothing(row: Row) -> Self {
-        Self { row, write: None, notices: Vec::new(), look_again: None, missing: Vec::new() }
+        Self {
+            row,
+            write: None,
+            notices: Vec::new(),
+            look_again: None,
+            missing: Vec::new(),
+        }
     }
 
     /// One write.
     pub fn write(row: Row, write: Write<E>) -> Self {
-        Self { write: Some(write), ..Self::nothing(row) }
+        Self {
+            write: Some(write),
+            ..Self::nothing(row)
+        }
     }
 
     /// Something has to happen or to be found out first.
     pub fn missing(row: Row, missing: Missing<Q>) -> Self {
-        Self { missing: vec![missing], ..Self::nothing(row) }
+        Self {
+            missing: vec![missing],
+            ..Self::nothing(row)
+        }
     }
 
     /// A question that is to be asked at once.
     pub fn ask(row: Row, question: Q) -> Self {
-        Self::missing(row, Missing::Answer { question, after: Duration::ZERO })
+        Self::missing(
+            row,
+            Missing::Answer {
+                question,
+                after: Duration::ZERO,
+            },
+        )
     }
 
     /// The same decision that looks again after `delay` at the latest.
@@ -143,7 +161,10 @@ pub struct Release {
 impl Release {
     /// A release of `hold`. There is no way to one but through a component's evidence.
     pub fn new(hold: &'static str, evidence: impl Evidence) -> Self {
-        Self { hold, evidence: Arc::new(evidence) }
+        Self {
+            hold,
+            evidence: Arc::new(evidence),
+        }
     }
 
     /// The hold that leaves.

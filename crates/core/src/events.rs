@@ -58,7 +58,16 @@ pub struct EventSender {
 /// A recorder and the task that sends for it.
 pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
     let (sender, receiver) = mpsc::channel(LINE);
-    (EventRecorder { line: sender, told: Arc::default() }, EventSender { line: receiver, executor })
+    (
+        EventRecorder {
+            line: sender,
+            told: Arc::default(),
+        },
+        EventSender {
+            line: receiver,
+            executor,
+        },
+    )
 }
 
 impl EventRecorder {
@@ -68,10 +77,18 @@ impl EventRecorder {
             return;
         }
         match notice.severity {
-            Severity::Normal => tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message),
-            Severity::Warning => tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message),
+            Severity::Normal => {
+                tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message)
+            }
+            Severity::Warning => {
+                tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message)
+            }
         }
-        if self.line.try_send((regarding.clone(), notice.clone())).is_err() {
+        if self
+            .line
+            .try_send((regarding.clone(), notice.clone()))
+            .is_err()
+        {
             metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
         }
     }
@@ -101,7 +118,9 @@ impl EventSender {
                 () = cancel.cancelled() => return,
                 next = self.line.recv() => next,
             };
-            let Some((regarding, notice)) = next else { return };
+            let Some((regarding, notice)) = next else {
+                return;
+            };
             let request = event(&regarding, &notice, Timestamp::now());
             // An Event is for information: what cannot be told now is not worth a retry.
             if let Err(error) = self.executor.write(&request, Class::Notice).await {
@@ -122,7 +141,11 @@ fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
     // A name may have 253 characters. Not a `generateName`: the server refuses one that ends in
     // a dot, and the dot is what kubectl users know Events by.
     let object: String = regarding.key.name().chars().take(235).collect();
-    let name = format!("{}.{:016x}", object.trim_end_matches(['.', '-']), rand::random::<u64>());
+    let name = format!(
+        "{}.{:016x}",
+        object.trim_end_matches(['.', '-']),
+        rand::random::<u64>()
+    );
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({
         "apiVersion": "v1",
@@ -166,7 +189,11 @@ mod tests {
     }
 
     fn notice() -> Notice {
-        Notice { severity: Severity::Warning, reason: "ReleaseDenied", message: "x".repeat(2000).into() }
+        Notice {
+            severity: Severity::Warning,
+            reason: "ReleaseDenied",
+            message: "x".repeat(2000).into(),
+        }
     }
 
     #[test]
@@ -182,7 +209,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_is_told_once_in_a_while_only() {
         let (line, mut receiver) = mpsc::channel(8);
-        let recorder = EventRecorder { line, told: Arc::default() };
+        let recorder = EventRecorder {
+            line,
+            told: Arc::default(),
+        };
         recorder.tell(&regarding(), &notice());
         recorder.tell(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());

@@ -50,7 +50,11 @@ impl OwnWrites {
             inner.unlist(key, earlier.version);
         }
         inner.written.insert(key.clone(), Own { version, parked });
-        inner.by_version.entry(version).or_default().push(key.clone());
+        inner
+            .by_version
+            .entry(version)
+            .or_default()
+            .push(key.clone());
     }
 
     /// Whether `key` has to wait for a cache that has seen `watermark`. If so the key is parked:
@@ -69,7 +73,11 @@ impl OwnWrites {
     /// The cache has seen everything up to `watermark`: the keys that waited for it.
     pub fn seen(&self, watermark: ResourceVersion) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
-        if inner.by_version.first_key_value().is_none_or(|(version, _)| *version > watermark) {
+        if inner
+            .by_version
+            .first_key_value()
+            .is_none_or(|(version, _)| *version > watermark)
+        {
             return Vec::new();
         }
         let later = ResourceVersion::new(watermark.get().saturating_add(1));
@@ -77,7 +85,11 @@ impl OwnWrites {
         let seen = std::mem::replace(&mut inner.by_version, unseen);
         let mut freed = Vec::new();
         for key in seen.into_values().flatten() {
-            if inner.written.remove(&key).is_some_and(|own| own.parked == Parked::Yes) {
+            if inner
+                .written
+                .remove(&key)
+                .is_some_and(|own| own.parked == Parked::Yes)
+            {
                 freed.push(key);
             }
         }

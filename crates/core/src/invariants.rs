@@ -43,7 +43,11 @@ impl fmt::Display for Invariant {
 }
 
 /// FOREIGN: between `before` and `after` nothing that is not in `ours` came, went or moved.
-pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(before: &[A], after: &[B], ours: &[&str]) -> bool {
+pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
+    before: &[A],
+    after: &[B],
+    ours: &[&str],
+) -> bool {
     let foreign = |finalizer: &&str| !ours.contains(finalizer);
     before
         .iter()
@@ -62,7 +66,10 @@ pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
     let has = |list: &[&str], hold: &str| list.contains(&hold);
     let before: Vec<&str> = before.iter().map(AsRef::as_ref).collect();
     let after: Vec<&str> = after.iter().map(AsRef::as_ref).collect();
-    deleting == Deleting::No || ours.iter().all(|hold| has(&before, hold) || !has(&after, hold))
+    deleting == Deleting::No
+        || ours
+            .iter()
+            .all(|hold| has(&before, hold) || !has(&after, hold))
 }
 
 /// Whether an object was being deleted.
@@ -96,7 +103,12 @@ mod tests {
     #[case::added_while_deleting(&[], &["o/1"], Deleting::Yes, false)]
     #[case::added_before(&[], &["o/1"], Deleting::No, true)]
     #[case::kept_while_deleting(&["o/1"], &["o/1"], Deleting::Yes, true)]
-    fn late(#[case] before: &[&str], #[case] after: &[&str], #[case] deleting: Deleting, #[case] holds: bool) {
+    fn late(
+        #[case] before: &[&str],
+        #[case] after: &[&str],
+        #[case] deleting: Deleting,
+        #[case] holds: bool,
+    ) {
         assert_eq!(no_late_hold(before, after, OURS, deleting), holds);
     }
 }

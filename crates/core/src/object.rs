@@ -17,7 +17,10 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// A key in a namespace. An empty `namespace` means cluster-scoped.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     /// A key of a cluster-scoped kind.
@@ -186,7 +189,9 @@ pub struct OwnerReference {
 impl OwnerReference {
     /// API group of the owner; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+        self.api_version
+            .rsplit_once('/')
+            .map_or("", |(group, _)| group)
     }
 }
 
@@ -204,7 +209,10 @@ mod tests {
     fn paths_follow_the_group() {
         let pods = Resource::new("", "v1", "Pod", "pods");
         assert_eq!(pods.path(None), "/api/v1/pods");
-        assert_eq!(pods.object_path(&ObjectKey::new("a", "b")), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(
+            pods.object_path(&ObjectKey::new("a", "b")),
+            "/api/v1/namespaces/a/pods/b"
+        );
         let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
         assert_eq!(
             workflows.path(Some("a")),

@@ -43,7 +43,11 @@ impl FinalizerPatch {
         if object.is_deleting() {
             return None;
         }
-        let mut all: Vec<&str> = object.finalizers.iter().map(|finalizer| &**finalizer).collect();
+        let mut all: Vec<&str> = object
+            .finalizers
+            .iter()
+            .map(|finalizer| &**finalizer)
+            .collect();
         all.extend(holds.iter().filter(|hold| !object.has_finalizer(hold)));
         if all.len() == object.finalizers.len() {
             return None;
@@ -101,7 +105,11 @@ mod tests {
     fn object(finalizers: &[&str]) -> ObjectMeta {
         ObjectMeta {
             finalizers: finalizers.iter().map(|f| Arc::from(*f)).collect(),
-            ..ObjectMeta::new(ObjectKey::new("a", "b"), Uid::new("u-1"), ResourceVersion::new(7))
+            ..ObjectMeta::new(
+                ObjectKey::new("a", "b"),
+                Uid::new("u-1"),
+                ResourceVersion::new(7),
+            )
         }
     }
 
@@ -112,7 +120,11 @@ mod tests {
     #[test]
     fn a_release_is_exactly_the_documented_patch() {
         assert_eq!(
-            text(FinalizerPatch::release(&object(&["z/z", "ours/h", "a/a"]), &["ours/h"])).unwrap(),
+            text(FinalizerPatch::release(
+                &object(&["z/z", "ours/h", "a/a"]),
+                &["ours/h"]
+            ))
+            .unwrap(),
             r#"{"metadata":{"uid":"u-1","resourceVersion":"7","finalizers":["z/z","a/a"]}}"#
         );
     }
@@ -126,7 +138,10 @@ mod tests {
         let sent = text(FinalizerPatch::release(&object(on), off));
         match (sent, expected) {
             (Some(sent), Some(expected)) => {
-                assert!(sent.ends_with(&format!("\"finalizers\":{expected}}}}}")), "{sent}");
+                assert!(
+                    sent.ends_with(&format!("\"finalizers\":{expected}}}}}")),
+                    "{sent}"
+                );
             }
             (sent, expected) => assert_eq!(sent.is_some(), expected.is_some()),
         }
@@ -136,7 +151,10 @@ mod tests {
     fn a_hold_is_appended() {
         let patch = FinalizerPatch::hold(&object(&["x/y"]), &["ours/h"]).unwrap();
         assert_eq!(patch.finalizers(), ["x/y", "ours/h"]);
-        assert_eq!(FinalizerPatch::hold(&object(&["ours/h"]), &["ours/h"]), None);
+        assert_eq!(
+            FinalizerPatch::hold(&object(&["ours/h"]), &["ours/h"]),
+            None
+        );
     }
 
     #[test]

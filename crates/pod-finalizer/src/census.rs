@@ -81,7 +81,11 @@ impl Census {
             counts: Counts::default(),
             gate: Gate::Open,
         };
-        Self { max_unselected, backlog_threshold, inner: Mutex::new(inner) }
+        Self {
+            max_unselected,
+            backlog_threshold,
+            inner: Mutex::new(inner),
+        }
     }
 
     /// Notes what `key` is now; `None` if it is not held any more. Says where the gate is.
@@ -133,7 +137,9 @@ impl Census {
 
     /// Whether unselected pods may be released.
     pub fn mass_release(&self) -> MassRelease {
-        let Counts { held, unselected, .. } = self.counts();
+        let Counts {
+            held, unselected, ..
+        } = self.counts();
         if self.max_unselected.allows(unselected, held) {
             MassRelease::Within
         } else {
@@ -143,15 +149,29 @@ impl Census {
 
     /// All held pods, sorted by key: for `/debug/holds`.
     pub fn list(&self) -> Vec<(ObjectKey, HeldPod)> {
-        let mut all: Vec<_> = self.inner.lock().pods.iter().map(|(k, p)| (k.clone(), *p)).collect();
+        let mut all: Vec<_> = self
+            .inner
+            .lock()
+            .pods
+            .iter()
+            .map(|(k, p)| (k.clone(), *p))
+            .collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
     }
 
     /// The keys of held pods that no profile selects, sorted.
     pub fn unselected(&self) -> Vec<ObjectKey> {
-        let unselected = |(key, pod): (&ObjectKey, &HeldPod)| (pod.selected == Selected::No).then(|| key.clone());
-        let mut keys: Vec<_> = self.inner.lock().pods.iter().filter_map(unselected).collect();
+        let unselected = |(key, pod): (&ObjectKey, &HeldPod)| {
+            (pod.selected == Selected::No).then(|| key.clone())
+        };
+        let mut keys: Vec<_> = self
+            .inner
+            .lock()
+            .pods
+            .iter()
+            .filter_map(unselected)
+            .collect();
         keys.sort();
         keys
     }
@@ -177,7 +197,11 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ENDED: HeldPod = HeldPod { selected: Selected::Yes, backlog: Backlog::Part, deleting: None };
+    const ENDED: HeldPod = HeldPod {
+        selected: Selected::Yes,
+        backlog: Backlog::Part,
+        deleting: None,
+    };
 
     fn census(backlog_threshold: usize) -> Census {
         Census::new(MaxUnselected::default(), backlog_threshold)
@@ -204,7 +228,16 @@ mod tests {
     #[test]
     fn running_pods_are_no_backlog() {
         let census = census(0);
-        assert_eq!(census.note(&key(1), Some(HeldPod { backlog: Backlog::NotYet, ..ENDED })), Gate::Open);
+        assert_eq!(
+            census.note(
+                &key(1),
+                Some(HeldPod {
+                    backlog: Backlog::NotYet,
+                    ..ENDED
+                })
+            ),
+            Gate::Open
+        );
         assert_eq!(census.note(&key(1), Some(ENDED)), Gate::Closed);
         assert_eq!(census.note(&key(1), None), Gate::Open);
     }
@@ -212,17 +245,30 @@ mod tests {
     #[test]
     fn more_unselected_pods_than_the_limit_are_kept() {
         let census = census(1000);
-        let unselected = HeldPod { selected: Selected::No, ..ENDED };
+        let unselected = HeldPod {
+            selected: Selected::No,
+            ..ENDED
+        };
         for n in 0..20 {
             census.note(&key(n), Some(unselected));
         }
         assert_eq!(census.mass_release(), MassRelease::Within);
         census.note(&key(20), Some(unselected));
-        assert_eq!(census.mass_release(), MassRelease::Exceeded { unselected: 21, held: 21 });
+        assert_eq!(
+            census.mass_release(),
+            MassRelease::Exceeded {
+                unselected: 21,
+                held: 21
+            }
+        );
         for n in 21..300 {
             census.note(&key(n), Some(ENDED));
         }
-        assert_eq!(census.mass_release(), MassRelease::Within, "21 of 300 are less than a tenth");
+        assert_eq!(
+            census.mass_release(),
+            MassRelease::Within,
+            "21 of 300 are less than a tenth"
+        );
         assert_eq!(census.unselected().len(), 21);
     }
 
@@ -230,8 +276,20 @@ mod tests {
     fn the_oldest_waiting_pod_is_known() {
         let census = census(1000);
         let at = |second| Some(Timestamp::from_second(second).unwrap());
-        census.note(&key(1), Some(HeldPod { deleting: at(20), ..ENDED }));
-        census.note(&key(2), Some(HeldPod { deleting: at(10), ..ENDED }));
+        census.note(
+            &key(1),
+            Some(HeldPod {
+                deleting: at(20),
+                ..ENDED
+            }),
+        );
+        census.note(
+            &key(2),
+            Some(HeldPod {
+                deleting: at(10),
+                ..ENDED
+            }),
+        );
         assert_eq!(census.oldest_waiting(), at(10));
         census.note(&key(2), None);
         assert_eq!(census.oldest_waiting(), at(20));

@@ -78,11 +78,33 @@ pub struct PodFinalizer {
 impl PodFinalizer {
     /// The component with these settings.
     pub fn new(settings: &Settings, parts: Parts) -> Self {
-        let Parts { pods, namespaces, owners, owner_facts, namespace_facts, queue } = parts;
+        let Parts {
+            pods,
+            namespaces,
+            owners,
+            owner_facts,
+            namespace_facts,
+            queue,
+        } = parts;
         let profiles = settings.profiles.clone();
-        let world = World { profiles, namespaces, owners, owner_facts, namespace_facts };
-        let census = Arc::new(Census::new(settings.max_unselected, settings.backlog_threshold));
-        Self { world, pods, census, queue, resync: settings.resync }
+        let world = World {
+            profiles,
+            namespaces,
+            owners,
+            owner_facts,
+            namespace_facts,
+        };
+        let census = Arc::new(Census::new(
+            settings.max_unselected,
+            settings.backlog_threshold,
+        ));
+        Self {
+            world,
+            pods,
+            census,
+            queue,
+            resync: settings.resync,
+        }
     }
 
     /// The census of held pods.
@@ -112,25 +134,42 @@ impl PodFinalizer {
     /// Queues the pods that a change of their namespace concerns.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
         let namespace = match event {
-            Event::Added { object, initial: false } => object,
+            Event::Added {
+                object,
+                initial: false,
+            } => object,
             Event::Updated { new, .. } => new,
             _ => return,
         };
-        for pod in self.pods.by_index(BY_NAMESPACE, namespace.object.meta.key.name()).unwrap_or_default() {
+        for pod in self
+            .pods
+            .by_index(BY_NAMESPACE, namespace.object.meta.key.name())
+            .unwrap_or_default()
+        {
             self.note(&pod);
             self.queue_if_ours(&pod, Band::Normal);
         }
     }
 
-    /// Queues the pods that a change of their owner concerns.
-    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+    /// Queues the pods that a change of their owner, of this kind, concerns.
+    pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
         let owner = match event {
             Event::Added { object, .. } => object,
             Event::Updated { new, .. } => new,
-            Event::Deleted { last, .. } => last,
+            Event::Deleted { last, .. } => {
+                // What was seen alive before says nothing now.
+                self.world
+                    .owner_facts
+                    .outdate(&OwnerQuestion::about(kind.clone(), &last.object.0));
+                last
+            }
             _ => return,
         };
-        for pod in self.pods.by_index(BY_OWNER, owner.object.0.uid.as_str()).unwrap_or_default() {
+        for pod in self
+            .pods
+            .by_index(BY_OWNER, owner.object.0.uid.as_str())
+            .unwrap_or_default()
+        {
             self.queue_if_ours(&pod, Band::Release);
         }
     }
@@ -162,7 +201,8 @@ impl PodFinalizer {
     }
 
     fn selection(&self, pod: &ObjectMeta) -> Selection {
-        self.world.selection(pod, self.world.cached_namespace(pod).as_ref())
+        self.world
+            .selection(pod, self.world.cached_namespace(pod).as_ref())
     }
 
     fn is_selected(&self, pod: &ObjectMeta) -> bool {
@@ -172,8 +212,16 @@ impl PodFinalizer {
     fn note(&self, pod: &Stored<Pod>) {
         let meta = &pod.object.meta;
         let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: if self.is_selected(meta) { Selected::Yes } else { Selected::No },
-            backlog: if meta.is_deleting() || pod.object.is_ended() { Backlog::Part } else { Backlog::NotYet },
+            selected: if self.is_selected(meta) {
+                Selected::Yes
+            } else {
+                Selected::No
+            },
+            backlog: if meta.is_deleting() || pod.object.is_ended() {
+                Backlog::Part
+            } else {
+                Backlog::NotYet
+            },
             deleting: meta.deletion_timestamp,
         });
         self.census.note(&meta.key, entry);
@@ -184,7 +232,11 @@ impl PodFinalizer {
         if held(pod) == Held::Yes {
             return;
         }
-        let Selection::By { profile, consumed: ConsumedLabel::No } = self.selection(pod) else {
+        let Selection::By {
+            profile,
+            consumed: ConsumedLabel::No,
+        } = self.selection(pod)
+        else {
             return;
         };
         if profile.mode == Mode::Enforce {
@@ -195,7 +247,11 @@ impl PodFinalizer {
 
     /// Observe mode: a pod that vanished before its result was taken.
     fn count_lost(&self, pod: &Pod) {
-        let Selection::By { profile, consumed: ConsumedLabel::No } = self.selection(&pod.meta) else {
+        let Selection::By {
+            profile,
+            consumed: ConsumedLabel::No,
+        } = self.selection(&pod.meta)
+        else {
             return;
         };
         if profile.mode == Mode::Observe {
@@ -247,8 +303,12 @@ impl Component<Pod> for PodFinalizer {
 
     fn ask(&self, question: PodQuestion, key: &ObjectKey, after: Duration) {
         match question {
-            PodQuestion::Owner(question) => self.world.owner_facts.ask(question, key.clone(), after),
-            PodQuestion::Namespace(question) => self.world.namespace_facts.ask(question, key.clone(), after),
+            PodQuestion::Owner(question) => {
+                self.world.owner_facts.ask(question, key.clone(), after)
+            }
+            PodQuestion::Namespace(question) => {
+                self.world.namespace_facts.ask(question, key.clone(), after)
+            }
         }
     }
 }
@@ -259,6 +319,9 @@ impl PodFinalizer {
         pod.meta.is_deleting()
             || pod.is_ended()
             || admin_asked(&pod.meta) == AdminAsked::Yes
-            || self.world.cached_namespace(&pod.meta).is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
+            || self
+                .world
+                .cached_namespace(&pod.meta)
+                .is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
     }
 }

@@ -8,13 +8,15 @@ use jiff::Timestamp;
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::{Fact, NamespaceState, OwnerState};
 
+use belayer_core::object::ResourceVersion;
+
 use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
 use crate::profile::{Mode, Profile};
 use crate::question::PodQuestion;
 use crate::row;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, NamespaceView, Owner, OwnerView, PodView,
-    Selection, Snapshot,
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, NamespaceView, Owner,
+    OwnerView, PodView, Selection, Snapshot,
 };
 
 /// What is decided about a pod.
@@ -55,7 +57,9 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
         Verdict::Keep(_) if snapshot.gate == Gate::Closed => Decision::missing(
             row::ADD_HOLD,
-            Missing::Event("the backlog gate is closed: too many ended or deleting pods are still held".into()),
+            Missing::Event(
+                "the backlog gate is closed: too many ended or deleting pods are still held".into(),
+            ),
         ),
         Verdict::Keep(_) => match profile.mode {
             Mode::Enforce => Decision::write(row::ADD_HOLD, Write::AddHold),
@@ -102,19 +106,27 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     if waits < TELL_AFTER {
         next = Some(next.map_or(TELL_AFTER - waits, |next| next.min(TELL_AFTER - waits)));
     } else {
-        let message = format!("deletion waits for Belayer's hold: {}", explain(&decision.missing));
+        let message = format!(
+            "deletion waits for Belayer's hold: {}",
+            explain(&decision.missing)
+        );
         decision = decision.telling(Notice {
             severity: Severity::Normal,
             reason: "DeletionWaits",
             message: message.into(),
         });
     }
-    Decision { look_again: next, ..decision }
+    Decision {
+        look_again: next,
+        ..decision
+    }
 }
 
 fn look_at_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
     match &pod.selection {
-        Selection::By { profile, .. } => profile.release_after.map(|limit| limit.saturating_sub(waits)),
+        Selection::By { profile, .. } => profile
+            .release_after
+            .map(|limit| limit.saturating_sub(waits)),
         Selection::None | Selection::Ignored => None,
     }
 }
@@ -178,15 +190,27 @@ fn admin_asked(pod: &PodView) -> Found {
 
 /// Row 3.
 fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let NamespaceView { cached, fact, question } = &pod.namespace;
-    let proof = fact.as_ref().and_then(|fact| NamespaceDeletion::prove(fact, pod.first_seen));
+    let NamespaceView {
+        cached,
+        fact,
+        question,
+    } = &pod.namespace;
+    let proof = fact
+        .as_ref()
+        .and_then(|fact| NamespaceDeletion::prove(fact, pod.first_seen));
     if let Some(proof) = proof {
-        return Some((row::NAMESPACE_TERMINATING, Evidence::NamespaceTerminating(proof)));
+        return Some((
+            row::NAMESPACE_TERMINATING,
+            Evidence::NamespaceTerminating(proof),
+        ));
     }
     let cached = cached.as_ref()?;
     if cached.is_deleting() {
-        let answer = Answer::at_hand(fact.as_ref(), pod, |_| true);
-        reasons.add(row::NAMESPACE_TERMINATING, ask(PodQuestion::Namespace(question.clone()), answer));
+        let answer = Answer::of_namespace(fact.as_ref(), pod, cached.resource_version);
+        reasons.add(
+            row::NAMESPACE_TERMINATING,
+            ask(PodQuestion::Namespace(question.clone()), answer),
+        );
     }
     None
 }
@@ -212,15 +236,24 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
 }
 
 fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
-    let NamespaceView { cached, fact, question } = &pod.namespace;
-    let version = cached.as_ref().map(|meta| meta.resource_version).unwrap_or_default();
-    let proof = fact.as_ref().and_then(|fact| NotSelected::prove_ignored(fact, pod.first_seen, version));
+    let NamespaceView {
+        cached,
+        fact,
+        question,
+    } = &pod.namespace;
+    let version = cached
+        .as_ref()
+        .map(|meta| meta.resource_version)
+        .unwrap_or_default();
+    let proof = fact
+        .as_ref()
+        .and_then(|fact| NotSelected::prove_ignored(fact, pod.first_seen, version));
     if proof.is_none() {
-        let answer = Answer::at_hand(fact.as_ref(), pod, |state| match state {
-            NamespaceState::Present(meta) => meta.resource_version >= version,
-            NamespaceState::Gone => true,
-        });
-        reasons.add(row::UNSELECTED, ask(PodQuestion::Namespace(question.clone()), answer));
+        let answer = Answer::of_namespace(fact.as_ref(), pod, version);
+        reasons.add(
+            row::UNSELECTED,
+            ask(PodQuestion::Namespace(question.clone()), answer),
+        );
     }
     proof
 }
@@ -230,28 +263,57 @@ fn owner_gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
     let Owner::Known(owner) = &pod.owner else {
         return None;
     };
-    let OwnerView { question, cached, fact } = &**owner;
+    let OwnerView {
+        question,
+        cached,
+        fact,
+    } = &**owner;
     if let CachedOwner::Present(meta) = cached {
         return OwnerDeletion::prove(meta, question.uid())
             .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
     }
     let question = PodQuestion::Owner(question.clone());
     match fact.as_ref().map(Fact::answer) {
-        Some(OwnerState::Gone(proof)) => Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone()))),
-        Some(OwnerState::Present(meta)) if meta.is_deleting() => OwnerDeletion::prove(meta, owner.question.uid())
-            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof))),
+        Some(OwnerState::Gone(proof)) => {
+            Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
+        }
+        Some(OwnerState::Present(meta)) if meta.is_deleting() => {
+            OwnerDeletion::prove(meta, owner.question.uid())
+                .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
+        }
         // The owner lives and the cache will show it; if its kind has no cache, ask now and then.
         Some(OwnerState::Present(_)) => {
-            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: RECHECK });
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: RECHECK,
+                },
+            );
             None
         }
         Some(OwnerState::Unknown(why)) => {
-            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: RECHECK });
-            reasons.add(row::OWNER_GONE, Missing::Event(format!("whether the owner is gone is not known: {why}").into()));
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: RECHECK,
+                },
+            );
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Event(format!("whether the owner is gone is not known: {why}").into()),
+            );
             None
         }
         None => {
-            reasons.add(row::OWNER_GONE, Missing::Answer { question, after: Duration::ZERO });
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: Duration::ZERO,
+                },
+            );
             None
         }
     }
@@ -276,7 +338,12 @@ fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
     owner_finished(pod, owner, profile, reasons)
 }
 
-fn owner_finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut Reasons) -> Found {
+fn owner_finished(
+    pod: &PodView,
+    owner: &OwnerView,
+    profile: &Profile,
+    reasons: &mut Reasons,
+) -> Found {
     let proof = owner.fact.as_ref().and_then(|fact| {
         Consumption::prove_owner_finished(fact, owner.question.uid(), pod.first_seen, profile)
     });
@@ -286,13 +353,18 @@ fn owner_finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: 
     if !profile.is_owner_finished(&cached.labels) {
         return None;
     }
-    let answer = Answer::at_hand(owner.fact.as_ref(), pod, |state| {
-        matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version)
-    });
+    let answer = Answer::at_hand(
+        owner.fact.as_ref(),
+        pod,
+        |state| matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version),
+    );
     match (proof, answer) {
         (Some(proof), Answer::Current) => Some((row::CONSUMED, Evidence::Consumed(proof))),
         _ => {
-            reasons.add(row::CONSUMED, ask(PodQuestion::Owner(owner.question.clone()), answer));
+            reasons.add(
+                row::CONSUMED,
+                ask(PodQuestion::Owner(owner.question.clone()), answer),
+            );
             None
         }
     }
@@ -327,11 +399,28 @@ enum Answer {
 }
 
 impl Answer {
-    fn at_hand<A>(fact: Option<&Fact<A>>, pod: &PodView, as_new_as_cache: impl FnOnce(&A) -> bool) -> Self {
+    fn at_hand<A>(
+        fact: Option<&Fact<A>>,
+        pod: &PodView,
+        as_new_as_cache: impl FnOnce(&A) -> bool,
+    ) -> Self {
         match fact {
-            Some(fact) if fact.begun() > pod.first_seen && as_new_as_cache(fact.answer()) => Self::Current,
+            Some(fact) if fact.begun() > pod.first_seen && as_new_as_cache(fact.answer()) => {
+                Self::Current
+            }
             Some(_) | None => Self::Outdated,
         }
+    }
+
+    fn of_namespace(
+        fact: Option<&Fact<NamespaceState>>,
+        pod: &PodView,
+        cached: ResourceVersion,
+    ) -> Self {
+        Self::at_hand(fact, pod, |state| match state {
+            NamespaceState::Present(meta) => meta.resource_version >= cached,
+            NamespaceState::Gone => true,
+        })
     }
 }
 
@@ -341,10 +430,14 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
     match (&pod.selection, pod.ended) {
-        (Selection::By { profile, .. }, Ended::Yes) => {
-            format!("the consumer has to take the result (profile {})", profile.name).into()
+        (Selection::By { profile, .. }, Ended::Yes) => format!(
+            "the consumer has to take the result (profile {})",
+            profile.name
+        )
+        .into(),
+        (Selection::By { .. }, Ended::No) => {
+            "the pod has to end and its consumer to take the result".into()
         }
-        (Selection::By { .. }, Ended::No) => "the pod has to end and its consumer to take the result".into(),
         (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),
     }
 }

@@ -92,7 +92,11 @@ pub enum NotSelected {
 
 impl NotSelected {
     /// The proof that the pod's namespace carries the label that says to leave it alone.
-    pub fn prove_ignored(fact: &Fact<NamespaceState>, pod_seen: Moment, cached: ResourceVersion) -> Option<Self> {
+    pub fn prove_ignored(
+        fact: &Fact<NamespaceState>,
+        pod_seen: Moment,
+        cached: ResourceVersion,
+    ) -> Option<Self> {
         let meta = present(fact.answer())?;
         let fresh = fact.begun() > pod_seen && meta.resource_version >= cached;
         (fresh && is_ignored(&meta.labels)).then(|| Self::ByNamespace(meta.uid.clone()))
@@ -138,7 +142,9 @@ impl Consumption {
         let OwnerState::Present(owner) = fact.answer() else {
             return None;
         };
-        let proven = owner.uid == *expected && fact.begun() > pod_seen && profile.is_owner_finished(&owner.labels);
+        let proven = owner.uid == *expected
+            && fact.begun() > pod_seen
+            && profile.is_owner_finished(&owner.labels);
         proven.then(|| Self::OwnerFinished(owner.uid.clone()))
     }
 }

@@ -9,7 +9,8 @@ use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Pod};
 use crate::evidence::is_ignored;
 use crate::profile::{Profile, Profiles};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Held, NamespaceView, Owner, OwnerView, PodView, Selection,
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Held, NamespaceView, Owner, OwnerView, PodView,
+    Selection,
 };
 
 /// Everything a pod is looked at together with.
@@ -35,7 +36,11 @@ impl World {
         PodView {
             held: held(meta),
             deleting: meta.deletion_timestamp,
-            ended: if pod.object.is_ended() { Ended::Yes } else { Ended::No },
+            ended: if pod.object.is_ended() {
+                Ended::Yes
+            } else {
+                Ended::No
+            },
             first_seen: pod.first_seen,
             admin_asked: admin_asked(meta),
             selection,
@@ -50,14 +55,24 @@ impl World {
         if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
             return Selection::None;
         }
-        let Some(profile) = self.profiles.first_match(&pod.labels, pod.key.namespace().unwrap_or_default()) else {
+        let Some(profile) = self
+            .profiles
+            .first_match(&pod.labels, pod.key.namespace().unwrap_or_default())
+        else {
             return Selection::None;
         };
         if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
             return Selection::Ignored;
         }
-        let consumed = if profile.is_consumed(&pod.labels) { ConsumedLabel::Yes } else { ConsumedLabel::No };
-        Selection::By { profile: profile.clone(), consumed }
+        let consumed = if profile.is_consumed(&pod.labels) {
+            ConsumedLabel::Yes
+        } else {
+            ConsumedLabel::No
+        };
+        Selection::By {
+            profile: profile.clone(),
+            consumed,
+        }
     }
 
     /// The pod's namespace as the cache has it.
@@ -71,14 +86,22 @@ impl World {
     fn namespace(&self, pod: &ObjectMeta) -> NamespaceView {
         let question = NamespaceQuestion::new(pod.key.shared_namespace().clone());
         let fact = self.namespace_facts.get(&question);
-        NamespaceView { cached: self.cached_namespace(pod), fact, question }
+        NamespaceView {
+            cached: self.cached_namespace(pod),
+            fact,
+            question,
+        }
     }
 
     fn owner(&self, pod: &ObjectMeta, profile: &Profile) -> Owner {
         let Some(kind) = &profile.owner else {
             return Owner::NotRequired;
         };
-        match pod.controller.as_ref().filter(|owner| is_of_kind(owner, kind)) {
+        match pod
+            .controller
+            .as_ref()
+            .filter(|owner| is_of_kind(owner, kind))
+        {
             Some(owner) => Owner::Known(Box::new(self.owner_view(pod, owner, kind))),
             None => Owner::Missing,
         }
@@ -86,7 +109,11 @@ impl World {
 
     fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
         let question = OwnerQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
-        let store = self.owners.iter().find(|(stored, _)| stored == kind).map(|(_, store)| store);
+        let store = self
+            .owners
+            .iter()
+            .find(|(stored, _)| stored == kind)
+            .map(|(_, store)| store);
         let cached = match store.map(|store| store.lookup(question.key())) {
             None | Some(Lookup::Unknown) => CachedOwner::Unknown,
             Some(Lookup::Found(found)) if found.object.0.uid == owner.uid => {
@@ -96,7 +123,11 @@ impl World {
             Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
         };
         let fact = self.owner_facts.get(&question);
-        OwnerView { question, cached, fact }
+        OwnerView {
+            question,
+            cached,
+            fact,
+        }
     }
 }
 
@@ -106,7 +137,11 @@ fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
 }
 
 pub(crate) fn held(pod: &ObjectMeta) -> Held {
-    if pod.has_finalizer(names::POD_STATUS_HOLD) { Held::Yes } else { Held::No }
+    if pod.has_finalizer(names::POD_STATUS_HOLD) {
+        Held::Yes
+    } else {
+        Held::No
+    }
 }
 
 pub(crate) fn admin_asked(pod: &ObjectMeta) -> AdminAsked {

@@ -3,24 +3,57 @@
 use belayer_core::decision::Row;
 
 /// Not in the cache, or being of no concern: not selected and not held.
-pub const NOT_OURS: Row = Row { number: 1, name: "not-ours" };
+pub const NOT_OURS: Row = Row {
+    number: 1,
+    name: "not-ours",
+};
 /// The admin asked for the release by annotation.
-pub const ADMIN_ASKED: Row = Row { number: 2, name: "admin-asked" };
+pub const ADMIN_ASKED: Row = Row {
+    number: 2,
+    name: "admin-asked",
+};
 /// The pod's namespace is being deleted.
-pub const NAMESPACE_TERMINATING: Row = Row { number: 3, name: "namespace-terminating" };
+pub const NAMESPACE_TERMINATING: Row = Row {
+    number: 3,
+    name: "namespace-terminating",
+};
 /// Held, and no profile selects the pod any more.
-pub const UNSELECTED: Row = Row { number: 4, name: "unselected" };
+pub const UNSELECTED: Row = Row {
+    number: 4,
+    name: "unselected",
+};
 /// The owner's UID is confirmed gone.
-pub const OWNER_GONE: Row = Row { number: 5, name: "owner-gone" };
+pub const OWNER_GONE: Row = Row {
+    number: 5,
+    name: "owner-gone",
+};
 /// The owner is being deleted.
-pub const OWNER_DELETING: Row = Row { number: 6, name: "owner-deleting" };
+pub const OWNER_DELETING: Row = Row {
+    number: 6,
+    name: "owner-deleting",
+};
 /// The profile requires an owner and the pod has none.
-pub const NO_OWNER: Row = Row { number: 8, name: "no-owner" };
+pub const NO_OWNER: Row = Row {
+    number: 8,
+    name: "no-owner",
+};
 /// The consumer has taken the result.
-pub const CONSUMED: Row = Row { number: 9, name: "consumed" };
+pub const CONSUMED: Row = Row {
+    number: 9,
+    name: "consumed",
+};
 /// None of the above: the hold stays.
-pub const KEEP: Row = Row { number: 12, name: "keep" };
+pub const KEEP: Row = Row {
+    number: 12,
+    name: "keep",
+};
 /// Selected and not held yet.
-pub const ADD_HOLD: Row = Row { number: 13, name: "add-hold" };
+pub const ADD_HOLD: Row = Row {
+    number: 13,
+    name: "add-hold",
+};
 /// Selected, not held, and being deleted: too late.
-pub const TOO_LATE: Row = Row { number: 14, name: "too-late" };
+pub const TOO_LATE: Row = Row {
+    number: 14,
+    name: "too-late",
+};

@@ -88,7 +88,10 @@ impl Steward {
         publish(&self.finalizer, Timestamp::now());
         if gate != self.last_gate {
             match gate {
-                Gate::Closed => tracing::warn!(backlog = census.counts().backlog, "backlog gate closed: no new holds"),
+                Gate::Closed => tracing::warn!(
+                    backlog = census.counts().backlog,
+                    "backlog gate closed: no new holds"
+                ),
                 Gate::Open => tracing::info!("backlog gate open again"),
             }
             self.last_gate = gate;
@@ -111,7 +114,11 @@ impl Steward {
         if self.last_mass != MassRelease::Within {
             return;
         }
-        tracing::warn!(unselected, held, "kept: so many unselected pods at once look like a mistyped selector");
+        tracing::warn!(
+            unselected,
+            held,
+            "kept: so many unselected pods at once look like a mistyped selector"
+        );
         let uid = match self.read_gate().await {
             Ok(gate) => gate.uid,
             Err(_) => return,
@@ -120,8 +127,16 @@ impl Steward {
             "{unselected} of {held} held pods are selected by no profile any more; they are kept, because that many \
              at once look like a mistyped selector"
         );
-        let regarding = Regarding { resource: config_maps(), key: self.gate.clone(), uid: Uid::new(uid) };
-        let notice = Notice { severity: Severity::Warning, reason: "MassReleaseHeldBack", message: message.into() };
+        let regarding = Regarding {
+            resource: config_maps(),
+            key: self.gate.clone(),
+            uid: Uid::new(uid),
+        };
+        let notice = Notice {
+            severity: Severity::Warning,
+            reason: "MassReleaseHeldBack",
+            message: message.into(),
+        };
         self.events.tell(&regarding, &notice);
     }
 
@@ -140,7 +155,8 @@ impl Steward {
                 let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
                 let delay = if absent { ABSENT_RETRY } else { RETRY };
                 tracing::info!(gate = %self.gate, %error, ?delay, "the gate ConfigMap could not be brought up to date");
-                self.next_try = Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
+                self.next_try =
+                    Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }
         }
     }
@@ -180,9 +196,17 @@ impl Steward {
             resource_version: String,
         }
         let request = Request::get(config_maps().object_path(&self.gate));
-        let found: ConfigMap = self.executor.read(&request, Class::Evidence).await?.json()?;
+        let found: ConfigMap = self
+            .executor
+            .read(&request, Class::Evidence)
+            .await?
+            .json()?;
         let hold = found.data.and_then(|mut data| data.remove(GATE_KEY));
-        Ok(GateObject { uid: found.metadata.uid, resource_version: found.metadata.resource_version, hold })
+        Ok(GateObject {
+            uid: found.metadata.uid,
+            resource_version: found.metadata.resource_version,
+            hold,
+        })
     }
 }
 
@@ -203,9 +227,18 @@ fn publish(finalizer: &PodFinalizer, now: Timestamp) {
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
     gauge(belayer_metrics::HOLDS, counts.held as f64);
     gauge(belayer_metrics::WAITING, counts.waiting as f64);
-    let oldest = census.oldest_waiting().map_or(0.0, |since| now.duration_since(since).as_secs_f64());
+    let oldest = census
+        .oldest_waiting()
+        .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
     gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
-    gauge(belayer_metrics::BACKLOG_GATE, if census.gate() == Gate::Closed { 1.0 } else { 0.0 });
+    gauge(
+        belayer_metrics::BACKLOG_GATE,
+        if census.gate() == Gate::Closed {
+            1.0
+        } else {
+            0.0
+        },
+    );
     let kept = match census.mass_release() {
         MassRelease::Within => 0,
         MassRelease::Exceeded { unselected, .. } => unselected,

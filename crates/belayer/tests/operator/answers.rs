@@ -43,7 +43,10 @@ async fn answer_200_lost_costs_no_second_write() {
     let world = World::new();
     let _belayer = world.run();
     deleted_pod(&world).await;
-    let fault = world.sandbox.faults().inject(Fault::on(patches()).times(1).lose_answer());
+    let fault = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(patches()).times(1).lose_answer());
     let before = world.pod_writes().len();
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
@@ -56,7 +59,10 @@ async fn answer_200_lost_costs_no_second_write() {
 async fn answer_200_lost_on_a_hold_adds_it_once() {
     let world = World::new();
     let _belayer = world.run();
-    world.sandbox.faults().inject(Fault::on(patches()).times(1).lose_answer());
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(patches()).times(1).lose_answer());
     let uid = world.workflow("build");
     world.pod("a", "build", &uid);
     eventually("the hold", || world.is_held("a")).await;
@@ -92,12 +98,19 @@ async fn answer_409_is_retried_in_place_five_times() {
     let world = World::new();
     let _belayer = world.run();
     deleted_pod(&world).await;
-    world.sandbox.faults().inject(Fault::on(patches()).times(5).answer(Answer::conflict()));
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(patches()).times(5).answer(Answer::conflict()));
     let begun = Instant::now();
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
     // 2 + 4 + 8 + 16 + 32 ms of jitter at most; a trip through the queue would be counted.
-    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(200),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,11 +119,18 @@ async fn answer_429_waits_at_least_retry_after() {
     let _belayer = world.run();
     deleted_pod(&world).await;
     let busy = Answer::too_many_requests(Duration::from_secs(7));
-    world.sandbox.faults().inject(Fault::on(patches()).times(1).answer(busy));
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(patches()).times(1).answer(busy));
     let begun = Instant::now();
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
-    assert!(begun.elapsed() >= Duration::from_secs(7), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= Duration::from_secs(7),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[rstest]
@@ -124,18 +144,33 @@ async fn denied_releases_are_visible_slow_and_hinder_nobody(#[case] answer: Answ
     let uid = world.workflow("other");
     world.pod("b", "other", &uid);
     eventually("the neighbour's hold", || world.is_held("b")).await;
-    let fault = world.sandbox.faults().inject(Fault::on(patches().name("a")).answer(answer));
+    let fault = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(patches().name("a")).answer(answer));
     let begun = Instant::now();
     world.consume("a");
     world.consume("b");
     eventually("the neighbour's release", || !world.is_held("b")).await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "the neighbour waited");
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "the neighbour waited"
+    );
     eventually("an Event", || world.events("ReleaseDenied") == 1).await;
     let_pass(Duration::from_secs(120)).await;
-    assert!((2..=5).contains(&fault.hits()), "slow: every 30 s or less often, was {}", fault.hits());
+    assert!(
+        (2..=5).contains(&fault.hits()),
+        "slow: every 30 s or less often, was {}",
+        fault.hits()
+    );
     assert!(world.is_held("a"));
     fault.remove();
-    within(Duration::from_secs(700), "the release once it is allowed", || world.find("a").is_none()).await;
+    within(
+        Duration::from_secs(700),
+        "the release once it is allowed",
+        || world.find("a").is_none(),
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,14 +179,24 @@ async fn answer_404_is_done() {
     let _belayer = world.run();
     deleted_pod(&world).await;
     // The watch stands still, so that Belayer decides on a pod that is gone.
-    let paused = world.sandbox.faults().inject(Fault::on(Match::watches().resource("pods")).pause_watches());
+    let paused = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(Match::watches().resource("pods")).pause_watches());
     world.consume("a");
-    world.patch(&Gvr::PODS, "a", json!({ "metadata": { "finalizers": null } }));
+    world.patch(
+        &Gvr::PODS,
+        "a",
+        json!({ "metadata": { "finalizers": null } }),
+    );
     paused.remove();
     eventually("the end", || world.find("a").is_none()).await;
     let_pass(Duration::from_secs(60)).await;
     let refused = |write: &&belayer_sandbox::Write| matches!(write.outcome, Outcome::Refused(_));
-    assert!(world.pod_writes().iter().filter(refused).count() <= 1, "no second try");
+    assert!(
+        world.pod_writes().iter().filter(refused).count() <= 1,
+        "no second try"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,15 +205,25 @@ async fn a_same_named_pod_is_never_hit_by_a_decision_about_its_predecessor() {
     let _belayer = world.run();
     deleted_pod(&world).await;
     let first = world.find("a").unwrap()["metadata"]["uid"].clone();
-    let paused = world.sandbox.faults().inject(Fault::on(Match::watches().resource("pods")).pause_watches());
+    let paused = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(Match::watches().resource("pods")).pause_watches());
     // Unseen by Belayer: the pod goes, and another one of its name comes, held from its start.
-    world.patch(&Gvr::PODS, "a", json!({ "metadata": { "finalizers": null } }));
+    world.patch(
+        &Gvr::PODS,
+        "a",
+        json!({ "metadata": { "finalizers": null } }),
+    );
     let uid = world.workflow("second");
     world.held_pod("a", "second", &uid);
     // What Belayer knows of concerns the first pod: its workflow goes.
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
     let_pass(Duration::from_secs(30)).await;
-    assert!(world.is_held("a"), "the second pod lost its hold by the first one's evidence");
+    assert!(
+        world.is_held("a"),
+        "the second pod lost its hold by the first one's evidence"
+    );
     paused.remove();
     let_pass(Duration::from_secs(30)).await;
     assert!(world.is_held("a"));
@@ -182,7 +237,10 @@ async fn answer_410_in_the_watch_is_followed_by_a_list() {
     deleted_pod(&world).await;
     world.cluster().compact(world.cluster().version());
     let gone = belayer_sandbox::WatchEnd::Expired;
-    world.sandbox.faults().end_watches(&Match::watches().client(BELAYER), gone);
+    world
+        .sandbox
+        .faults()
+        .end_watches(&Match::watches().client(BELAYER), gone);
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
 }
@@ -205,11 +263,23 @@ async fn foreign_finalizers_are_kept_in_order_while_another_writes() {
     }
     eventually("settled without our hold", || !world.is_held("a")).await;
     let pod = world.find("a").unwrap();
-    assert_eq!(pod["metadata"]["finalizers"], json!(["z.example/last", "a.example/first"]));
-    for write in world.pod_writes().iter().filter(|write| write.outcome == Outcome::Applied) {
+    assert_eq!(
+        pod["metadata"]["finalizers"],
+        json!(["z.example/last", "a.example/first"])
+    );
+    for write in world
+        .pod_writes()
+        .iter()
+        .filter(|write| write.outcome == Outcome::Applied)
+    {
         let finalizers = write.object.as_ref().unwrap()["metadata"]["finalizers"].clone();
-        let foreign: Vec<_> =
-            finalizers.as_array().unwrap().iter().filter(|f| *f != POD_STATUS_HOLD).cloned().collect();
+        let foreign: Vec<_> = finalizers
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|f| *f != POD_STATUS_HOLD)
+            .cloned()
+            .collect();
         assert_eq!(foreign, ["z.example/last", "a.example/first"]);
     }
 }

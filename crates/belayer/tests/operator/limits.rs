@@ -58,7 +58,10 @@ async fn a_closed_gate_stops_holds_and_never_a_release() {
     });
     world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
     let shown = || {
-        let gate = world.cluster().get(&Gvr::CONFIGMAPS, Some("belayer-system"), "belayer-gate").unwrap();
+        let gate = world
+            .cluster()
+            .get(&Gvr::CONFIGMAPS, Some("belayer-system"), "belayer-gate")
+            .unwrap();
         gate["data"]["hold"].as_str().unwrap().to_owned()
     };
     let uid = world.workflow("build");
@@ -66,7 +69,13 @@ async fn a_closed_gate_stops_holds_and_never_a_release() {
         world.held_pod(&format!("a-{n}"), "build", &uid);
         world.end(&format!("a-{n}"));
     }
-    let _belayer = world.run_with(Settings { backlog_threshold: 10, ..Settings::default() }, Writes::Sent);
+    let _belayer = world.run_with(
+        Settings {
+            backlog_threshold: 10,
+            ..Settings::default()
+        },
+        Writes::Sent,
+    );
     eventually("the policy is switched off", || shown() == "off").await;
     world.pod("late", "build", &uid);
     let_pass(Duration::from_secs(60)).await;
@@ -76,9 +85,15 @@ async fn a_closed_gate_stops_holds_and_never_a_release() {
     }
     eventually("releases go on", || world.held_pods() == 5).await;
     let_pass(Duration::from_secs(5)).await;
-    assert!(!world.is_held("late"), "half of the threshold is not below half");
+    assert!(
+        !world.is_held("late"),
+        "half of the threshold is not below half"
+    );
     world.consume("a-7");
-    eventually("the gate opens and the pod is held", || world.is_held("late")).await;
+    eventually("the gate opens and the pod is held", || {
+        world.is_held("late")
+    })
+    .await;
     eventually("the policy is on again", || shown() == "on").await;
 }
 
@@ -98,7 +113,11 @@ async fn a_mistyped_selector_drops_no_rope() {
     assert_eq!(world.held_pods(), 100, "21 of 100 are too many at once");
     belayer.stop().await;
     // One fewer is within the limit.
-    world.patch(&Gvr::PODS, "a-20", json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": "build" } } }));
+    world.patch(
+        &Gvr::PODS,
+        "a-20",
+        json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": "build" } } }),
+    );
     let _belayer = world.run();
     eventually("20 are let go", || world.held_pods() == 80).await;
 }

@@ -26,7 +26,12 @@ async fn a_workflow_deleted_while_down(#[case] policy: Propagation) {
     assert_eq!(world.held_pods(), 20);
     let _belayer = world.run();
     eventually("no hold is left", || world.held_pods() == 0).await;
-    let gone = || world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build").is_err();
+    let gone = || {
+        world
+            .cluster()
+            .get(&WORKFLOWS, Some(NAMESPACE), "build")
+            .is_err()
+    };
     eventually("the workflow is gone", gone).await;
     let left = if policy == Propagation::Orphan { 20 } else { 0 };
     eventually("only orphans are left", || world.pods().len() == left).await;
@@ -42,7 +47,13 @@ async fn a_namespace_deleted_while_down() {
     world.delete(&Gvr::NAMESPACES, None, NAMESPACE);
     let_pass(Duration::from_secs(10)).await;
     let _belayer = world.run();
-    eventually("the namespace is gone", || world.cluster().get(&Gvr::NAMESPACES, None, NAMESPACE).is_err()).await;
+    eventually("the namespace is gone", || {
+        world
+            .cluster()
+            .get(&Gvr::NAMESPACES, None, NAMESPACE)
+            .is_err()
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,12 +85,24 @@ async fn deleting_objects_come_first() {
         world.consume(&name);
     }
     let _belayer = world.run();
-    eventually("all is settled", || world.pods().len() == 300 && world.held_pods() == 300).await;
+    eventually("all is settled", || {
+        world.pods().len() == 300 && world.held_pods() == 300
+    })
+    .await;
     let writes = world.pod_writes();
-    let last_release = writes.iter().rposition(|write| write.key.name.starts_with("z-doomed")).unwrap();
-    let holds_before = writes[..last_release].iter().filter(|write| write.key.name.starts_with("new")).count();
+    let last_release = writes
+        .iter()
+        .rposition(|write| write.key.name.starts_with("z-doomed"))
+        .unwrap();
+    let holds_before = writes[..last_release]
+        .iter()
+        .filter(|write| write.key.name.starts_with("new"))
+        .count();
     // Workers run side by side: as many holds as there are workers may slip in.
-    assert!(holds_before <= 32, "{holds_before} holds were added before the last release");
+    assert!(
+        holds_before <= 32,
+        "{holds_before} holds were added before the last release"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +139,10 @@ async fn cut_off_from_the_api_server() {
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
     let_pass(Duration::from_secs(300)).await;
     world.sandbox.faults().restore();
-    within(Duration::from_secs(120), "all are gone", || world.pods().is_empty()).await;
+    within(Duration::from_secs(120), "all are gone", || {
+        world.pods().is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +167,8 @@ async fn a_clean_stop_finishes_what_is_in_flight() {
     for n in 0..200 {
         world.held_pod(&format!("a-{n}"), "build", &uid);
     }
-    let slow = Fault::on(Match::verb(Verb::Patch).client(BELAYER)).delay(Duration::from_millis(100));
+    let slow =
+        Fault::on(Match::verb(Verb::Patch).client(BELAYER)).delay(Duration::from_millis(100));
     world.sandbox.faults().inject(slow);
     let belayer = world.run();
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
@@ -149,9 +176,22 @@ async fn a_clean_stop_finishes_what_is_in_flight() {
     let sent = world.requests(Verb::Patch, "pods");
     belayer.stop().await;
     let answered = world.pod_writes().len();
-    assert_eq!(world.requests(Verb::Patch, "pods"), sent, "no new work was taken");
-    assert_eq!(u64::try_from(answered).unwrap(), sent, "every request in flight was finished");
-    assert!(world.pod_writes().iter().all(|write| write.outcome == Outcome::Applied));
+    assert_eq!(
+        world.requests(Verb::Patch, "pods"),
+        sent,
+        "no new work was taken"
+    );
+    assert_eq!(
+        u64::try_from(answered).unwrap(),
+        sent,
+        "every request in flight was finished"
+    );
+    assert!(
+        world
+            .pod_writes()
+            .iter()
+            .all(|write| write.outcome == Outcome::Applied)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,14 +199,28 @@ async fn owners_are_matched_by_uid() {
     let world = World::new();
     let first = world.workflow("build");
     world.held_pod("old", "build", &first);
-    world.delete_with(&WORKFLOWS, Some(NAMESPACE), "build", Some(Propagation::Orphan));
+    world.delete_with(
+        &WORKFLOWS,
+        Some(NAMESPACE),
+        "build",
+        Some(Propagation::Orphan),
+    );
     // The orphaned pod keeps a reference in this test, as one from a backup would.
-    eventually("the workflow is gone", || world.cluster().get(&WORKFLOWS, Some(NAMESPACE), "build").is_err()).await;
+    eventually("the workflow is gone", || {
+        world
+            .cluster()
+            .get(&WORKFLOWS, Some(NAMESPACE), "build")
+            .is_err()
+    })
+    .await;
     let second = world.workflow("build");
     world.held_pod("stale", "build", &first);
     world.held_pod("new", "build", &second);
     let _belayer = world.run();
-    eventually("the pod of the first is released", || !world.is_held("stale")).await;
+    eventually("the pod of the first is released", || {
+        !world.is_held("stale")
+    })
+    .await;
     let_pass(Duration::from_secs(60)).await;
     assert!(world.is_held("new"), "the workflow of that name lives");
 }
@@ -189,7 +243,34 @@ async fn a_version_that_is_not_served_releases_nothing_and_a_deleted_crd_does() 
     );
     let _belayer = world.run();
     let_pass(Duration::from_secs(300)).await;
-    assert!(world.is_held("a"), "a version that is not served is no evidence");
+    assert!(
+        world.is_held("a"),
+        "a version that is not served is no evidence"
+    );
     world.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd);
-    within(Duration::from_secs(120), "released: the kind is gone", || !world.is_held("a")).await;
+    within(
+        Duration::from_secs(120),
+        "released: the kind is gone",
+        || !world.is_held("a"),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_seen_alive_before_is_asked_for_again_when_it_goes() {
+    let world = World::new();
+    // The pod is there before the owners are listed, so the owner is asked for and found alive.
+    let uid = world.workflow("build");
+    world.pod("a", "build", &uid);
+    let paused = Fault::on(Match::watches().resource("workflows")).pause_watches();
+    let paused = world.sandbox.faults().inject(paused);
+    let _belayer = world.run();
+    eventually("the hold", || world.is_held("a")).await;
+    paused.remove();
+    let_pass(Duration::from_secs(20)).await;
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    within(Duration::from_secs(2), "the release", || {
+        world.find("a").is_none()
+    })
+    .await;
 }

@@ -11,8 +11,8 @@ use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::companions::{Companion, Companions};
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{
-    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox, Subresource, Verb, Write,
-    WriteOptions,
+    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox,
+    Subresource, Verb, Write, WriteOptions,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -53,7 +53,9 @@ impl World {
     /// An API server with garbage collector and namespace controller, and no kubelet: pods end
     /// when a test says so.
     pub(crate) fn new() -> Self {
-        let companions = Companions::none().with(Companion::GarbageCollector).with(Companion::Namespaces);
+        let companions = Companions::none()
+            .with(Companion::GarbageCollector)
+            .with(Companion::Namespaces);
         let sandbox = Sandbox::builder().seed(7).companions(companions).build();
         let world = Self { sandbox };
         world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
@@ -73,7 +75,11 @@ impl World {
         let operator = Operator::new(Options {
             client: client::in_process(self.sandbox.service(BELAYER)),
             namespace: "belayer-system".into(),
-            bounds: Bounds { qps: 10_000.0, burst: 10_000, ..Bounds::default() },
+            bounds: Bounds {
+                qps: 10_000.0,
+                burst: 10_000,
+                ..Bounds::default()
+            },
             writes,
             pod_finalizer,
             observer: Arc::new(()),
@@ -84,7 +90,9 @@ impl World {
     }
 
     pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) -> Value {
-        let created = self.cluster().create(&user(), gvr, namespace, object, &WriteOptions::default());
+        let created =
+            self.cluster()
+                .create(&user(), gvr, namespace, object, &WriteOptions::default());
         (*created.unwrap()).clone()
     }
 
@@ -122,33 +130,65 @@ impl World {
         self.patch_in(gvr, Some(NAMESPACE), name, patch, Subresource::None);
     }
 
-    pub(crate) fn patch_in(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, patch: Value, face: Subresource) {
+    pub(crate) fn patch_in(
+        &self,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        patch: Value,
+        face: Subresource,
+    ) {
         let options = WriteOptions::default();
-        self.cluster().patch(&user(), gvr, namespace, name, Patch::Merge(patch), face, &options).unwrap();
+        self.cluster()
+            .patch(
+                &user(),
+                gvr,
+                namespace,
+                name,
+                Patch::Merge(patch),
+                face,
+                &options,
+            )
+            .unwrap();
     }
 
     /// The consumer takes the pod's result.
     pub(crate) fn consume(&self, pod: &str) {
-        let label = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+        let label =
+            json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
         self.patch(&Gvr::PODS, pod, label);
     }
 
     pub(crate) fn end(&self, pod: &str) {
         let status = json!({ "status": { "phase": "Succeeded" } });
-        self.patch_in(&Gvr::PODS, Some(NAMESPACE), pod, status, Subresource::Status);
+        self.patch_in(
+            &Gvr::PODS,
+            Some(NAMESPACE),
+            pod,
+            status,
+            Subresource::Status,
+        );
     }
 
     pub(crate) fn delete(&self, gvr: &Gvr, namespace: Option<&str>, name: &str) {
         self.delete_with(gvr, namespace, name, None);
     }
 
-    pub(crate) fn delete_with(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, policy: Option<Propagation>) {
+    pub(crate) fn delete_with(
+        &self,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        policy: Option<Propagation>,
+    ) {
         let options = DeleteOptions {
             grace_period_seconds: Some(0),
             propagation_policy: policy,
             ..DeleteOptions::default()
         };
-        self.cluster().delete(&user(), gvr, namespace, name, &options).unwrap();
+        self.cluster()
+            .delete(&user(), gvr, namespace, name, &options)
+            .unwrap();
     }
 
     pub(crate) fn find(&self, pod: &str) -> Option<Arc<Value>> {
@@ -156,7 +196,10 @@ impl World {
     }
 
     pub(crate) fn pods(&self) -> Vec<Arc<Value>> {
-        self.cluster().list(&Gvr::PODS, None, &ListOptions::default()).unwrap().items
+        self.cluster()
+            .list(&Gvr::PODS, None, &ListOptions::default())
+            .unwrap()
+            .items
     }
 
     pub(crate) fn is_held(&self, pod: &str) -> bool {
@@ -170,15 +213,25 @@ impl World {
     /// Every write of Belayer to pods, refused ones too.
     pub(crate) fn pod_writes(&self) -> Vec<Write> {
         let writes = self.sandbox.recorder().writes_by(BELAYER);
-        writes.into_iter().filter(|write| write.resource == Gvr::PODS).collect()
+        writes
+            .into_iter()
+            .filter(|write| write.resource == Gvr::PODS)
+            .collect()
     }
 
     pub(crate) fn applied_pod_writes(&self) -> usize {
-        self.pod_writes().iter().filter(|write| write.outcome == Outcome::Applied).count()
+        self.pod_writes()
+            .iter()
+            .filter(|write| write.outcome == Outcome::Applied)
+            .count()
     }
 
     pub(crate) fn events(&self, reason: &str) -> usize {
-        let all = self.cluster().list(&Gvr::EVENTS, None, &ListOptions::default()).unwrap().items;
+        let all = self
+            .cluster()
+            .list(&Gvr::EVENTS, None, &ListOptions::default())
+            .unwrap()
+            .items;
         all.iter().filter(|event| event["reason"] == reason).count()
     }
 
@@ -203,7 +256,9 @@ pub(crate) fn pod(name: &str, workflow: &str, uid: &str) -> Value {
 }
 
 fn has_hold(pod: &Value) -> bool {
-    pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == POD_STATUS_HOLD))
+    pod["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|f| f == POD_STATUS_HOLD))
 }
 
 /// Waits until `condition` holds; fails after a minute of (paused) time.

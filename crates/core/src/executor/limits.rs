@@ -38,7 +38,11 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { qps: 100.0, burst: 200, concurrent_releases: 32 }
+        Self {
+            qps: 100.0,
+            burst: 200,
+            concurrent_releases: 32,
+        }
     }
 }
 
@@ -71,9 +75,19 @@ impl Limits {
     pub fn new(bounds: Bounds) -> Self {
         let burst = f64::from(bounds.burst.max(1));
         Self {
-            releases: Arc::new(Semaphore::new(bounds.concurrent_releases.clamp(1, Semaphore::MAX_PERMITS))),
-            bucket: Mutex::new(Bucket { tokens: burst, filled: Instant::now(), waiting: [0; 4] }),
-            qps: if bounds.qps > 0.0 { bounds.qps } else { f64::INFINITY },
+            releases: Arc::new(Semaphore::new(
+                bounds.concurrent_releases.clamp(1, Semaphore::MAX_PERMITS),
+            )),
+            bucket: Mutex::new(Bucket {
+                tokens: burst,
+                filled: Instant::now(),
+                waiting: [0; 4],
+            }),
+            qps: if bounds.qps > 0.0 {
+                bounds.qps
+            } else {
+                f64::INFINITY
+            },
             burst,
         }
     }
@@ -83,7 +97,9 @@ impl Limits {
         if class == Class::Release {
             // The semaphore is never closed, so an error cannot happen; without a permit the
             // release still goes, bounded by the number of workers.
-            return Leave { _release: Arc::clone(&self.releases).acquire_owned().await.ok() };
+            return Leave {
+                _release: Arc::clone(&self.releases).acquire_owned().await.ok(),
+            };
         }
         let waiting = Waiting::new(&self.bucket, class);
         while let Some(pause) = self.take(waiting.class) {
@@ -97,7 +113,8 @@ impl Limits {
         let mut bucket = self.bucket.lock();
         let now = Instant::now();
         let gained = now.duration_since(bucket.filled).as_secs_f64() * self.qps;
-        bucket.tokens = (bucket.tokens + if gained.is_nan() { 0.0 } else { gained }).min(self.burst);
+        bucket.tokens =
+            (bucket.tokens + if gained.is_nan() { 0.0 } else { gained }).min(self.burst);
         bucket.filled = now;
         if self.qps.is_infinite() {
             return None;
@@ -137,7 +154,11 @@ mod tests {
     use super::*;
 
     fn limits(qps: f64, burst: u32) -> Arc<Limits> {
-        Arc::new(Limits::new(Bounds { qps, burst, concurrent_releases: 2 }))
+        Arc::new(Limits::new(Bounds {
+            qps,
+            burst,
+            concurrent_releases: 2,
+        }))
     }
 
     #[tokio::test(start_paused = true)]
@@ -170,7 +191,10 @@ mod tests {
             let _ = limits.leave(Class::Write).await;
         }
         let took = begun.elapsed();
-        assert!((Duration::from_millis(1950)..Duration::from_millis(2100)).contains(&took), "{took:?}");
+        assert!(
+            (Duration::from_millis(1950)..Duration::from_millis(2100)).contains(&took),
+            "{took:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -179,7 +203,12 @@ mod tests {
         let _ = limits.leave(Class::Write).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = Vec::new();
-        for class in [Class::Write, Class::Notice, Class::Evidence, Class::Evidence] {
+        for class in [
+            Class::Write,
+            Class::Notice,
+            Class::Evidence,
+            Class::Evidence,
+        ] {
             let (limits, order) = (Arc::clone(&limits), Arc::clone(&order));
             tasks.push(tokio::spawn(async move {
                 let _ = limits.leave(class).await;
@@ -189,6 +218,14 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert_eq!(*order.lock(), [Class::Evidence, Class::Evidence, Class::Write, Class::Notice]);
+        assert_eq!(
+            *order.lock(),
+            [
+                Class::Evidence,
+                Class::Evidence,
+                Class::Write,
+                Class::Notice
+            ]
+        );
     }
 }

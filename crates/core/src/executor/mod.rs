@@ -51,14 +51,21 @@ pub enum Patched {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("limits", &self.limits).field("writes", &self.writes).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("limits", &self.limits)
+            .field("writes", &self.writes)
+            .finish_non_exhaustive()
     }
 }
 
 impl Executor {
     /// An executor over `client`.
     pub fn new(client: Client, bounds: Bounds, writes: Writes) -> Self {
-        Self { client, limits: Limits::new(bounds), writes }
+        Self {
+            client,
+            limits: Limits::new(bounds),
+            writes,
+        }
     }
 
     /// Whether writes are sent.

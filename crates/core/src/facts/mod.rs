@@ -129,6 +129,8 @@ struct State<Q: Question> {
 
 struct Entry<A> {
     fact: Option<Fact<A>>,
+    /// Looks begun before this are no answer any more.
+    outdated: Moment,
     /// End of the last look.
     looked: Option<Instant>,
     touched: Instant,
@@ -151,9 +153,25 @@ const SWEEP_EVERY: usize = 4096;
 
 impl<Q: Question> Facts<Q> {
     /// Answers by `oracle`; `wake` is told who waited. Looks end when `cancel` is cancelled.
-    pub fn new(oracle: Arc<dyn Oracle<Q>>, wake: Wake, pace: Pace, cancel: CancellationToken) -> Self {
-        let state = State { entries: HashMap::new(), until_sweep: SWEEP_EVERY };
-        Self { shared: Arc::new(Shared { oracle, wake, pace, cancel, state: Mutex::new(state) }) }
+    pub fn new(
+        oracle: Arc<dyn Oracle<Q>>,
+        wake: Wake,
+        pace: Pace,
+        cancel: CancellationToken,
+    ) -> Self {
+        let state = State {
+            entries: HashMap::new(),
+            until_sweep: SWEEP_EVERY,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                oracle,
+                wake,
+                pace,
+                cancel,
+                state: Mutex::new(state),
+            }),
+        }
     }
 
     /// The latest answer, if there is one.
@@ -166,7 +184,22 @@ impl<Q: Question> Facts<Q> {
 
     /// Why the last look at `question` failed; `None` if it did not.
     pub fn last_error(&self, question: &Q) -> Option<LookError> {
-        self.shared.state.lock().entries.get(question)?.error.clone()
+        self.shared
+            .state
+            .lock()
+            .entries
+            .get(question)?
+            .error
+            .clone()
+    }
+
+    /// Something happened that the answer at hand cannot know of, such as a watch that shows the
+    /// owner gone: it is dropped, and so is that of a look already under way.
+    pub fn outdate(&self, question: &Q) {
+        if let Some(entry) = self.shared.state.lock().entries.get_mut(question) {
+            entry.outdated = Moment::now();
+            entry.fact = None;
+        }
     }
 
     /// Asks `question` for `key`, which is woken when there is an answer.
@@ -178,17 +211,23 @@ impl<Q: Question> Facts<Q> {
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
         state.sweep(now, self.shared.pace.keep);
-        let entry = state.entries.entry(question.clone()).or_insert_with(|| Entry {
-            fact: None,
-            looked: None,
-            touched: now,
-            error: None,
-            waiting: HashSet::new(),
-            flight: None,
-        });
+        let entry = state
+            .entries
+            .entry(question.clone())
+            .or_insert_with(|| Entry {
+                fact: None,
+                outdated: Moment::BEGINNING,
+                looked: None,
+                touched: now,
+                error: None,
+                waiting: HashSet::new(),
+                flight: None,
+            });
         entry.touched = now;
         entry.waiting.insert(key);
-        let earliest = entry.looked.map_or(now, |looked| looked + self.shared.pace.min_interval);
+        let earliest = entry
+            .looked
+            .map_or(now, |looked| looked + self.shared.pace.min_interval);
         let due = (now + after).max(earliest);
         match entry.flight {
             Some(Flight::Looking) => return,
@@ -216,7 +255,9 @@ impl<Q: Question> Shared<Q> {
         tokio::time::sleep_until(due).await;
         {
             let mut state = self.state.lock();
-            let Some(entry) = state.entries.get_mut(&question) else { return };
+            let Some(entry) = state.entries.get_mut(&question) else {
+                return;
+            };
             if entry.flight != Some(Flight::Planned(due)) {
                 return;
             }
@@ -226,11 +267,15 @@ impl<Q: Question> Shared<Q> {
         loop {
             let begun = Moment::now();
             match self.oracle.look(&question).await {
+                Ok(_) if self.is_outdated(&question, begun) => {}
                 Ok(answer) => return self.answered(&question, Fact { answer, begun }),
                 Err(error) => {
                     tracing::debug!(question = %question, %error, "a look failed, will look again");
                     count::<Q>("error");
-                    let delay = self.pace.retry_in(failures).max(error.retry_after.unwrap_or_default());
+                    let delay = self
+                        .pace
+                        .retry_in(failures)
+                        .max(error.retry_after.unwrap_or_default());
                     failures += 1;
                     if let Some(entry) = self.state.lock().entries.get_mut(&question) {
                         entry.error = Some(error);
@@ -241,11 +286,21 @@ impl<Q: Question> Shared<Q> {
         }
     }
 
+    fn is_outdated(&self, question: &Q, begun: Moment) -> bool {
+        self.state
+            .lock()
+            .entries
+            .get(question)
+            .is_some_and(|entry| begun < entry.outdated)
+    }
+
     fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
         count::<Q>(Q::outcome(&fact.answer));
         let mut waiting: Vec<ObjectKey> = {
             let mut state = self.state.lock();
-            let Some(entry) = state.entries.get_mut(question) else { return };
+            let Some(entry) = state.entries.get_mut(question) else {
+                return;
+            };
             let now = Instant::now();
             entry.fact = Some(fact);
             entry.looked = Some(now);
@@ -281,12 +336,15 @@ impl Pace {
             .saturating_mul(2_u32.saturating_pow(failures.min(20)))
             .min(self.max_retry);
         // Full jitter, but never a busy loop.
-        self.first_retry.min(ceiling).max(ceiling.mul_f64(rand::random::<f64>()))
+        self.first_retry
+            .min(ceiling)
+            .max(ceiling.mul_f64(rand::random::<f64>()))
     }
 }
 
 fn count<Q: Question>(answer: &'static str) {
-    metrics::counter!(belayer_metrics::FACTS, "question" => Q::NAME, "answer" => answer).increment(1);
+    metrics::counter!(belayer_metrics::FACTS, "question" => Q::NAME, "answer" => answer)
+        .increment(1);
 }
 
 #[cfg(test)]

@@ -68,14 +68,22 @@ impl NamespaceOracle {
     async fn namespace(&self, question: &NamespaceQuestion) -> Result<NamespaceState, LookError> {
         let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
         let key = ObjectKey::cluster(Arc::clone(&question.0));
-        let request = Request::get(namespaces.object_path(&key)).accept(self.decoders.accept(Reading::Object));
+        let request = Request::get(namespaces.object_path(&key))
+            .accept(self.decoders.accept(Reading::Object));
         match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => self
                 .decoders
                 .read(&answer)
                 .map(|namespace| NamespaceState::Present(namespace.meta))
-                .map_err(|error| LookError { message: error.to_string(), retry_after: None }),
-            Err(error) if error.api().is_some_and(|api| api.is_not_found_naming(&namespaces, &key)) => {
+                .map_err(|error| LookError {
+                    message: error.to_string(),
+                    retry_after: None,
+                }),
+            Err(error)
+                if error
+                    .api()
+                    .is_some_and(|api| api.is_not_found_naming(&namespaces, &key)) =>
+            {
                 Ok(NamespaceState::Gone)
             }
             Err(error) => Err(look_error(&error)),
@@ -84,7 +92,10 @@ impl NamespaceOracle {
 }
 
 impl Oracle<NamespaceQuestion> for NamespaceOracle {
-    fn look<'a>(&'a self, question: &'a NamespaceQuestion) -> BoxFuture<'a, Result<NamespaceState, LookError>> {
+    fn look<'a>(
+        &'a self,
+        question: &'a NamespaceQuestion,
+    ) -> BoxFuture<'a, Result<NamespaceState, LookError>> {
         Box::pin(self.namespace(question))
     }
 }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::{LookError, Oracle, Question};
 use crate::executor::{Class, Executor};
 use crate::http::{Answer, ErrorClass, Request, RequestError};
-use crate::object::{ObjectKey, OwnerReference, Resource, Uid};
 use crate::informer::{Decoders, Reading};
+use crate::object::{ObjectKey, OwnerReference, Resource, Uid};
 use crate::slim::{ObjectMeta, OwnerMeta};
 
 /// Whether the object with this UID still exists. Owners are matched by UID, never by name alone.
@@ -26,7 +26,20 @@ impl OwnerQuestion {
     /// A question about the owner that an object in `namespace` refers to, read as `resource`.
     pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
         let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name));
-        Self { resource, key, uid: owner.uid.clone() }
+        Self {
+            resource,
+            key,
+            uid: owner.uid.clone(),
+        }
+    }
+
+    /// A question about an owner that is known itself.
+    pub fn about(resource: Resource, owner: &ObjectMeta) -> Self {
+        Self {
+            resource,
+            key: owner.key.clone(),
+            uid: owner.uid.clone(),
+        }
     }
 
     /// The UID in question.
@@ -42,7 +55,11 @@ impl OwnerQuestion {
 
 impl fmt::Display for OwnerQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "does {} {} (uid {}) still exist", self.resource, self.key, self.uid)
+        write!(
+            f,
+            "does {} {} (uid {}) still exist",
+            self.resource, self.key, self.uid
+        )
     }
 }
 
@@ -74,7 +91,9 @@ impl fmt::Display for GoneProof {
         match &self.0 {
             How::NotFound => f.write_str("the server answered that it does not exist"),
             How::OtherUid(uid) => write!(f, "its name belongs to another object, uid {uid}"),
-            How::KindDeleted => f.write_str("its CustomResourceDefinition was deleted, and all its objects with it"),
+            How::KindDeleted => {
+                f.write_str("its CustomResourceDefinition was deleted, and all its objects with it")
+            }
         }
     }
 }
@@ -126,14 +145,19 @@ impl OwnerOracle {
                 return Ok(match self.decoders.read(&answer) {
                     Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
                     Ok(OwnerMeta(meta)) => OwnerState::Gone(GoneProof(How::OtherUid(meta.uid))),
-                    Err(error) => OwnerState::Unknown(format!("the answer cannot be read: {error}")),
+                    Err(error) => {
+                        OwnerState::Unknown(format!("the answer cannot be read: {error}"))
+                    }
                 });
             }
             Err(error) => error,
         };
         // Only a NotFound that names this very object is evidence: a 404 without that may come
         // from a version that is not served or from an aggregated API that is down.
-        if error.api().is_some_and(|api| api.is_not_found_naming(resource, key)) {
+        if error
+            .api()
+            .is_some_and(|api| api.is_not_found_naming(resource, key))
+        {
             return Ok(OwnerState::Gone(GoneProof(How::NotFound)));
         }
         match error.class() {
@@ -146,32 +170,64 @@ impl OwnerOracle {
     /// not served any more?
     async fn kind(&self, resource: &Resource) -> Result<OwnerState, LookError> {
         if !may_be_custom(&resource.group) {
-            return Ok(OwnerState::Unknown(format!("{resource} is not served at {}", resource.version)));
+            return Ok(OwnerState::Unknown(format!(
+                "{resource} is not served at {}",
+                resource.version
+            )));
         }
-        let definitions = Resource::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
+        let definitions = Resource::new(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+        );
         let definition = ObjectKey::cluster(resource.to_string());
         match self.get(definitions.object_path(&definition)).await {
-            Ok(_) => return Ok(OwnerState::Unknown(format!(
-                "{resource} exists but is not served at {}",
-                resource.version
-            ))),
-            Err(error) if error.api().is_some_and(|api| api.is_not_found_naming(&definitions, &definition)) => {}
+            Ok(_) => {
+                return Ok(OwnerState::Unknown(format!(
+                    "{resource} exists but is not served at {}",
+                    resource.version
+                )));
+            }
+            Err(error)
+                if error
+                    .api()
+                    .is_some_and(|api| api.is_not_found_naming(&definitions, &definition)) => {}
             Err(error) => return unknown_or_retry(error),
         }
         // Not a custom resource (any more). An aggregated API may serve it still, or at another
         // version.
-        let group = match self.executor.read(&Request::get(format!("/apis/{}", resource.group)), Class::Evidence).await {
-            Ok(answer) => answer.json::<ApiGroup>().map_err(|error| look_error(&error))?,
+        let group = match self
+            .executor
+            .read(
+                &Request::get(format!("/apis/{}", resource.group)),
+                Class::Evidence,
+            )
+            .await
+        {
+            Ok(answer) => answer
+                .json::<ApiGroup>()
+                .map_err(|error| look_error(&error))?,
             Err(error) if error.class() == ErrorClass::NotServed => return Ok(KIND_DELETED),
             Err(error) => return unknown_or_retry(error),
         };
         for version in group.versions {
             let path = format!("/apis/{}", version.group_version);
-            let served = match self.executor.read(&Request::get(path), Class::Evidence).await {
-                Ok(answer) => answer.json::<ApiResources>().map_err(|error| look_error(&error))?,
+            let served = match self
+                .executor
+                .read(&Request::get(path), Class::Evidence)
+                .await
+            {
+                Ok(answer) => answer
+                    .json::<ApiResources>()
+                    .map_err(|error| look_error(&error))?,
                 Err(error) => return unknown_or_retry(error),
             };
-            if served.resources.iter().any(|served| served.name == *resource.plural) {
+            if served
+                .resources
+                .iter()
+                .any(|served| served.name == *resource.plural)
+            {
                 return Ok(OwnerState::Unknown(format!(
                     "{resource} is served at {} but not at {}",
                     version.group_version, resource.version
@@ -185,7 +241,10 @@ impl OwnerOracle {
 const KIND_DELETED: OwnerState = OwnerState::Gone(GoneProof(How::KindDeleted));
 
 impl Oracle<OwnerQuestion> for OwnerOracle {
-    fn look<'a>(&'a self, question: &'a OwnerQuestion) -> BoxFuture<'a, Result<OwnerState, LookError>> {
+    fn look<'a>(
+        &'a self,
+        question: &'a OwnerQuestion,
+    ) -> BoxFuture<'a, Result<OwnerState, LookError>> {
         Box::pin(self.owner(question))
     }
 }
@@ -199,15 +258,19 @@ fn may_be_custom(group: &str) -> bool {
 /// An error that goes by itself is looked at again; one that says no is an answer: unknown.
 fn unknown_or_retry(error: RequestError) -> Result<OwnerState, LookError> {
     match error.class() {
-        ErrorClass::Forbidden | ErrorClass::NotFound | ErrorClass::NotServed | ErrorClass::Invalid => {
-            Ok(OwnerState::Unknown(error.to_string()))
-        }
+        ErrorClass::Forbidden
+        | ErrorClass::NotFound
+        | ErrorClass::NotServed
+        | ErrorClass::Invalid => Ok(OwnerState::Unknown(error.to_string())),
         _ => Err(look_error(&error)),
     }
 }
 
 pub(super) fn look_error(error: &RequestError) -> LookError {
-    LookError { message: error.to_string(), retry_after: error.retry_after().filter(|after| *after > Duration::ZERO) }
+    LookError {
+        message: error.to_string(),
+        retry_after: error.retry_after().filter(|after| *after > Duration::ZERO),
+    }
 }
 
 #[derive(Deserialize)]

@@ -34,7 +34,10 @@ impl Oracle<Ask> for Script {
             self.looks.lock().push(Instant::now());
             tokio::time::sleep(Duration::from_secs(1)).await;
             let answer = self.answers.lock().pop_front().unwrap_or(Ok(0));
-            answer.map_err(|retry_after| LookError { message: "no".into(), retry_after })
+            answer.map_err(|retry_after| LookError {
+                message: "no".into(),
+                retry_after,
+            })
         })
     }
 }
@@ -47,14 +50,22 @@ struct World {
 }
 
 fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> World {
-    let script = Arc::new(Script { answers: Mutex::new(answers.into_iter().collect()), ..Script::default() });
+    let script = Arc::new(Script {
+        answers: Mutex::new(answers.into_iter().collect()),
+        ..Script::default()
+    });
     let (sender, woken) = tokio::sync::mpsc::unbounded_channel();
     let wake: Wake = Arc::new(move |key| {
         let _ = sender.send(key);
     });
     let cancel = CancellationToken::new();
     let facts = Facts::new(script.clone(), wake, Pace::default(), cancel.clone());
-    World { facts, script, woken, cancel }
+    World {
+        facts,
+        script,
+        woken,
+        cancel,
+    }
 }
 
 fn key(name: &'static str) -> ObjectKey {
@@ -103,7 +114,10 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
     assert!(world.facts.get(&Q).is_none());
     assert!(world.facts.last_error(&Q).is_some());
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    assert!(begun.elapsed() >= Duration::from_secs(60), "Retry-After is honoured");
+    assert!(
+        begun.elapsed() >= Duration::from_secs(60),
+        "Retry-After is honoured"
+    );
     assert_eq!(world.script.looks.lock().len(), 3);
     assert!(world.facts.last_error(&Q).is_none());
 }
@@ -118,7 +132,11 @@ async fn a_look_can_be_put_off_and_pulled_forward() {
     assert!(world.woken.recv().await.is_some());
     assert_eq!(begun.elapsed(), Duration::from_secs(11));
     tokio::time::sleep(Duration::from_secs(300)).await;
-    assert_eq!(world.script.looks.lock().len(), 1, "the later ones were served by the earlier one");
+    assert_eq!(
+        world.script.looks.lock().len(),
+        1,
+        "the later ones were served by the earlier one"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,6 +150,18 @@ async fn looks_at_one_question_keep_their_distance() {
     for pair in looks.windows(2) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(1100));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
+    let mut world = world([Ok(1), Ok(2)]);
+    world.facts.ask(Q, key("x"), Duration::ZERO);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.facts.outdate(&Q);
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    assert_eq!(world.facts.get(&Q).map(|fact| *fact.answer()), Some(2));
+    world.facts.outdate(&Q);
+    assert_eq!(world.facts.get(&Q), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,7 +37,10 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
 
     /// What follows from it.
-    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Decision<Self::Evidence, Self::Question>;
+    fn decide(
+        snapshot: &Self::Snapshot,
+        now: Timestamp,
+    ) -> Decision<Self::Evidence, Self::Question>;
 
     /// Finds something out for `key`, not before `after` from now, and wakes it.
     fn ask(&self, question: Self::Question, key: &ObjectKey, after: Duration);
@@ -66,16 +69,35 @@ pub enum Source {
 
 impl<'a, K: Slim> Change<'a, K> {
     pub(super) fn added(object: &'a Stored<K>, initial: bool) -> Self {
-        let source = if initial { Source::InitialList } else { Source::Watch };
-        Self { old: None, new: Some(object), source, latest: object }
+        let source = if initial {
+            Source::InitialList
+        } else {
+            Source::Watch
+        };
+        Self {
+            old: None,
+            new: Some(object),
+            source,
+            latest: object,
+        }
     }
 
     pub(super) fn updated(old: &'a Stored<K>, new: &'a Stored<K>) -> Self {
-        Self { old: Some(old), new: Some(new), source: Source::Watch, latest: new }
+        Self {
+            old: Some(old),
+            new: Some(new),
+            source: Source::Watch,
+            latest: new,
+        }
     }
 
     pub(super) fn deleted(last: &'a Stored<K>) -> Self {
-        Self { old: Some(last), new: None, source: Source::Watch, latest: last }
+        Self {
+            old: Some(last),
+            new: None,
+            source: Source::Watch,
+            latest: last,
+        }
     }
 
     /// The object's key.
@@ -151,7 +173,10 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         }
         let hold = self.component.hold();
         Considered {
-            by: By { component: self.component.name(), row: decision.row },
+            by: By {
+                component: self.component.name(),
+                row: decision.row,
+            },
             write: decision.write.map(|write| match write {
                 Write::AddHold => AnyWrite::AddHold(hold),
                 Write::Release(evidence) => AnyWrite::Release(Release::new(hold, evidence)),

@@ -23,8 +23,8 @@ use crate::object::{ObjectKey, Resource};
 use crate::slim::Slim;
 use crate::workqueue::{Band, WorkQueue, Workers};
 
-pub use component::{By, Change, Component, Source};
 use component::{AnyComponent, Registered};
+pub use component::{By, Change, Component, Source};
 pub use outcome::{Executed, Observer, What};
 use work::Due;
 
@@ -76,14 +76,19 @@ pub struct Parts<K: Slim> {
 
 impl<K: Slim> Clone for Runner<K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
 impl<K: Slim> Runner<K> {
     /// A runner without components.
     pub fn builder(parts: Parts<K>) -> Builder<K> {
-        Builder { parts, components: Vec::new() }
+        Builder {
+            parts,
+            components: Vec::new(),
+        }
     }
 
     /// Starts `count` workers. They end when the queue is shut down.
@@ -117,7 +122,17 @@ impl<K: Slim> Builder<K> {
 
     /// The runner.
     pub fn build(self) -> Runner<K> {
-        let Parts { resource, ours, store, queue, executor, decoders, events, clock, observer } = self.parts;
+        let Parts {
+            resource,
+            ours,
+            store,
+            queue,
+            executor,
+            decoders,
+            events,
+            clock,
+            observer,
+        } = self.parts;
         Runner {
             shared: Arc::new(Shared {
                 resource,
@@ -164,7 +179,10 @@ impl<K: Slim> Handler<K> for Runner<K> {
             }
             _ => return,
         };
-        let interest = shared.components.iter().filter_map(|component| component.interest(&change));
+        let interest = shared
+            .components
+            .iter()
+            .filter_map(|component| component.interest(&change));
         if let Some(band) = interest.reduce(Band::highest) {
             if band == Band::Release {
                 shared.due.lock().note(change.key());
@@ -182,6 +200,10 @@ impl<K: Slim> Shared<K> {
     }
 
     fn regarding(&self, object: &K) -> Regarding {
-        Regarding { resource: self.resource.clone(), key: object.key().clone(), uid: object.uid().clone() }
+        Regarding {
+            resource: self.resource.clone(),
+            key: object.key().clone(),
+            uid: object.uid().clone(),
+        }
     }
 }

@@ -57,10 +57,16 @@ impl Observer for () {
 
 /// Counts, logs and passes on.
 pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
-    let Executed { by: By { component, row }, key, uid, what } = executed;
+    let Executed {
+        by: By { component, row },
+        key,
+        uid,
+        what,
+    } = executed;
     match what {
         What::Held => {
-            metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => *component).increment(1);
+            metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => *component)
+                .increment(1);
             tracing::info!(component, %row, object = %key, %uid, "hold added");
         }
         What::Released { evidence, took } => {

@@ -15,10 +15,10 @@ use crate::object::ObjectKey;
 use crate::slim::Slim;
 use crate::workqueue::{Backoff, Band, Outcome};
 
+use super::Shared;
 use super::component::{Asked, By, Considered};
 use super::merge::{Merged, merge};
 use super::outcome::{Executed, What, report};
-use super::Shared;
 
 /// Retries on 409 before the key goes back to the queue.
 const IN_PLACE_RETRIES: u32 = 5;
@@ -38,7 +38,10 @@ impl Due {
     }
 
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Duration {
-        self.0.remove(key).map(|since| since.elapsed()).unwrap_or_default()
+        self.0
+            .remove(key)
+            .map(|since| since.elapsed())
+            .unwrap_or_default()
     }
 }
 
@@ -73,8 +76,11 @@ impl<K: Slim> Shared<K> {
 
     async fn attempt(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
         let now = (self.clock)();
-        let considered: Vec<Considered> =
-            self.components.iter().map(|component| component.consider(object, now)).collect();
+        let considered: Vec<Considered> = self
+            .components
+            .iter()
+            .map(|component| component.consider(object, now))
+            .collect();
         let regarding = self.regarding(&object.object);
         for notice in considered.iter().flat_map(|one| &one.notices) {
             self.events.tell(&regarding, notice);
@@ -116,7 +122,8 @@ impl<K: Slim> Shared<K> {
         match again {
             Some(after) if after >= RESYNC => {
                 let spread = after.mul_f64(rand::random::<f64>() / 4.0);
-                self.queue.add_after(key.clone(), Band::Resync, after + spread);
+                self.queue
+                    .add_after(key.clone(), Band::Resync, after + spread);
                 Outcome::Done
             }
             Some(after) => Outcome::Again { after },
@@ -151,7 +158,13 @@ impl<K: Slim> Shared<K> {
     }
 
     /// The table of answers: every failure has a retry class.
-    async fn failed(&self, object: &Stored<K>, merged: &Merged, error: RequestError, attempt: u32) -> Next<K> {
+    async fn failed(
+        &self,
+        object: &Stored<K>,
+        merged: &Merged,
+        error: RequestError,
+        attempt: u32,
+    ) -> Next<K> {
         let key = object.object.key();
         match error.class() {
             ErrorClass::NotFound => {
@@ -187,7 +200,8 @@ impl<K: Slim> Shared<K> {
             }
             Lookup::Found(_) | Lookup::Unknown => {}
         }
-        let request = Request::get(self.resource.object_path(slim.key())).accept(self.decoders.accept(Reading::Object));
+        let request = Request::get(self.resource.object_path(slim.key()))
+            .accept(self.decoders.accept(Reading::Object));
         let answer = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => answer,
             Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
@@ -201,7 +215,9 @@ impl<K: Slim> Shared<K> {
             Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
             Ok(newer) => Next::Decide(Stored {
                 first_seen: object.first_seen,
-                deletion_seen: object.deletion_seen.or_else(|| newer.meta().is_deleting().then(Moment::now)),
+                deletion_seen: object
+                    .deletion_seen
+                    .or_else(|| newer.meta().is_deleting().then(Moment::now)),
                 object: Arc::new(newer),
             }),
             Err(error) => {
@@ -219,14 +235,25 @@ impl<K: Slim> Shared<K> {
             Merged::Hold { by, .. } => by.clone(),
         };
         for by in whose {
-            self.tell(object, by, What::Denied { code, message: &message });
+            self.tell(
+                object,
+                by,
+                What::Denied {
+                    code,
+                    message: &message,
+                },
+            );
         }
         let (reason, what) = match merged {
             Merged::Release { .. } => ("ReleaseDenied", "release this object"),
             Merged::Hold { .. } => ("HoldDenied", "hold this object"),
         };
         let text = format!("Belayer may not {what} and will try again: {message}");
-        let notice = Notice { severity: Severity::Warning, reason, message: text.into() };
+        let notice = Notice {
+            severity: Severity::Warning,
+            reason,
+            message: text.into(),
+        };
         self.events.tell(&self.regarding(&object.object), &notice);
     }
 }
@@ -234,7 +261,11 @@ impl<K: Slim> Shared<K> {
 /// The server says that `metadata.uid` is immutable: the version was right and the UID another's.
 fn names_uid(error: &RequestError) -> bool {
     error.api().is_some_and(|api| {
-        let cause = api.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == "metadata.uid");
+        let cause = api
+            .details
+            .iter()
+            .flat_map(|details| &details.causes)
+            .any(|cause| cause.field == "metadata.uid");
         cause || api.message.contains("metadata.uid")
     })
 }

@@ -31,7 +31,10 @@ impl Labels {
 
 impl<N: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(N, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
+        let mut pairs: Vec<_> = pairs
+            .into_iter()
+            .map(|(n, v)| (n.into(), v.into()))
+            .collect();
         pairs.sort();
         Self(pairs.into_boxed_slice())
     }
@@ -127,10 +130,20 @@ mod tests {
 
     #[test]
     fn a_new_version_alone_is_no_difference() {
-        let old = ObjectMeta::new(ObjectKey::new("a", "b"), Uid::new("u"), ResourceVersion::new(1));
-        let new = ObjectMeta { resource_version: ResourceVersion::new(2), ..old.clone() };
+        let old = ObjectMeta::new(
+            ObjectKey::new("a", "b"),
+            Uid::new("u"),
+            ResourceVersion::new(1),
+        );
+        let new = ObjectMeta {
+            resource_version: ResourceVersion::new(2),
+            ..old.clone()
+        };
         assert!(!new.differs(&old));
-        let held = ObjectMeta { finalizers: Box::from([Arc::from("x/y")]), ..new };
+        let held = ObjectMeta {
+            finalizers: Box::from([Arc::from("x/y")]),
+            ..new
+        };
         assert!(held.differs(&old));
     }
 }

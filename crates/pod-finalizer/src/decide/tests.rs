@@ -69,6 +69,10 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().namespace_deleting().namespace_lives(),
     Expect::Keep(row::NAMESPACE_TERMINATING)
 )]
+#[case::row_03_a_look_older_than_the_cache_is_asked_again_at_once(
+    pod().held().namespace_lives().namespace_deleting_since(),
+    Expect::Ask(row::NAMESPACE_TERMINATING)
+)]
 #[case::row_04_not_selected_any_more(pod().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
 #[case::row_04_too_many_at_once_are_kept(pod().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
 #[case::row_04_an_ignored_namespace_is_confirmed(pod().held().ignored(), Expect::Ask(row::UNSELECTED))]
@@ -133,19 +137,41 @@ fn table(#[case] snapshot: Case, #[case] expected: Expect) {
 
 #[test]
 fn a_proof_that_is_there_does_not_wait_for_one_that_is_not() {
-    let decision = decide(&pod().held().namespace_deleting().owner_absent().owner_gone().0, now());
-    assert_eq!(outcome(&decision), Expect::Release(row::OWNER_GONE, "OwnerGone"));
+    let decision = decide(
+        &pod()
+            .held()
+            .namespace_deleting()
+            .owner_absent()
+            .owner_gone()
+            .0,
+        now(),
+    );
+    assert_eq!(
+        outcome(&decision),
+        Expect::Release(row::OWNER_GONE, "OwnerGone")
+    );
 }
 
 #[test]
 fn release_after_is_off_by_default_and_shouts_when_it_fires() {
     let waiting = pod().held().ended().deleting("11:00:00");
     assert_eq!(outcome(&decide(&waiting.0, now())), Expect::Keep(row::KEEP));
-    let limited = pod().held().ended().deleting("11:00:00").release_after(Duration::from_secs(1800));
+    let limited = pod()
+        .held()
+        .ended()
+        .deleting("11:00:00")
+        .release_after(Duration::from_secs(1800));
     let decision = decide(&limited.0, now());
-    assert_eq!(outcome(&decision), Expect::Release(row::KEEP, "ReleaseAfter"));
+    assert_eq!(
+        outcome(&decision),
+        Expect::Release(row::KEEP, "ReleaseAfter")
+    );
     assert_eq!(decision.notices[0].severity, Severity::Warning);
-    let early = pod().held().ended().deleting("11:00:00").release_after(Duration::from_secs(3900));
+    let early = pod()
+        .held()
+        .ended()
+        .deleting("11:00:00")
+        .release_after(Duration::from_secs(3900));
     let decision = decide(&early.0, now());
     assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
     assert_eq!(decision.look_again, Some(Duration::from_secs(300)));
@@ -158,7 +184,11 @@ fn a_deletion_that_waits_is_told_once_its_grace_is_over() {
     assert_eq!(fresh.look_again, Some(TELL_AFTER - Duration::from_secs(2)));
     let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
     assert_eq!(old.notices[0].reason, "DeletionWaits");
-    assert!(old.notices[0].message.contains("take the result"), "{}", old.notices[0].message);
+    assert!(
+        old.notices[0].message.contains("take the result"),
+        "{}",
+        old.notices[0].message
+    );
 }
 
 #[test]
@@ -197,7 +227,10 @@ fn pod() -> Case {
             ended: Ended::No,
             first_seen,
             admin_asked: AdminAsked::No,
-            selection: Selection::By { profile, consumed: ConsumedLabel::No },
+            selection: Selection::By {
+                profile,
+                consumed: ConsumedLabel::No,
+            },
             namespace: NamespaceView {
                 question: NamespaceQuestion::new(namespace),
                 cached: Some(namespace_meta()),
@@ -212,23 +245,42 @@ fn pod() -> Case {
 }
 
 fn owner_meta() -> ObjectMeta {
-    ObjectMeta::new(ObjectKey::new("ci", "build"), Uid::new("wf-1"), ResourceVersion::new(10))
+    ObjectMeta::new(
+        ObjectKey::new("ci", "build"),
+        Uid::new("wf-1"),
+        ResourceVersion::new(10),
+    )
 }
 
 fn namespace_meta() -> ObjectMeta {
-    ObjectMeta::new(ObjectKey::cluster("ci"), Uid::new("ns-1"), ResourceVersion::new(10))
+    ObjectMeta::new(
+        ObjectKey::cluster("ci"),
+        Uid::new("ns-1"),
+        ResourceVersion::new(10),
+    )
 }
 
 fn deleting(meta: ObjectMeta) -> ObjectMeta {
-    ObjectMeta { deletion_timestamp: Some(now()), ..meta }
+    ObjectMeta {
+        deletion_timestamp: Some(now()),
+        ..meta
+    }
 }
 
 fn finished(meta: ObjectMeta) -> ObjectMeta {
-    ObjectMeta { labels: [("workflows.argoproj.io/completed", "true")].into_iter().collect(), ..meta }
+    ObjectMeta {
+        labels: [("workflows.argoproj.io/completed", "true")]
+            .into_iter()
+            .collect(),
+        ..meta
+    }
 }
 
 fn ignored(meta: ObjectMeta) -> ObjectMeta {
-    ObjectMeta { labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(), ..meta }
+    ObjectMeta {
+        labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(),
+        ..meta
+    }
 }
 
 impl Case {
@@ -323,12 +375,24 @@ impl Case {
         self.with(|pod| pod.namespace.cached = Some(deleting(namespace_meta())))
     }
 
+    /// The cache has gone on since the last look.
+    fn namespace_deleting_since(self) -> Self {
+        let newer = ObjectMeta {
+            resource_version: ResourceVersion::new(11),
+            ..deleting(namespace_meta())
+        };
+        self.with(|pod| pod.namespace.cached = Some(newer))
+    }
+
     fn namespace_confirmed(self) -> Self {
         self.namespace_fact(deleting(namespace_meta()))
     }
 
     fn namespace_lives(self) -> Self {
-        self.namespace_fact(ObjectMeta { uid: Uid::new("ns-2"), ..namespace_meta() })
+        self.namespace_fact(ObjectMeta {
+            uid: Uid::new("ns-2"),
+            ..namespace_meta()
+        })
     }
 
     fn ownerless(self) -> Self {
@@ -360,7 +424,9 @@ impl Case {
     }
 
     fn owner_not_served(self) -> Self {
-        self.owner_fact(OwnerState::Unknown("workflows.argoproj.io is not served at v1alpha1".into()))
+        self.owner_fact(OwnerState::Unknown(
+            "workflows.argoproj.io is not served at v1alpha1".into(),
+        ))
     }
 
     fn owner_finished(self) -> Self {
@@ -377,7 +443,10 @@ impl Case {
     }
 
     fn mass_release(mut self) -> Self {
-        self.0.mass_release = MassRelease::Exceeded { unselected: 50, held: 100 };
+        self.0.mass_release = MassRelease::Exceeded {
+            unselected: 50,
+            held: 100,
+        };
         self
     }
 
