@@ -18,7 +18,9 @@ pub const KIND: &str = "BelayerConfiguration";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileConfig {
     api_version: String,
-    kind: String,
+    /// May be left out: the version names the format.
+    #[serde(default)]
+    kind: Option<String>,
     /// The key of pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     #[serde(default)]
@@ -94,11 +96,8 @@ impl Source {
                 ),
             ));
         }
-        if source.config.kind != KIND {
-            let message = format!(
-                "{:?} is no configuration: the kind is {KIND}",
-                source.config.kind
-            );
+        if let Some(kind) = source.config.kind.as_deref().filter(|kind| *kind != KIND) {
+            let message = format!("{kind:?} is no configuration: the kind is {KIND}");
             return Err(source.error("kind", message));
         }
         Ok(source)

@@ -103,18 +103,17 @@ impl Operator {
         }
         let keep_of_pods = component::keep_of_pods(profiles);
         let pod_decoders = Decoders::new(JsonDecoder::<Pod>::new(context(keep_of_pods, &interner)));
-        let (mut pod_informer, pod_store) =
-            Informer::builder(client.clone(), pods(), pod_decoders.clone())
-                .index(component::BY_OWNER, |pod: &Pod| {
-                    pod.meta
-                        .controller
-                        .as_ref()
-                        .map(|owner| Arc::<str>::from(owner.uid.as_str()))
-                })
-                .index(component::BY_NAMESPACE, |pod: &Pod| {
-                    Some(Arc::clone(pod.meta.key.shared_namespace()))
-                })
-                .build();
+        let (mut pod_informer, pod_store) = Informer::builder(client, pods(), pod_decoders.clone())
+            .index(component::BY_OWNER, |pod: &Pod| {
+                pod.meta
+                    .controller
+                    .as_ref()
+                    .map(|owner| Arc::<str>::from(owner.uid.as_str()))
+            })
+            .index(component::BY_NAMESPACE, |pod: &Pod| {
+                Some(Arc::clone(pod.meta.key.shared_namespace()))
+            })
+            .build();
 
         let wake: Wake = {
             let queue = queue.clone();
@@ -177,7 +176,7 @@ impl Operator {
         for (kind, informer, _) in &mut owners {
             let (finalizer, kind) = (Arc::clone(&finalizer), kind.clone());
             informer.add_handler(Arc::new(move |event: &Event<OwnerMeta>| {
-                finalizer.on_owner(&kind, event)
+                finalizer.on_owner(&kind, event);
             }));
         }
 

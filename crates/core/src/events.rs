@@ -78,10 +78,10 @@ impl EventRecorder {
         }
         match notice.severity {
             Severity::Normal => {
-                tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message)
+                tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
             }
             Severity::Warning => {
-                tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message)
+                tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
             }
         }
         if self

@@ -304,10 +304,10 @@ impl Component<Pod> for PodFinalizer {
     fn ask(&self, question: PodQuestion, key: &ObjectKey, after: Duration) {
         match question {
             PodQuestion::Owner(question) => {
-                self.world.owner_facts.ask(question, key.clone(), after)
+                self.world.owner_facts.ask(question, key.clone(), after);
             }
             PodQuestion::Namespace(question) => {
-                self.world.namespace_facts.ask(question, key.clone(), after)
+                self.world.namespace_facts.ask(question, key.clone(), after);
             }
         }
     }

@@ -154,6 +154,7 @@ pub struct OwnerView {
 }
 
 /// What the informer of the owner's kind says.
+#[allow(clippy::large_enum_variant, reason = "it lives for one decision")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedOwner {
     /// The informer is not synced: the kind may not be served. Never taken for absent.

@@ -264,7 +264,7 @@ impl FieldTerm {
             Some(Value::Object(map)) => {
                 map.get("component").and_then(Value::as_str) == Some(self.value.as_str())
             }
-            Some(other) => other.to_string() == self.value,
+            Some(other) => format!("{other}") == self.value,
         };
         equal == self.equal
     }

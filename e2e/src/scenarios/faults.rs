@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Verb};
+use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Verb, WatchEnd};
 use kube::api::{DeleteParams, DynamicObject};
 
 use crate::harness::{Belayer, Cluster, HOLD, Scenario, eventually, finalizers, pod};
@@ -243,8 +243,7 @@ async fn watch_expired(cluster: Cluster) -> Result<()> {
         .times(3)
         .answer(Answer::gone());
     let handle = faults.inject(expired);
-    faults.cut_off();
-    faults.restore();
+    faults.end_watches(&Match::watches().client(BELAYER), WatchEnd::Break);
     cluster
         .workflows()
         .delete("w", &DeleteParams::background())

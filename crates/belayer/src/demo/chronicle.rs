@@ -274,8 +274,7 @@ impl Inner {
         if now == Now::Terminating {
             pod.deleted.get_or_insert(at);
         }
-        pod.kept_by_neighbour =
-            finalizers.is_some_and(|all| all.iter().any(|one| is_of_neighbour(one)));
+        pod.kept_by_neighbour = finalizers.is_some_and(|all| all.iter().any(is_of_neighbour));
         pod.now = now;
         pod.ended = matches!(
             text(object, "/status/phase").as_str(),

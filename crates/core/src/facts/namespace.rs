@@ -31,6 +31,10 @@ impl fmt::Display for NamespaceQuestion {
 }
 
 /// What a live look at a namespace found.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "few are kept, and hardly any of them is Gone"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NamespaceState {
     /// It exists.

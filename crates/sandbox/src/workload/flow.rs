@@ -224,7 +224,7 @@ impl Flow {
         let Some(node) = self.nodes.get_mut(&number) else {
             return false;
         };
-        if !node.pod.as_ref().is_some_and(|pod| object::uid(pod) == uid) {
+        if node.pod.as_ref().is_none_or(|pod| object::uid(pod) != uid) {
             return false;
         }
         node.pod = None;

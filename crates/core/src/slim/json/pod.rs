@@ -119,7 +119,7 @@ impl JsonContainerStatus<'_> {
 fn any_started<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let mut any = false;
     each(deserializer, |status: JsonContainerStatus<'de>| {
-        any |= status.has_started()
+        any |= status.has_started();
     })?;
     Ok(any)
 }

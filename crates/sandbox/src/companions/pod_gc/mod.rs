@@ -111,17 +111,14 @@ impl PodGc {
     fn observe_pod(&mut self, pod: &Arc<Value>, now: Instant) {
         let uid: Uid = object::uid(pod).into();
         self.forget_pod(&uid);
-        match object::text(pod, "/spec/nodeName") {
-            Some(node) => {
-                self.bound
-                    .entry(node.to_owned())
-                    .or_default()
-                    .insert(Arc::clone(&uid));
-                if !self.nodes.contains(node) {
-                    self.miss(node, now);
-                }
+        if let Some(node) = object::text(pod, "/spec/nodeName") {
+            self.bound
+                .entry(node.to_owned())
+                .or_default()
+                .insert(Arc::clone(&uid));
+            if !self.nodes.contains(node) {
+                self.miss(node, now);
             }
-            None => {}
         }
         if object::is_ended(pod) && !object::is_deleting(pod) {
             self.ended.insert((created(pod), Arc::clone(&uid)));
