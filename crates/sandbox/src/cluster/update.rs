@@ -117,9 +117,12 @@ impl Cluster {
         options: WriteOptions,
     ) -> Result<Written, ApiError> {
         check_version(info, key, old, &mut new)?;
-        carry_metadata(info, old, &mut new);
+        carry_metadata(old, &mut new);
         new["apiVersion"] = json!(info.api_version(&info.storage_version));
         new["kind"] = json!(info.kind);
+        if info.is(&Gvr::NAMESPACES) {
+            namespace::canonicalise(&mut new);
+        }
         isolate(info, gvr, old, &mut new, subresource);
         count_generation(info, gvr, old, &mut new);
         let causes = check_change(info, old, &mut new, subresource);
@@ -226,21 +229,18 @@ fn check_version(
 }
 
 /// Fields that an update may leave out, or cannot change without being refused for it.
-fn carry_metadata(info: &ResourceInfo, old: &Value, new: &mut Value) {
+fn carry_metadata(old: &Value, new: &mut Value) {
     let Some(had) = old.get("metadata").and_then(Value::as_object) else {
         return;
     };
     let Some(metadata) = meta::metadata_mut(new) else {
         return;
     };
-    if let Some(at) = had.get("creationTimestamp") {
-        metadata.insert("creationTimestamp".into(), at.clone());
-    }
-    match had.get("generation") {
-        Some(value) if info.has(Traits::GENERATION) || !metadata.contains_key("generation") => {
-            metadata.insert("generation".into(), value.clone());
-        }
-        _ => {}
+    for field in ["creationTimestamp", "generation"] {
+        match had.get(field) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.remove(field),
+        };
     }
     if let Some(at) = had.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".into(), at.clone());

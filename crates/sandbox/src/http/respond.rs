@@ -111,7 +111,8 @@ impl Writer<'_> {
     /// A page of a list.
     pub(crate) fn list(&self, page: &ListPage) -> Answer {
         let mut metadata = json!({"resourceVersion": page.resource_version.to_string()});
-        if !page.continue_token.is_empty() {
+        // Lists of custom resources print the token even when it is empty.
+        if !page.continue_token.is_empty() || (self.info.custom && self.form == Form::Object) {
             metadata["continue"] = json!(page.continue_token);
         }
         if let Some(remaining) = page.remaining {

@@ -14,14 +14,24 @@ pub(crate) fn spec_finalizers(object: &Value) -> &[Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-pub(crate) fn prepare_create(object: &mut Value) {
+/// Every namespace carries its name as a label, so that selectors can name it.
+pub(crate) fn canonicalise(object: &mut Value) {
     let name = meta::name(object).to_owned();
-    if !name.is_empty() {
-        let labels = meta::metadata_mut(object).map(|m| m.entry("labels").or_insert(json!({})));
-        if let Some(labels) = labels {
-            labels["kubernetes.io/metadata.name"] = json!(name);
-        }
+    if !name.is_empty()
+        && let Some(metadata) = meta::metadata_mut(object)
+    {
+        metadata.entry("labels").or_insert_with(|| json!({}))["kubernetes.io/metadata.name"] =
+            json!(name);
     }
+    if spec_finalizers(object).is_empty()
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("finalizers");
+    }
+}
+
+pub(crate) fn prepare_create(object: &mut Value) {
+    canonicalise(object);
     let mut finalizers = spec_finalizers(object).to_vec();
     if !finalizers.iter().any(|f| f == KUBERNETES) {
         finalizers.push(json!(KUBERNETES));
