@@ -1,4 +1,4 @@
-//! Serves a cluster on loopback: `belayer-sandbox [PORT] [KUBECONFIG]`.
+//! Serves a cluster on loopback: `belayer-sandbox [PORT] [KUBECONFIG] [alone]`; `alone` leaves the companions out.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
