@@ -14,6 +14,14 @@ Exit codes:
   1  an error
   2  wrong usage or configuration; nothing has been touched";
 
+#[cfg(feature = "demo")]
+const DEMO_EXIT_CODES: &str = "\
+Exit codes:
+  0  the story came to its end and every promise was kept
+  1  a promise was broken, something is left, or it was interrupted before
+     anything could be checked
+  2  wrong usage";
+
 /// Holds Kubernetes objects until they may vanish, and never a moment longer.
 #[derive(Debug, Parser)]
 #[command(
@@ -70,7 +78,7 @@ pub enum Command {
     Run(Box<RunArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = DEMO_EXIT_CODES)]
     Demo(DemoArguments),
     /// Print the version and what is part of this build
     Version,

@@ -31,6 +31,7 @@ pub fn holds(finalizer: &PodFinalizer) -> Value {
             "waiting": counts.waiting,
             "backlog": counts.backlog,
             "unselected": counts.unselected,
+            "observedLosses": finalizer.observed_losses(),
             "backlogGate": match census.gate() {
                 Gate::Open => "open",
                 Gate::Closed => "closed",

@@ -1,6 +1,7 @@
 //! pod-finalizer as a component of the pods' runner.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use crate::observe::{World, admin_asked, held};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles};
 use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
+use crate::snapshot::{AdminAsked, CachedOwner, ConsumedLabel, Held, Owner, Selection, Snapshot};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
@@ -73,6 +74,8 @@ pub struct PodFinalizer {
     census: Arc<Census>,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
+    /// Pods of observing profiles that vanished before their result was taken.
+    lost: AtomicU64,
 }
 
 impl PodFinalizer {
@@ -104,12 +107,19 @@ impl PodFinalizer {
             census,
             queue,
             resync: settings.resync,
+            lost: AtomicU64::new(0),
         }
     }
 
     /// The census of held pods.
     pub fn census(&self) -> &Arc<Census> {
         &self.census
+    }
+
+    /// How many pods of observing profiles vanished before their result was taken, since the
+    /// start: the reason to switch such a profile to enforce.
+    pub fn observed_losses(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Keeps the census, and counts what came too late. To be told of every event of the pods
@@ -125,7 +135,7 @@ impl PodFinalizer {
             }
             Event::Deleted { last, .. } => {
                 self.census.note(&last.object.meta.key, None);
-                self.count_lost(&last.object);
+                self.count_lost(last);
             }
             _ => {}
         }
@@ -245,18 +255,40 @@ impl PodFinalizer {
         }
     }
 
-    /// Observe mode: a pod that vanished before its result was taken.
-    fn count_lost(&self, pod: &Pod) {
+    /// Observe mode: a pod that vanished while somebody still wanted its result.
+    fn count_lost(&self, pod: &Stored<Pod>) {
+        let view = self.world.view(pod);
         let Selection::By {
             profile,
             consumed: ConsumedLabel::No,
-        } = self.selection(&pod.meta)
+        } = &view.selection
         else {
             return;
         };
-        if profile.mode == Mode::Observe {
-            tracing::info!(pod = %pod.meta.key, uid = %pod.meta.uid, profile = %profile.name, "vanished before its result was taken");
+        let awaited = match &view.owner {
+            Owner::NotRequired => true,
+            Owner::Missing => false,
+            Owner::Known(owner) => match &owner.cached {
+                CachedOwner::Present(owner) => {
+                    !owner.is_deleting() && !profile.is_owner_finished(&owner.labels)
+                }
+                CachedOwner::Absent | CachedOwner::Unknown => false,
+            },
+        };
+        let namespace_stays = !view
+            .namespace
+            .cached
+            .is_some_and(|namespace| namespace.is_deleting());
+        if profile.mode == Mode::Observe && awaited && namespace_stays {
+            let meta = &pod.object.meta;
+            tracing::info!(
+                pod = %meta.key,
+                uid = %meta.uid,
+                profile = %profile.name,
+                "vanished before its result was taken"
+            );
             metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

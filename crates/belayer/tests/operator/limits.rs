@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belayer_core::executor::Writes;
 use belayer_pod_finalizer::profile::config::Settings;
+use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
 use serde_json::json;
@@ -136,4 +137,48 @@ async fn an_ignored_namespace_is_left_alone() {
     world.pod("b", "build", &uid);
     let_pass(Duration::from_secs(60)).await;
     assert!(!world.is_held("b"));
+}
+
+fn observing() -> Settings {
+    let profile = Profile {
+        mode: Mode::Observe,
+        ..argo::profile()
+    };
+    Settings {
+        profiles: Profiles::new([profile]).unwrap(),
+        ..Settings::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn observing_writes_nothing_and_counts_what_is_lost() {
+    let world = World::new();
+    let belayer = world.run_with(observing(), Writes::Sent);
+    let uid = world.workflow("build");
+    for name in ["lost", "taken", "stays", "of-deleted"] {
+        world.pod(name, "build", &uid);
+    }
+    let_pass(Duration::from_secs(5)).await;
+    world.consume("taken");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "taken");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "lost");
+    let_pass(Duration::from_secs(60)).await;
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(belayer.finalizer.observed_losses(), 1);
+    let writes = world.sandbox.recorder().writes_by(BELAYER);
+    assert!(writes.is_empty(), "{}", writes[0].summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_switched_to_observe_leaves_no_rope_behind() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    world.pod("b", "build", &uid);
+    let _belayer = world.run_with(observing(), Writes::Sent);
+    let_pass(Duration::from_secs(30)).await;
+    assert!(world.is_held("a") && !world.is_held("b"));
+    world.consume("a");
+    eventually("the release", || !world.is_held("a")).await;
 }

@@ -7,6 +7,7 @@ use belayer::operator::{Operator, Options};
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names::POD_STATUS_HOLD;
+use belayer_pod_finalizer::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::companions::{Companion, Companions};
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
@@ -28,6 +29,7 @@ pub(crate) struct World {
 
 /// Belayer, running.
 pub(crate) struct Running {
+    pub(crate) finalizer: Arc<PodFinalizer>,
     pub(crate) stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -85,8 +87,13 @@ impl World {
             observer: Arc::new(()),
         });
         let stop = CancellationToken::new();
+        let finalizer = Arc::clone(operator.finalizer());
         let task = tokio::spawn(operator.run(stop.clone()));
-        Running { stop, task }
+        Running {
+            finalizer,
+            stop,
+            task,
+        }
     }
 
     pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) -> Value {
