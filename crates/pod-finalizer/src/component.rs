@@ -255,7 +255,9 @@ impl PodFinalizer {
         }
     }
 
-    /// Observe mode: a pod that vanished while somebody still wanted its result.
+    /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
+    /// are watched side by side, so a pod that is collected right after its owner can be counted
+    /// before the owner's end is seen: the count is an upper bound.
     fn count_lost(&self, pod: &Stored<Pod>) {
         let view = self.world.view(pod);
         let Selection::By {

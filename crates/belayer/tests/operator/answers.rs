@@ -283,3 +283,34 @@ async fn foreign_finalizers_are_kept_in_order_while_another_writes() {
         assert_eq!(foreign, ["z.example/last", "a.example/first"]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn our_own_write_is_not_decided_twice_on_a_stale_cache() {
+    let world = World::new();
+    let _belayer = world.run();
+    let uid = world.workflow("build");
+    let_pass(Duration::from_secs(1)).await;
+    let slow = Fault::on(patches()).delay(Duration::from_millis(500));
+    let slow = world.sandbox.faults().inject(slow);
+    world.pod("a", "build", &uid);
+    let_pass(Duration::from_millis(200)).await;
+    // The hold is under way; its event will not be seen.
+    let watches = Match::watches().resource("pods").client(BELAYER);
+    let paused = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(watches).pause_watches());
+    eventually("the hold", || world.is_held("a")).await;
+    slow.remove();
+    let touch = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "false" } } });
+    world.patch(&WORKFLOWS, "build", touch);
+    let_pass(Duration::from_secs(5)).await;
+    assert_eq!(
+        world.pod_writes().len(),
+        1,
+        "decided again on a cache without our write"
+    );
+    paused.remove();
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(world.pod_writes().len(), 1);
+}

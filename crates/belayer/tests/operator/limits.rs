@@ -155,7 +155,7 @@ async fn observing_writes_nothing_and_counts_what_is_lost() {
     let world = World::new();
     let belayer = world.run_with(observing(), Writes::Sent);
     let uid = world.workflow("build");
-    for name in ["lost", "taken", "stays", "of-deleted"] {
+    for name in ["lost", "taken", "of-finished"] {
         world.pod(name, "build", &uid);
     }
     let_pass(Duration::from_secs(5)).await;
@@ -163,7 +163,10 @@ async fn observing_writes_nothing_and_counts_what_is_lost() {
     world.delete(&Gvr::PODS, Some(NAMESPACE), "taken");
     world.delete(&Gvr::PODS, Some(NAMESPACE), "lost");
     let_pass(Duration::from_secs(60)).await;
-    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let done = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+    world.patch(&WORKFLOWS, "build", done);
+    let_pass(Duration::from_secs(1)).await;
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "of-finished");
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(belayer.finalizer.observed_losses(), 1);
     let writes = world.sandbox.recorder().writes_by(BELAYER);
