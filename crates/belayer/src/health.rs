@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use belayer_core::informer::Store;
+use belayer_core::informer::{InformerState, Store};
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::{Namespace, Pod};
 use belayer_core::workqueue::WorkQueue;
@@ -60,9 +60,17 @@ impl Health for Vitals {
     }
 
     fn wedged(&self) -> Vec<String> {
+        let mut wedged = Vec::new();
         if self.queue.snapshot().longest > WEDGED_AFTER {
-            return vec!["a worker of pods".to_owned()];
+            wedged.push("a worker of pods".to_owned());
         }
-        Vec::new()
+        // Informers end with the process; one that has ended before leaves everybody blind.
+        if self.namespaces.state() == InformerState::Stopped {
+            wedged.push("informer namespaces".to_owned());
+        }
+        if self.pods.state() == InformerState::Stopped {
+            wedged.push("informer pods".to_owned());
+        }
+        wedged
     }
 }
