@@ -295,12 +295,13 @@ fn namespaces() -> Resource {
 
 /// A series that appears with its first event looks as if nothing had happened before.
 fn write_zeros(settings: &Settings) {
-    let kinds = [pods(), namespaces()].map(|kind| kind.to_string());
+    // Informers label their series by kind, such as `Pod`.
+    let kinds = [pods(), namespaces()].map(|resource| resource.kind.to_string());
     let owners = settings
         .profiles
         .owners()
         .into_iter()
-        .map(ToString::to_string);
+        .map(|resource| resource.kind.to_string());
     KnownValues::new()
         .with(Known::Controller, [component::NAME])
         .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())

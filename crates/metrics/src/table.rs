@@ -61,7 +61,7 @@ pub enum Known {
     Evidence,
     /// Workqueues.
     Queue,
-    /// Kinds that are watched, by their resource name, such as `pods`.
+    /// Kinds that are watched, such as `Pod`.
     Kind,
     /// Kinds of live questions.
     Question,

@@ -10,5 +10,6 @@
 
 mod answers;
 mod limits;
+mod series;
 mod settling;
 mod world;

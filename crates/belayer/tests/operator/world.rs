@@ -73,8 +73,9 @@ impl World {
         self.run_with(Settings::default(), Writes::Sent)
     }
 
-    pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
-        let operator = Operator::new(Options {
+    /// Belayer put together, not running.
+    pub(crate) fn operator(&self, pod_finalizer: Settings, writes: Writes) -> Operator {
+        Operator::new(Options {
             client: client::in_process(self.sandbox.service(BELAYER)),
             namespace: "belayer-system".into(),
             bounds: Bounds {
@@ -85,7 +86,11 @@ impl World {
             writes,
             pod_finalizer,
             observer: Arc::new(()),
-        });
+        })
+    }
+
+    pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
+        let operator = self.operator(pod_finalizer, writes);
         let stop = CancellationToken::new();
         let finalizer = Arc::clone(operator.finalizer());
         let task = tokio::spawn(operator.run(stop.clone()));
