@@ -33,7 +33,10 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
             "--controllers: nothing is left to run; the controllers are pod-finalizer"
         )));
     }
-    let client = client::connect(options.cluster).context("the cluster")?;
+    // With a credential plugin this is the first time that the certificates are read.
+    let client = client::connect(options.cluster)
+        .context("the cluster")
+        .map_err(Failure::configuration)?;
     let operator = Operator::new(operator::Options {
         client,
         namespace: options.namespace,
