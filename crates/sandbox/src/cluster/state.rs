@@ -7,8 +7,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::types::ObjectKey;
+use super::write::Written;
+use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, ResourceKey};
 use crate::meta;
+use crate::recorder::Verb;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +64,18 @@ pub(crate) struct State {
     log_limit: usize,
     /// Changes up to this version are forgotten.
     compacted: u64,
+    /// What the write under way has brought about besides, for the record.
+    pub(crate) consequences: Vec<Consequence>,
+}
+
+/// A write of the server's own, on account of somebody's.
+#[derive(Debug)]
+pub(crate) struct Consequence {
+    pub(crate) verb: Verb,
+    pub(crate) resource: Arc<ResourceInfo>,
+    pub(crate) subresource: &'static str,
+    pub(crate) key: ObjectKey,
+    pub(crate) result: Result<Written, ApiError>,
 }
 
 impl State {
@@ -73,6 +88,7 @@ impl State {
             log: VecDeque::new(),
             log_limit: log_limit.max(1),
             compacted: 1,
+            consequences: Vec::new(),
         }
     }
 

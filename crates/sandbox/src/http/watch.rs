@@ -243,7 +243,7 @@ impl WatchStream {
 
     /// Writes one event into the chunk if one is ready. True when there may be more.
     fn step(&mut self, chunk: &mut Vec<u8>) -> bool {
-        let visible = match self.server.faults.visibility(&self.live.target) {
+        let visible = match self.visibility() {
             Visibility::Nothing => return false,
             Visibility::UpTo(version) => version,
             Visibility::Everything => u64::MAX,
@@ -277,14 +277,23 @@ impl WatchStream {
         true
     }
 
+    fn visibility(&self) -> Visibility {
+        let newest = || self.server.cluster.version();
+        self.server.faults.visibility(&self.live.target, newest)
+    }
+
     /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
     fn fetch(&mut self) -> Result<(), Expired> {
-        while self.queue.is_empty() || !self.plan.delay.is_zero() {
+        let late = !(self.plan.delay.is_zero() && self.plan.jitter.is_zero());
+        while self.queue.is_empty() || late {
             let Some(event) = self.subscription.try_next()? else {
                 break;
             };
-            self.queue
-                .push_back((Instant::now() + self.plan.delay, event));
+            let delay = self.plan.delay + self.server.faults.draw(self.plan.jitter);
+            let due = Instant::now() + delay;
+            // Within a watch the order stays.
+            let due = self.queue.back().map_or(due, |(last, _)| due.max(*last));
+            self.queue.push_back((due, event));
         }
         Ok(())
     }
@@ -321,7 +330,7 @@ impl WatchStream {
             return;
         }
         let position = self.subscription.position();
-        let position = match self.server.faults.visibility(&self.live.target) {
+        let position = match self.visibility() {
             Visibility::Everything => position,
             Visibility::UpTo(version) => position.min(version),
             Visibility::Nothing => return,
@@ -364,7 +373,7 @@ impl WatchStream {
         let Some((kind, object)) = self.select(event) else {
             return;
         };
-        if self.server.faults.hides(&self.live.target, key) {
+        if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
         let object = at_version(&self.info, &self.request.gvr.version, object);
