@@ -30,6 +30,7 @@ use tokio_util::sync::DropGuard;
 pub use body::SandboxBody;
 pub use listener::Listener;
 use respond::Answer;
+pub(crate) use respond::{Versioned, VersionedPartial, encode};
 use route::{Query, Route};
 
 use crate::cluster::{Actor, Cluster};

@@ -173,6 +173,12 @@ fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiEr
     Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
 }
 
+/// Which state of an object an event shows.
+enum Shown<'e> {
+    After,
+    Before(&'e Arc<Value>),
+}
+
 struct WatchStream {
     server: Arc<Server>,
     request: ResourceRequest,
@@ -370,20 +376,39 @@ impl WatchStream {
         if !self.request.name.is_empty() && *key.name != *self.request.name {
             return;
         }
-        let Some((kind, object)) = self.select(event) else {
+        let Some((kind, shown)) = self.select(event) else {
             return;
         };
         if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
-        let object = at_version(&self.info, &self.request.gvr.version, object);
-        self.write(chunk, kind, &object);
+        let stored = self.request.gvr.version == self.info.storage_version;
+        match (self.form, shown) {
+            // The common cases: written once for all who watch.
+            (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),
+            (Form::Metadata, Shown::After) => self.send(chunk, kind, event.metadata_json()),
+            (_, shown) => {
+                let object = match shown {
+                    Shown::After => &event.object,
+                    Shown::Before(old) => old,
+                };
+                let mut object = Value::clone(object);
+                meta::set(&mut object, "resourceVersion", json!(event.rv.to_string()));
+                let object = at_version(&self.info, &self.request.gvr.version, Arc::new(object));
+                self.write(chunk, kind, &object);
+            }
+        }
+    }
+
+    fn send(&mut self, chunk: &mut Vec<u8>, kind: &str, body: &[u8]) {
+        frame(chunk, kind, body);
+        self.sent += 1;
     }
 
     /// What an event is to a reader that only sees selected objects.
-    fn select(&self, event: &StoreEvent) -> Option<(&'static str, Arc<Value>)> {
+    fn select<'e>(&self, event: &'e StoreEvent) -> Option<(&'static str, Shown<'e>)> {
         if self.selectors.is_empty() {
-            return Some((event.event_type.as_str(), Arc::clone(&event.object)));
+            return Some((event.event_type.as_str(), Shown::After));
         }
         let before = event
             .old
@@ -392,17 +417,13 @@ impl WatchStream {
         let after = event.event_type != EventType::Deleted && self.selectors.matches(&event.object);
         match (before, after) {
             (false, false) => None,
-            (false, true) => Some(("ADDED", Arc::clone(&event.object))),
-            (true, true) => Some(("MODIFIED", Arc::clone(&event.object))),
+            (false, true) => Some(("ADDED", Shown::After)),
+            (true, true) => Some(("MODIFIED", Shown::After)),
             (true, false) if event.event_type == EventType::Deleted => {
-                Some(("DELETED", Arc::clone(&event.object)))
+                Some(("DELETED", Shown::After))
             }
-            (true, false) => {
-                // The last state that fitted, at the version of the change.
-                let mut last = Value::clone(event.old.as_ref()?);
-                meta::set(&mut last, "resourceVersion", json!(event.rv.to_string()));
-                Some(("DELETED", Arc::new(last)))
-            }
+            // The last state that fitted, at the version of the change.
+            (true, false) => Some(("DELETED", Shown::Before(event.old.as_ref()?))),
         }
     }
 
@@ -418,8 +439,7 @@ impl WatchStream {
         let Ok(body) = writer.encode_one(object) else {
             return;
         };
-        frame(chunk, kind, &body);
-        self.sent += 1;
+        self.send(chunk, kind, &body);
     }
 
     fn bookmark(&mut self, chunk: &mut Vec<u8>, version: u64, annotations: Option<Value>) {
