@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -163,7 +162,7 @@ impl Operator {
             executor: Arc::clone(&executor),
             decoders: pod_decoders,
             events: recorder.clone(),
-            clock: Arc::new(Timestamp::now),
+            clock: Arc::new(belayer_core::ambient::now),
             observer,
         })
         .component(Arc::clone(&finalizer))
