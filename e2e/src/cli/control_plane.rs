@@ -184,6 +184,7 @@ async fn serve(file: &Path, nodes: usize) -> Result<()> {
         &binaries,
         &Options {
             hollow_nodes: nodes,
+            ..Options::default()
         },
     )
     .await?;

@@ -47,11 +47,43 @@ rules:
 pub struct Options {
     /// Hollow nodes, with kubelets that pretend to run containers. Zero where there is no kubemark.
     pub hollow_nodes: usize,
+    /// What runs beside the API server and its etcd.
+    pub beside: Beside,
+}
+
+/// What runs beside the API server and its etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// kube-controller-manager and kube-scheduler, as far as they are installed.
+    Controllers,
+    /// Nothing: objects stay as they are.
+    Nothing,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hollow_nodes: 1 }
+        Self {
+            hollow_nodes: 1,
+            beside: Beside::Controllers,
+        }
+    }
+}
+
+impl Options {
+    /// An API server and its etcd, for what is measured.
+    #[must_use]
+    pub fn api_server_alone() -> Self {
+        Self {
+            hollow_nodes: 0,
+            beside: Beside::Nothing,
+        }
+    }
+
+    fn runs(&self, program: Program) -> bool {
+        match program {
+            Program::ControllerManager | Program::Scheduler => self.beside == Beside::Controllers,
+            _ => true,
+        }
     }
 }
 
@@ -193,7 +225,7 @@ impl<'a> Starter<'a> {
     }
 
     fn finish(self, admin: Kubeconfig, client: Client, options: &Options) -> ControlPlane {
-        let has = |program| self.binaries.path(program).is_some();
+        let has = |program| options.runs(program) && self.binaries.path(program).is_some();
         ControlPlane {
             admin,
             admin_path: self.dir.path().join("admin.kubeconfig"),
@@ -223,10 +255,18 @@ impl<'a> Starter<'a> {
         let client = client(&self.dir.path().join("admin.kubeconfig")).await?;
         self.wait_for_api_server(&client).await?;
 
-        if let Some(program) = self.binaries.path(Program::ControllerManager) {
+        let beside = |program| {
+            let path = self.binaries.path(program);
+            path.filter(|_| options.runs(program))
+        };
+        let (manager, scheduler) = (
+            beside(Program::ControllerManager),
+            beside(Program::Scheduler),
+        );
+        if let Some(program) = manager {
             self.start_controller_manager(&program)?;
         }
-        if let Some(program) = self.binaries.path(Program::Scheduler) {
+        if let Some(program) = scheduler {
             self.start_scheduler(&program)?;
         }
         if let Some(program) = self.binaries.path(Program::HollowKubelet) {
