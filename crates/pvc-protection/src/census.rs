@@ -33,8 +33,8 @@ pub enum Entry {
 }
 
 impl Census {
-    /// Notes what `key` is now.
-    pub fn note(&self, key: &ObjectKey, entry: Entry) {
+    /// Notes what `key` is now; says what it was.
+    pub fn note(&self, key: &ObjectKey, entry: Entry) -> Entry {
         let mut inner = self.0.lock();
         let before = match entry {
             Entry::Held { deleting } => inner.held.insert(key.clone(), deleting),
@@ -49,6 +49,7 @@ impl Census {
         {
             inner.waiting.insert((since, key.clone()));
         }
+        before.map_or(Entry::Free, |deleting| Entry::Held { deleting })
     }
 
     /// How many claims are held.

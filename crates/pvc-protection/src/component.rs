@@ -135,19 +135,8 @@ impl PvcProtection {
     pub fn on_claim(&self, event: &Event<Claim>) {
         match event {
             Event::Added { object, .. } => self.note(&object.meta),
-            Event::Updated { old, new } => {
-                self.note(&new.meta);
-                if self.is_waiting(&old.meta) && !self.hold_of(&new.meta).keeps() {
-                    self.ledger.gone(&new.meta.uid);
-                }
-            }
-            Event::Deleted { last, .. } => {
-                let key = &last.meta.key;
-                self.census.note(key, Entry::Free);
-                // What was seen last may be the object as it went, with its hold off already; a
-                // claim that lost it earlier was noted then.
-                self.ledger.gone(&last.meta.uid);
-            }
+            Event::Updated { new, .. } => self.note(&new.meta),
+            Event::Deleted { last, .. } => self.noted(&last.meta, Entry::Free),
             _ => {}
         }
     }
@@ -221,7 +210,15 @@ impl PvcProtection {
         } else {
             Entry::Free
         };
-        self.census.note(&claim.key, entry);
+        self.noted(claim, entry);
+    }
+
+    fn noted(&self, claim: &ObjectMeta, entry: Entry) {
+        let before = self.census.note(&claim.key, entry);
+        let waited = matches!(before, Entry::Held { deleting: Some(_) });
+        if waited && entry == Entry::Free {
+            self.ledger.gone(&claim.uid);
+        }
     }
 
     fn hold_of(&self, claim: &ObjectMeta) -> Hold {

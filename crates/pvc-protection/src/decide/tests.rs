@@ -43,7 +43,9 @@ fn claim() -> Snapshot {
 
 impl Snapshot {
     fn with(mut self, change: impl FnOnce(&mut ClaimView)) -> Self {
-        self.claim.iter_mut().for_each(|claim| change(claim));
+        if let Some(claim) = &mut self.claim {
+            change(claim);
+        }
         self
     }
 
