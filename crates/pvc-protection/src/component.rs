@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
 use belayer_core::facts::{Facts, Pace};
+use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::ObjectKey;
@@ -23,14 +24,10 @@ use crate::evidence::Evidence;
 use crate::ledger::Ledger;
 use crate::look::PodsQuestion;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
-use crate::uses::{self, NAMED, Users, index_value, uses};
+use crate::uses::{self, NAMED, Users, uses};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pvc-protection";
-
-/// Index of the pod store: bound pods by the claims they refer to, as `namespace/claim`. Its values
-/// are [`uses::index_values`].
-pub const BY_CLAIM: &str = "claim";
 
 /// A claim that Kubernetes' own controller leaves alone for so long, though nothing uses it, is left
 /// for good.
@@ -50,7 +47,7 @@ pub fn pace() -> Pace {
 pub struct Parts {
     /// The informers' stores: claims.
     pub claims: Store<Claim>,
-    /// Pods, with the index [`BY_CLAIM`].
+    /// Pods, with the index [`PODS_BY_CLAIM`].
     pub pods: Store<Pod>,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
     pub looks: Facts<PodsQuestion>,
@@ -241,10 +238,10 @@ impl PvcProtection {
     /// that the index is at least as new.
     fn cached_users(&self, claim: &ObjectMeta) -> CachedUsers {
         let as_of = self.pods.resource_version();
-        let value = index_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
+        let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
         let mut users = Users::default();
         let mut seen = 0;
-        let scanned = self.pods.scan_index(BY_CLAIM, &value, |pod| {
+        let scanned = self.pods.scan_index(PODS_BY_CLAIM, &value, |pod| {
             seen += 1;
             if uses(pod, claim) {
                 users.note(pod.meta.key.name());
@@ -260,7 +257,10 @@ impl PvcProtection {
         }
         if users.total() >= NAMED {
             // The rest is counted, not looked at: thousands of pods may share one claim.
-            let all = self.pods.count_by_index(BY_CLAIM, &value).unwrap_or(seen);
+            let all = self
+                .pods
+                .count_by_index(PODS_BY_CLAIM, &value)
+                .unwrap_or(seen);
             users.note_more(all.saturating_sub(seen));
         }
         CachedUsers::Known { users, as_of }

@@ -49,7 +49,10 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
 
 /// Row 4.
 fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision {
-    let proof = claim.look.as_ref().and_then(|look| Unused::prove(claim, look));
+    let proof = claim
+        .look
+        .as_ref()
+        .and_then(|look| Unused::prove(claim, look));
     if let Some(proof) = proof {
         return Decision::write(row::CONFIRM, Write::Release(Evidence::Unused(proof)));
     }

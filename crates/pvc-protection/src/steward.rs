@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::executor::Writes;
+
 use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
 use crate::config::Mode;
@@ -24,14 +26,16 @@ const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
 /// Publishes numbers and gives advice.
 pub struct Steward {
     protection: Arc<PvcProtection>,
+    writes: Writes,
     given: HashMap<&'static str, Instant>,
 }
 
 impl Steward {
-    /// A steward of `protection`.
-    pub fn new(protection: Arc<PvcProtection>) -> Self {
+    /// A steward of `protection`. Where nothing is written it gives no advice: others do the work.
+    pub fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
         Self {
             protection,
+            writes,
             given: HashMap::new(),
         }
     }
@@ -55,7 +59,7 @@ impl Steward {
                 _ = ticks.tick() => {}
             }
             publish(&self.protection, Timestamp::now());
-            if next_signs <= Instant::now() {
+            if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;
                 self.advise();
             }

@@ -148,7 +148,10 @@ mod tests {
         let queue = WorkQueue::new("claims");
         let turns = Turns::new(queue.clone(), 4, CancellationToken::new());
         for n in 0..1_000 {
-            turns.add(ObjectKey::new(format!("ns-{}", n % 7), format!("claim-{n}")));
+            turns.add(ObjectKey::new(
+                format!("ns-{}", n % 7),
+                format!("claim-{n}"),
+            ));
         }
         let mut taken = 0;
         while taken < 1_000 {

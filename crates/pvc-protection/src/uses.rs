@@ -44,26 +44,6 @@ pub fn is_terminated(pod: &Pod) -> bool {
     pod.is_ended() || pod.is_shut_down()
 }
 
-/// Under what a claim's pods stand in the index [`BY_CLAIM`](crate::component::BY_CLAIM).
-pub fn index_value(namespace: &str, claim: &str) -> Arc<str> {
-    let mut value = String::with_capacity(namespace.len() + claim.len() + 1);
-    value.push_str(namespace);
-    value.push('/');
-    value.push_str(claim);
-    value.into()
-}
-
-/// The values of a pod in that index: only a bound pod can use anything.
-pub fn index_values(pod: &Pod) -> Vec<Arc<str>> {
-    if !pod.is_bound() {
-        return Vec::new();
-    }
-    let namespace = pod.meta.key.namespace().unwrap_or_default();
-    claims_of(pod)
-        .map(|claim| index_value(namespace, claim))
-        .collect()
-}
-
 /// Pods that use a claim: some names, and how many there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
@@ -224,24 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn the_index_has_bound_pods_under_all_their_claims() {
-        let both = Pod {
-            claims: Box::from(["data".into()]),
-            ..ephemeral()
-        };
-        assert_eq!(
-            index_values(&both),
-            ["shop/data".into(), "shop/web-0-scratch".into()]
-        );
-        assert!(index_values(&unbound(both)).is_empty());
-    }
-
-    #[test]
     fn few_users_are_named_and_the_others_counted() {
         let few: Users = ["a", "b"].into_iter().collect();
         assert_eq!(few.to_string(), "a, b");
         let many: Users = (0..9).map(|n| format!("web-{n}")).collect();
-        assert_eq!(many.to_string(), "web-0, web-1, web-2, web-3, web-4 and 4 more");
+        assert_eq!(
+            many.to_string(),
+            "web-0, web-1, web-2, web-3, web-4 and 4 more"
+        );
         assert_eq!(many.total(), 9);
     }
 }

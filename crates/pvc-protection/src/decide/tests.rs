@@ -195,7 +195,10 @@ fn a_claim_that_waits_tells_which_pods_keep_it() {
 fn a_claim_that_goes_with_its_pods_tells_nothing() {
     let decision = decide(&claim().held().deleting_for(1).used_by(&["a"]), at(NOW));
     assert!(decision.notices.is_empty());
-    assert_eq!(decision.look_again, Some(TELL_AFTER - Duration::from_secs(1)));
+    assert_eq!(
+        decision.look_again,
+        Some(TELL_AFTER - Duration::from_secs(1))
+    );
 }
 
 #[test]
