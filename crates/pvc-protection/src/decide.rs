@@ -68,7 +68,8 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
     }
     let mut decision = Decision::ask(row::CONFIRM, question);
     let Some(error) = &claim.look_error else {
-        return decision;
+        // An answer comes sooner; without one there will be an error to tell of.
+        return decision.looking_again_within(TELL_AFTER);
     };
     let waits = format!("whether a pod uses it cannot be found out: {error}");
     decision.missing.push(Missing::Event(waits.clone().into()));
