@@ -38,6 +38,7 @@ impl Pods {
                 builder
                     .index(index::PODS_BY_OWNER, index::owner_of_pod)
                     .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
+                    .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
             },
         );
         let queue = WorkQueue::new(QUEUE);
