@@ -14,6 +14,8 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::control_plane::ClaimController;
+
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
@@ -39,6 +41,8 @@ pub enum Capability {
     Faults,
     /// kubectl is installed here.
     Kubectl,
+    /// kube-controller-manager runs, and its own controller of claims can be switched off.
+    ClaimController,
 }
 
 impl fmt::Display for Capability {
@@ -52,6 +56,7 @@ impl fmt::Display for Capability {
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
             Self::Kubectl => "kubectl",
+            Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
 }
@@ -99,6 +104,11 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
+    fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A place in the record of Belayer's requests.

@@ -1,6 +1,8 @@
 //! The list of scenarios.
 
 mod admission;
+mod claims;
+mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
@@ -37,6 +39,8 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        claims::scenarios(),
+        claims_replacing::scenarios(),
     ]
     .into_iter()
     .flatten()
