@@ -17,6 +17,7 @@ use belayer_core::slim::{Claim, DecodeContext, Keep, Namespace, OwnerMeta, Pod};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::kinds;
 use crate::providers::Capability;
 
 const SOON: Duration = Duration::from_secs(60);
