@@ -59,9 +59,9 @@ async fn run(bed: Bed) -> Result<Report> {
         let counts = round > 0;
         for parallel in RAW {
             let releases = prepare(plane.client(), pods).await?;
-            let server = server_cpu(&plane)?;
+            let server = server_cpu(&plane).await?;
             let wall = raw::send_all(plane.client(), &releases, parallel).await?;
-            let server = server_cpu(&plane)? - server;
+            let server = server_cpu(&plane).await? - server;
             wait_until_gone(plane.client()).await?;
             if counts {
                 let figures = [wall.as_secs_f64(), f64::NAN, f64::NAN, server];
@@ -70,13 +70,13 @@ async fn run(bed: Bed) -> Result<Report> {
         }
         prepare(plane.client(), pods).await?;
         let before = Traffic::of(plane.client(), "pods").await?;
-        let server = server_cpu(&plane)?;
+        let server = server_cpu(&plane).await?;
         let mut belayer = start(&bed, &plane)?;
         wait_until_gone(plane.client()).await.inspect_err(|_| {
             anstream::eprintln!("{}", belayer.process().log_end());
         })?;
         let cost = belayer.cost()?;
-        let server = server_cpu(&plane)? - server;
+        let server = server_cpu(&plane).await? - server;
         belayer.end().await?;
         if counts {
             let figures = [

@@ -92,13 +92,11 @@ fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// When it is not running.
-pub(crate) fn server_cpu(plane: &ControlPlane) -> Result<f64> {
-    let server = plane
-        .processes()
-        .find(|process| process.name() == "kube-apiserver")
-        .and_then(crate::control_plane::Process::pid)
-        .context("kube-apiserver is not running")?;
-    cpu_of(server).map(|cpu| cpu.as_secs_f64())
+pub(crate) async fn server_cpu(plane: &ControlPlane) -> Result<f64> {
+    let programs = plane.programs().await;
+    let server = programs.iter().find(|(name, _)| name == "kube-apiserver");
+    let (_, pid) = server.context("kube-apiserver is not running")?;
+    cpu_of(*pid).map(|cpu| cpu.as_secs_f64())
 }
 
 #[cfg(test)]
