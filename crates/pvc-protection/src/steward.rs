@@ -58,7 +58,7 @@ impl Steward {
                 () = cancel.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            publish(&self.protection, Timestamp::now());
+            publish(&self.protection, belayer_core::ambient::now());
             if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;
                 self.advise();
@@ -67,7 +67,7 @@ impl Steward {
     }
 
     fn advise(&mut self) {
-        let signs = self.protection.signs(Timestamp::now());
+        let signs = self.protection.signs(belayer_core::ambient::now());
         for advice in Advice::on(self.protection.mode(), signs) {
             let lately = |given: &Instant| given.elapsed() < REPEAT_AFTER;
             if !self.given.get(advice.name()).is_some_and(lately) {

@@ -83,6 +83,17 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// An API server and its store, for what is measured.
+    #[must_use]
+    pub fn api_server_alone() -> Self {
+        Self {
+            hollow_nodes: 0,
+            beside: Beside::None,
+        }
+    }
+}
+
 /// A running control plane. Dropping it kills every program and removes its folder, unless
 /// [`ControlPlane::keep_files`] was called.
 pub struct ControlPlane {

@@ -39,6 +39,8 @@ pub enum Capability {
     Recorder,
     /// Faults can be injected into Belayer's requests.
     Faults,
+    /// Objects travel as protobuf too.
+    Protobuf,
     /// kubectl is installed here.
     Kubectl,
     /// kube-controller-manager runs, and its own controller of claims can be switched off.
@@ -55,6 +57,7 @@ impl fmt::Display for Capability {
             Self::AdmissionPolicies => "admission policies",
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
+            Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
             Self::ClaimController => "kube-controller-manager's controller of claims",
         })

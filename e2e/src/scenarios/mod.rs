@@ -17,6 +17,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod wire;
 
 use crate::harness::Scenario;
 
@@ -39,6 +40,7 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),
     ]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use jiff::Timestamp;
 use serde_json::Value;
 
 use belayer_core::facts::{Facts, Wake};
@@ -73,7 +72,7 @@ pub(super) fn join(
         executor: Arc::clone(&ground.executor),
         decoders: watched.decoders.clone(),
         events: ground.events.clone(),
-        clock: Arc::new(Timestamp::now),
+        clock: Arc::new(belayer_core::ambient::now),
         observer: Arc::new(Keeper {
             ledger: Arc::clone(protection.ledger()),
             next: Arc::clone(&ground.observer),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 
 use belayer_core::facts::Wake;
 use belayer_core::index;
@@ -50,7 +49,7 @@ impl Pods {
             executor: Arc::clone(&ground.executor),
             decoders: watched.decoders.clone(),
             events: ground.events.clone(),
-            clock: Arc::new(Timestamp::now),
+            clock: Arc::new(belayer_core::ambient::now),
             observer: Arc::clone(&ground.observer),
         });
         Self {

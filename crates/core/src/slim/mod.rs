@@ -7,6 +7,7 @@ pub mod json;
 mod meta;
 mod namespace;
 mod pod;
+pub mod protobuf;
 
 pub use claim::Claim;
 pub use context::{DecodeContext, Interner, Keep};
