@@ -7,6 +7,7 @@
 mod chart;
 mod drain;
 mod measure;
+mod pvc;
 mod raw;
 mod report;
 mod samples;
@@ -45,7 +46,7 @@ impl Bench {
 /// All of them, in the order in which they are listed.
 #[must_use]
 pub fn all() -> Vec<Bench> {
-    vec![drain::bench()]
+    vec![drain::bench(), pvc::bench()]
 }
 
 /// What a benchmark runs on, and how much of it.
