@@ -7,6 +7,7 @@
 mod chart;
 mod drain;
 mod measure;
+mod pvc;
 mod raw;
 mod report;
 mod samples;
@@ -46,7 +47,7 @@ impl Bench {
 /// All of them, in the order in which they are listed.
 #[must_use]
 pub fn all() -> Vec<Bench> {
-    vec![drain::bench(), workqueue::bench()]
+    vec![drain::bench(), workqueue::bench(), pvc::bench()]
 }
 
 /// What a benchmark runs on, and how much of it.

@@ -142,6 +142,15 @@ impl PodBuilder {
         self
     }
 
+    /// A volume that no container mounts is not looked at by a kubelet.
+    fn mounts(&self) -> Vec<Value> {
+        let mount = |volume: &Value| {
+            let name = volume["name"].as_str().unwrap_or_default();
+            json!({ "name": name, "mountPath": format!("/mnt/{name}") })
+        };
+        self.volumes.iter().map(mount).collect()
+    }
+
     /// The object to create.
     ///
     /// # Errors
@@ -165,7 +174,9 @@ impl PodBuilder {
                 "terminationGracePeriodSeconds": 1,
                 // There is no account whose token could be mounted.
                 "automountServiceAccountToken": false,
-                "containers": [{ "name": "main", "image": "registry.invalid/step:1" }],
+                "containers": [{
+                    "name": "main", "image": "registry.invalid/step:1", "volumeMounts": self.mounts(),
+                }],
             },
         });
         serde_json::from_value(document).context("a pod")
