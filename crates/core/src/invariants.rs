@@ -8,7 +8,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     /// No write of ours adds, removes or reorders a finalizer, label or annotation that is not
-    /// ours.
+    /// ours. Ours are our own names, and the finalizers that an admin named for adoption, on pods
+    /// that their profile selects.
     Foreign,
     /// A hold is released only with typed evidence; age and clocks are never evidence by default.
     Evidence,
@@ -18,6 +19,9 @@ pub enum Invariant {
     NoLateHold,
     /// Once faults stop, every object whose evidence exists is released within a bound.
     Liveness,
+    /// A workflow loses our hold only after a look begun after its deletion found none of its
+    /// pods carrying one.
+    Order,
     /// In a settled cluster Belayer writes nothing but its Lease.
     Quiet,
 }
@@ -31,6 +35,7 @@ impl Invariant {
             Self::Identity => "IDENTITY",
             Self::NoLateHold => "NO-LATE-HOLD",
             Self::Liveness => "LIVENESS",
+            Self::Order => "ORDER",
             Self::Quiet => "QUIET",
         }
     }

@@ -7,6 +7,12 @@ pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
 /// All holds of ours that can be on a pod.
 pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD];
 
+/// The hold of workflow-finalizer on workflows, whatever kind they are of.
+pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
+
+/// All holds of ours that can be on an owner of pods.
+pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
+
 /// Annotation by which an admin asks to let an object go: the value `"true"` counts.
 pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";
 
