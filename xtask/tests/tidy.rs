@@ -73,6 +73,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
+    (
+        "belayer-workflow-finalizer",
+        &["belayer-core", "belayer-metrics"],
+    ),
     ("belayer-sandbox", &[]),
     (
         "belayer",
@@ -80,6 +84,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-core",
             "belayer-metrics",
             "belayer-pod-finalizer",
+            "belayer-workflow-finalizer",
             "belayer-sandbox",
         ],
     ),
@@ -176,19 +181,28 @@ fn the_top_level_is_as_the_charter_says() {
 }
 
 #[test]
-fn every_row_of_the_pods_decision_table_is_named_by_a_test() {
-    let table = fs::read_to_string(root().join("crates/pod-finalizer/README.md")).unwrap();
-    let tests =
-        fs::read_to_string(root().join("crates/pod-finalizer/src/decide/tests.rs")).unwrap();
+fn every_row_of_the_decision_tables_is_named_by_a_test() {
+    for (component, rows) in [("pod-finalizer", 14), ("workflow-finalizer", 7)] {
+        rows_are_named(component, rows);
+    }
+}
+
+fn rows_are_named(component: &str, least: usize) {
+    let read =
+        |file: &str| fs::read_to_string(root().join("crates").join(component).join(file)).unwrap();
+    let (table, tests) = (read("README.md"), read("src/decide/tests.rs"));
     let rows: Vec<u8> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse().ok())
         .collect();
-    assert!(rows.len() >= 11, "the table was not found");
+    assert!(
+        rows.len() >= least,
+        "the table of {component} was not found"
+    );
     for row in rows {
         assert!(
             tests.contains(&format!("::row_{row:02}_")),
-            "row {row} is named by no test"
+            "row {row} of {component} is named by no test"
         );
     }
 }

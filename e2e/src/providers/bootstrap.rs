@@ -23,6 +23,12 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
         "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
+        "rbac-workflow-finalizer" => {
+            include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
+        }
+        "workflow-hold-policy" => {
+            include_str!("../../../deploy/manifests/workflow-hold-policy.yaml")
+        }
         "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
@@ -106,6 +112,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "service-account",
         "rbac-core",
         "rbac-pod-finalizer",
+        "rbac-workflow-finalizer",
         "gate-configmap",
     ] {
         apply(client, manifest(name)?).await?;
@@ -133,8 +140,10 @@ mod tests {
             "service-account",
             "rbac-core",
             "rbac-pod-finalizer",
+            "rbac-workflow-finalizer",
             "gate-configmap",
             "pod-hold-policy",
+            "workflow-hold-policy",
             "deployment"
         )]
         name: &str,

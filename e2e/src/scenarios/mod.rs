@@ -15,6 +15,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod workflows;
 
 use crate::harness::Scenario;
 
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Scenario> {
         identity::scenarios(),
         foreign::scenarios(),
         owners::scenarios(),
+        workflows::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),

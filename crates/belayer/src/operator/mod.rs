@@ -10,6 +10,8 @@ mod owners;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
 mod pods;
+#[cfg(feature = "workflow-finalizer")]
+mod workflows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +33,11 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+
+#[cfg(feature = "workflow-finalizer")]
+use belayer_workflow_finalizer::component as workflow_finalizer_component;
+#[cfg(feature = "workflow-finalizer")]
+use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
@@ -68,6 +75,9 @@ pub struct Components {
     /// pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     pub pod_finalizer: Option<PodFinalizerSettings>,
+    /// workflow-finalizer.
+    #[cfg(feature = "workflow-finalizer")]
+    pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
 }
 
 impl Components {
@@ -87,6 +97,8 @@ impl Components {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "workflow-finalizer")]
+        let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
     }
 
@@ -101,7 +113,29 @@ impl Components {
             ),
             None => (kinds, keep),
         };
+        #[cfg(feature = "workflow-finalizer")]
+        let (kinds, keep) = match &self.workflow_finalizer {
+            Some(on) => {
+                let mut kinds: Vec<belayer_core::object::Resource> = kinds;
+                kinds.extend(on.owners.iter().map(|rule| rule.kind.clone()));
+                let read = workflow_finalizer_component::keep_of_owners(on);
+                (kinds, keep.and(&read))
+            }
+            None => (kinds, keep),
+        };
         (kinds, keep)
+    }
+}
+
+#[cfg(feature = "workflow-finalizer")]
+impl Components {
+    /// Whether somebody but workflow-finalizer asks whether the owners of pods are gone.
+    fn asks_for_gone_owners(&self) -> workflows::GoneOwners {
+        #[cfg(feature = "pod-finalizer")]
+        if self.pod_finalizer.is_some() {
+            return workflows::GoneOwners::AskedByOthers;
+        }
+        workflows::GoneOwners::AskedHere
     }
 }
 
@@ -145,6 +179,15 @@ impl Operator {
             finalizer
         });
 
+        // After pod-finalizer, whose word about a pod comes first.
+        #[cfg(feature = "workflow-finalizer")]
+        let workflows = components.workflow_finalizer.as_ref().map(|settings| {
+            let others = components.asks_for_gone_owners();
+            let joined = workflows::join(settings, others, &mut ground, &mut pods, &mut owners);
+            holds.push(workflows::holds(&joined.kinds));
+            joined
+        });
+
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
@@ -153,6 +196,8 @@ impl Operator {
         let (feed, crew) = pods.finish();
         objects.push(feed);
         crews.push(crew);
+        #[cfg(feature = "workflow-finalizer")]
+        crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
 
         let mut vitals = Vitals::default();
         vitals.informer(namespaces.seen(), Needed::Yes);
