@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
@@ -165,10 +165,9 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
                 let pod = cluster.pods().get_opt(&format!("{name}-{index}")).await?;
                 ensure!(pod.is_none(), "{name}-{index} is there");
             }
-            ensure!(
-                cluster.workflows().get_opt(name).await?.is_none(),
-                "the workflow {name} is there"
-            );
+            if let Some(left) = cluster.workflows().get_opt(name).await? {
+                bail!("the workflow {name} has {:?}", left.finalizers());
+            }
         }
         ensure!(
             cluster.workflows().get_opt("orphan").await?.is_none(),

@@ -58,7 +58,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a namespace full of workflows and pods goes",
             namespace_deleted,
         )
-        .needs([NamespaceDeletion]),
+        .needs([NamespaceDeletion])
+        .within(SOON * 4),
         Scenario::alone(
             "workflow-finalizer-alone",
             "with pod-finalizer switched off nothing is left behind either",
@@ -275,7 +276,7 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
     }
     let namespaces = kinds::namespaces(cluster.client());
     namespaces.delete(&doomed, &DeleteParams::default()).await?;
-    eventually("the namespace is gone", SOON * 2, async || {
+    eventually("the namespace is gone", SOON * 3, async || {
         let pods = cluster
             .pods_in(&doomed)
             .list_metadata(&ListParams::default())
