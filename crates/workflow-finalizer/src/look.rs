@@ -103,12 +103,10 @@ impl PodsOracle {
             let answer = self.executor.read(&request, Class::Evidence).await;
             let list: List = answer
                 .and_then(|answer| answer.json())
+                .and_then(List::checked)
                 .map_err(|error| look_error(&error))?;
-            if list
-                .items
-                .iter()
-                .any(|pod| pod.is_held_pod_of(&question.uid))
-            {
+            let mut pods = list.items.iter().flatten();
+            if pods.any(|pod| pod.is_held_pod_of(&question.uid)) {
                 return Ok(PodsState::SomeHeld);
             }
             match list.metadata.next.filter(|next| !next.is_empty()) {
@@ -137,9 +135,21 @@ fn look_error(error: &RequestError) -> LookError {
 
 #[derive(Debug, Deserialize)]
 struct List {
+    kind: String,
     #[serde(default)]
     metadata: ListMeta,
-    items: Vec<Item>,
+    /// The API server writes `null` for an empty list of metadata.
+    items: Option<Vec<Item>>,
+}
+
+impl List {
+    /// What is no list must not be taken for an empty one.
+    fn checked(self) -> Result<Self, RequestError> {
+        if self.kind.ends_with("List") {
+            return Ok(self);
+        }
+        Err(RequestError::Decode(format!("{:?} is no list", self.kind)))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -205,6 +215,16 @@ mod tests {
         )
         .unwrap();
         assert_eq!(item.is_held_pod_of(&Uid::new("u-1")), counts);
+    }
+
+    #[rstest]
+    #[case::null(json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}), true)]
+    #[case::empty(json!({"kind": "PodList", "metadata": {}, "items": []}), true)]
+    #[case::no_list_at_all(json!({"kind": "Status", "metadata": {}}), false)]
+    #[case::anything(json!({}), false)]
+    fn an_empty_list_is_one_and_nothing_else_is(#[case] body: serde_json::Value, #[case] is: bool) {
+        let read = serde_json::from_value::<List>(body);
+        assert_eq!(read.is_ok_and(|list| list.checked().is_ok()), is);
     }
 
     #[test]
