@@ -18,6 +18,7 @@ mod selector;
 mod size;
 mod start;
 mod wire;
+mod workflows;
 
 use crate::harness::Scenario;
 
@@ -29,6 +30,7 @@ pub fn all() -> Vec<Scenario> {
         identity::scenarios(),
         foreign::scenarios(),
         owners::scenarios(),
+        workflows::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),
