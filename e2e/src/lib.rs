@@ -4,9 +4,10 @@
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
 //! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
-//! [`scenarios`] is the list.
+//! [`scenarios`] is the list; [`conformance`] compares what clients see.
 
 pub mod cli;
+pub mod conformance;
 pub mod control_plane;
 pub mod harness;
 mod kinds;

@@ -1,5 +1,6 @@
 //! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
 
+mod conformance;
 mod control_plane;
 mod run;
 
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
+    /// Small cases of what a client sees, the same on every server
+    Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
 }
@@ -34,6 +37,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
+        Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {

@@ -14,6 +14,8 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::conformance::Compactor;
+
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
@@ -99,6 +101,9 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Makes the server forget old versions, where that can be done.
+    fn compactor(&self) -> Option<Compactor>;
 }
 
 /// A place in the record of Belayer's requests.
