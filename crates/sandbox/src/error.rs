@@ -263,6 +263,21 @@ impl ApiError {
         Self::new(409, Reason::Conflict, message).about(group, resource, name)
     }
 
+    /// 409 of an object that another one has taken the place of.
+    pub(crate) fn wrong_uid(
+        group: &str,
+        resource: &str,
+        name: &str,
+        path: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Self {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        );
+        Self::conflict(group, resource, name, &why)
+    }
+
     /// 403.
     pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Self {
         let what = qualified(resource, group);

@@ -30,7 +30,7 @@ fn dns_label(text: &str) -> bool {
 /// Why `text` is no DNS subdomain.
 pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
     if text.len() > 253 {
-        return Some("must be no more than 253 bytes");
+        return Some("must be no more than 253 characters");
     }
     (!text.split('.').all(dns_label)).then_some(SUBDOMAIN)
 }
@@ -38,7 +38,10 @@ pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
 /// Why `text` is no DNS label.
 pub(crate) fn label_name(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
-        return Some("must be no more than 63 bytes");
+        return Some("must be no more than 63 characters");
+    }
+    if text.contains('.') {
+        return Some("must not contain dots");
     }
     (!dns_label(text)).then_some(LABEL)
 }

@@ -235,10 +235,12 @@ fn tell_details(details: &Value, message: Option<&str>) -> String {
     let mut told = about.to_string();
     for cause in causes.as_ref().and_then(Value::as_array).into_iter().flatten() {
         told.push_str(&format!(" {}", text(cause, "reason")));
-        for part in [text(cause, "field"), text(cause, "message")] {
-            if !part.is_empty() && message.is_some_and(|message| part == text(cause, "field") || !message.contains(&part)) {
-                told.push_str(&format!(" {part:?}"));
-            }
+        let (field, words) = (text(cause, "field"), text(cause, "message"));
+        if !field.is_empty() {
+            told.push_str(&format!(" {field:?}"));
+        }
+        if message.is_some_and(|message| !message.contains(&words)) {
+            told.push_str(&format!(" {words:?}"));
         }
     }
     told

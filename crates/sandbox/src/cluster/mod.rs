@@ -2,9 +2,11 @@
 
 mod create;
 mod delete;
+mod managed;
 mod patch;
 mod pods;
 mod read;
+pub(crate) mod shape;
 mod state;
 mod subscription;
 mod types;
@@ -25,7 +27,7 @@ pub(crate) use state::State;
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
-    Actor, DeleteOptions, Deleted, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
+    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
     Propagation, Subresource, VersionMatch, WriteOptions,
 };
 pub(crate) use write::{Effect, Written};

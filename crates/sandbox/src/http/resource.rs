@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::negotiate::{accept, content_type};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
-use super::{Call, Server, review, watch};
+use super::{Call, Server, read, review, watch};
 use crate::cluster::{
-    DeleteOptions, Effect, Gvr, ListOptions, Patch, Preconditions, Propagation, Subresource,
-    VersionMatch, WriteOptions, Written,
+    DeleteOptions, Effect, FieldValidation, Gvr, ListOptions, Patch, Preconditions, Propagation, Subresource,
+    VersionMatch, WriteOptions, Written, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::ResourceInfo;
+use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -28,8 +28,19 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
     })
 }
 
-/// What the real server reads; this one reads the first alone.
+/// What the real server reads; this one reads the first two.
 const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// Bytes of a name in `metadata.managedFields`.
+const LONGEST_MANAGER: usize = 128;
+
+/// The product that a user agent names.
+fn agent(headers: &http::HeaderMap) -> Option<&str> {
+    let agent = headers.get(http::header::USER_AGENT)?.to_str().ok()?;
+    let product = agent.split('/').next()?;
+    let end = product.char_indices().nth(LONGEST_MANAGER).map_or(product.len(), |(at, _)| at);
+    Some(&product[..end]).filter(|product| !product.is_empty())
+}
 
 fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
@@ -186,17 +197,69 @@ impl Request<'_> {
         })
     }
 
-    fn body(&self) -> Result<Value, ApiError> {
-        let media = content_type(&self.call.parts.headers);
-        if !matches!(media.as_str(), "" | "application/json") {
-            return Err(unsupported_media(READABLE));
+    /// Reads the body into the form that the kind's type has.
+    fn body(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiError> {
+        let mut parsed = self.parsed()?;
+        let Some(name) = self.info.type_name(&self.request.gvr.version) else {
+            return Ok((parsed.value, self.judge(Vec::new(), parsed.duplicates, options)?));
+        };
+        // A body of another kind is refused as such, not for its fields.
+        let kind = meta::text(&parsed.value, &["kind"]);
+        if !kind.is_empty() && kind != self.info.kind {
+            return Ok((parsed.value, Vec::new()));
         }
-        parse(&self.call.body).map_err(|why| {
+        let mut unknown = types::decode(name, &mut parsed.value).map_err(|why| {
             ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {}",
-                self.info.kind, why.message
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
+                kind = self.info.kind,
+                version = self.request.gvr.version
             ))
-        })
+        })?;
+        read::in_order(&self.call.body, &mut unknown);
+        let warnings = self.judge(unknown, parsed.duplicates, options)?;
+        Ok((parsed.value, warnings))
+    }
+
+    fn judge(
+        &self,
+        unknown: Vec<String>,
+        duplicates: Vec<String>,
+        options: &WriteOptions,
+    ) -> Result<Vec<String>, ApiError> {
+        let mut complaints = shape::unknown(unknown);
+        complaints.extend(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        shape::judge(self.info, &self.request.gvr, complaints, options)
+    }
+
+    /// The body of a subresource with a type of its own.
+    fn plain_body(&self) -> Result<Value, ApiError> {
+        self.parsed().map(|parsed| parsed.value)
+    }
+
+    fn parsed(&self) -> Result<read::Parsed, ApiError> {
+        let media = content_type(&self.call.parts.headers);
+        let (parsed, format) = match media.as_str() {
+            "" | "application/json" => (read::json(&self.call.body), "json"),
+            "application/yaml" => (read::yaml(&self.call.body), "yaml"),
+            _ => return Err(unsupported_media(READABLE)),
+        };
+        let mut parsed = parsed.map_err(|why| {
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: {why}",
+                self.info.kind
+            ))
+        })?;
+        // Go reads null as an empty object.
+        if parsed.value.is_null() {
+            parsed.value = json!({});
+        }
+        if !parsed.value.is_object() {
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: json: cannot unmarshal value into Go value of type struct",
+                self.info.kind
+            )));
+        }
+        Ok(parsed)
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
@@ -205,33 +268,64 @@ impl Request<'_> {
             "PATCH" => "PatchOptions",
             _ => "CreateOptions",
         };
+        let query = &self.call.query;
+        let invalid = |cause| ApiError::invalid("meta.k8s.io", kind, "", vec![cause]);
+        let field_validation = match query.get("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                return Err(invalid(Cause::not_supported("fieldValidation", other, &known)));
+            }
+        };
+        let manager = query.get("fieldManager");
+        if manager.len() > LONGEST_MANAGER {
+            return Err(invalid(Cause {
+                reason: "FieldValueTooLong".into(),
+                message: format!("Too long: may not be more than {LONGEST_MANAGER} bytes"),
+                field: "fieldManager".into(),
+            }));
+        }
+        let manager = match manager {
+            "" => agent(&self.call.parts.headers),
+            manager => Some(manager),
+        };
         Ok(WriteOptions {
-            dry_run: dry_run(self.call.query.get("dryRun"), kind)?,
+            dry_run: dry_run(query.get("dryRun"), kind)?,
+            field_validation,
+            manager: manager.map(Arc::from),
         })
     }
 
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
-        let stored = self.server.cluster.create(
+        let options = self.write_options()?;
+        let (body, warnings) = self.body(&options)?;
+        let written = self.server.cluster.create_written(
             &self.call.actor,
             &self.request.gvr,
             self.namespace(),
-            self.body()?,
-            &self.write_options()?,
+            body,
+            &options,
         )?;
-        Ok(writer.object(201, &stored))
+        let answer = writer.object(201, &written.object);
+        Ok(respond::warn(answer, warnings.iter().chain(&written.warnings)))
     }
 
     fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let options = self.write_options()?;
+        let (body, warnings) = self.body(&options)?;
         let written = self.server.cluster.update_written(
             &self.call.actor,
             &self.request.gvr,
             self.namespace(),
             &self.request.name,
-            self.body()?,
+            body,
             subresource,
-            &self.write_options()?,
+            &options,
         )?;
-        Ok(writer.object(code(&written), &written.object))
+        let answer = writer.object(code(&written), &written.object);
+        Ok(respond::warn(answer, warnings.iter().chain(&written.warnings)))
     }
 
     fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -244,7 +338,8 @@ impl Request<'_> {
             subresource,
             &self.write_options()?,
         )?;
-        Ok(writer.object(code(&written), &written.object))
+        let answer = writer.object(code(&written), &written.object);
+        Ok(respond::warn(answer, &written.warnings))
     }
 
     fn patch_body(&self) -> Result<Patch, ApiError> {
@@ -276,10 +371,22 @@ impl Request<'_> {
         if self.call.body.is_empty() {
             return from_query(self.call);
         }
-        if !matches!(media.as_str(), "" | "application/json") {
+        if !matches!(media.as_str(), "" | "application/json" | "application/yaml") {
             return Err(unsupported_media(READABLE));
         }
-        delete_options(&parse(&self.call.body)?)
+        let parsed = if media == "application/yaml" {
+            read::yaml(&self.call.body)
+        } else {
+            read::json(&self.call.body)
+        };
+        let parsed = parsed.map_err(|e| {
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+        })?;
+        match parsed.value {
+            Value::Null => from_query(self.call),
+            value @ Value::Object(_) => delete_options(&value),
+            _ => Err(ApiError::bad_request("couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct")),
+        }
     }
 
     fn delete(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -325,23 +432,22 @@ impl Request<'_> {
     }
 
     fn bind(&self) -> Result<Answer, ApiError> {
-        let body = self.body()?;
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Binding")?;
         let kind = meta::text(&body, &["target", "kind"]);
         let node = meta::text(&body, &["target", "name"]);
-        let mut causes = Vec::new();
+        // The server fails here where it should refuse.
+        let refuse = |cause: &Cause| {
+            let why = format!("{}: {}", cause.field, cause.message);
+            Err(ApiError::new(500, Reason::Unknown, why))
+        };
         if !matches!(kind, "" | "Node") {
-            causes.push(Cause::not_supported(
-                "target.kind",
-                kind,
-                &["Node", "<empty>"],
-            ));
+            return refuse(&Cause::not_supported("target.kind", kind, &["Node", "<empty>"]));
         }
         if node.is_empty() {
-            causes.push(Cause::required("target.name", ""));
+            return refuse(&Cause::required("target.name", ""));
         }
-        if !causes.is_empty() {
-            return Err(ApiError::invalid("", "Binding", &self.request.name, causes));
-        }
+        self.check_same_uid(meta::uid(&body))?;
         self.server.cluster.bind(
             &self.call.actor,
             &self.request.namespace,
@@ -352,8 +458,28 @@ impl Request<'_> {
         Ok(respond::json(201, &success(201)))
     }
 
+    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
+        let name = meta::name(body);
+        if name.is_empty() || name == self.request.name {
+            return Ok(());
+        }
+        let why = format!("name in URL does not match name in {kind} object");
+        Err(ApiError::bad_request(why))
+    }
+
+    fn check_same_uid(&self, uid: &str) -> Result<(), ApiError> {
+        let (gvr, name) = (&self.request.gvr, &self.request.name);
+        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
+        if uid.is_empty() || uid == meta::uid(&found) {
+            return Ok(());
+        }
+        let path = self.info.storage_path(&self.request.namespace, name);
+        Err(ApiError::wrong_uid("", "pods", name, &path, uid, meta::uid(&found)))
+    }
+
     fn evict(&self) -> Result<Answer, ApiError> {
-        let body = self.body()?;
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Eviction")?;
         let mut options = match body.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
             Some(options) => delete_options(options)?,
@@ -401,20 +527,6 @@ fn unsupported_media(accepted: &str) -> ApiError {
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         ),
     )
-}
-
-fn parse(body: &[u8]) -> Result<Value, ApiError> {
-    let value: Value = serde_json::from_slice(body).map_err(|e| {
-        ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
-    })?;
-    match value {
-        Value::Object(_) => Ok(value),
-        // Go reads null as an empty object.
-        Value::Null => Ok(json!({})),
-        _ => Err(ApiError::bad_request(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
-        )),
-    }
 }
 
 fn dry_run(text: &str, kind: &str) -> Result<bool, ApiError> {

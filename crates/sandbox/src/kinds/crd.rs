@@ -46,7 +46,6 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
         .map(|v| meta::text(v, &["name"]).to_owned())
         .unwrap_or_default();
     crd["status"] = json!({
-        "conditions": [],
         "acceptedNames": {"plural": "", "kind": ""},
         "storedVersions": [stored],
     });
@@ -104,7 +103,7 @@ fn check(crd: &Value) -> Vec<Cause> {
     for (index, version) in versions(crd).enumerate() {
         if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {
             let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(&path, "schemas are required"));
+            causes.push(Cause::required(&path, ""));
         }
     }
     causes
@@ -259,6 +258,7 @@ fn served_version(version: &Value) -> ServedVersion {
             StatusFace::None
         },
         columns: columns.into_iter().flatten().map(column).collect(),
+        schema: meta::at(version, &["schema", "openAPIV3Schema"]).map(|s| Arc::new(s.clone())),
         selectable: fields
             .into_iter()
             .flatten()
