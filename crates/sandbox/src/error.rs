@@ -183,6 +183,16 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
     }
 }
 
+/// A name in Go's quotes.
+fn go_quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_ascii_control() => format!("\\x{:02x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
 impl ApiError {
     /// An error without details.
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
@@ -225,7 +235,7 @@ impl ApiError {
         Self::new(
             404,
             Reason::NotFound,
-            format!("{what} \"{name}\" not found"),
+            format!("{what} {} not found", go_quoted(name)),
         )
         .about(group, resource, name)
     }

@@ -97,9 +97,9 @@ pub(super) fn parse(theme: &'static str, text: &str) -> Result<Vec<Case>> {
             case.not_covered = Some(why.to_owned());
         } else if line == "-- alone" {
             case.alone = true;
-        } else if let Some(answer) = line.strip_prefix('>') {
+        } else if let Some(answer) = line.strip_prefix("> ") {
             let step = case.steps.last_mut().with_context(told)?;
-            step.expected.push(answer.trim().to_owned());
+            step.expected.push(answer.to_owned());
             step.place.end = number.end;
         } else {
             case.steps.push(Step {
@@ -224,7 +224,7 @@ EVENTS 2 [status]
         assert_eq!(post.fields, ["metadata.name", "-message"]);
         assert_eq!(post.body, "{\"a\": 1}");
         assert_eq!(post.headers, ["Accept:text/html"]);
-        assert_eq!(cases[0].steps[0].expected, ["201 Pod", "more"]);
+        assert_eq!(cases[0].steps[0].expected, ["201 Pod", "  more"]);
         assert_eq!(cases[0].steps[0].place, 4..6);
         assert!(cases[1].alone && cases[1].not_covered.is_some());
         let Action::Send(patch) = &cases[1].steps[0].action else {

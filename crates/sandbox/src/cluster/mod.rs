@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub(crate) use patch::unsupported_strategic;
-pub(crate) use read::{list_options_invalid, parse_version, too_large};
+pub(crate) use read::{check_match, list_options_invalid, parse_version, too_large};
 pub(crate) use state::State;
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
@@ -103,6 +103,10 @@ impl Cluster {
             debug_assert!(made.is_ok(), "{made:?}");
         }
         self.inner.recorder.clear();
+        // As on a server that has run for a while: its first versions are forgotten.
+        let mut state = self.inner.state.lock();
+        let newest = state.rv;
+        state.compact(newest);
     }
 
     /// Wall clock of the cluster.

@@ -156,7 +156,9 @@ impl Cluster {
         if new == **old {
             return Ok(Written::unchanged(Arc::clone(old)));
         }
-        if !fresh_start {
+        // An object that nobody is noted on stays so.
+        let noted = meta::at(old, &["metadata", "managedFields"]).is_some();
+        if noted && !fresh_start {
             let stamp = managed::Stamp {
                 manager: options.manager.as_deref().unwrap_or_default(),
                 api_version: &gvr.api_version(),
@@ -441,9 +443,13 @@ fn check_change(
     causes.extend_from_within(..);
     if had != has {
         let found = validate::metadata(info, new);
-        // Labels even four times.
-        let times = if info.custom || info.group != "" { 1 } else { 2 };
-        causes.extend((0..times).flat_map(|_| found.clone()));
+        if !info.custom {
+            // Labels and annotations even three or four times.
+            let more = if info.group.is_empty() { 2 } else { 1 };
+            causes.extend(found.clone());
+            causes.extend((0..more).flat_map(|_| validate::texts_of(new)));
+        }
+        causes.extend(found);
     }
     if info.is(&Gvr::PODS) && subresource == Subresource::None {
         causes.extend(pod::check_update(old, new));
@@ -456,7 +462,8 @@ fn check_change(
             "configmaps" | "secrets" => data::check_update(&info.resource, old, new),
             "persistentvolumeclaims" => volume::check_claim_update(old, new),
             "persistentvolumes" => volume::check_update(old, new),
-            "nodes" => node::check(new),
+            // Twice, as metadata.
+            "nodes" => [node::check(new), node::check(new)].concat(),
             _ => Vec::new(),
         });
     }

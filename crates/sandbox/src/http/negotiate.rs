@@ -47,9 +47,8 @@ pub(crate) fn not_acceptable() -> ApiError {
     ApiError::new(
         406,
         Reason::NotAcceptable,
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
     )
-    .with_causes(Vec::new())
 }
 
 /// 406 of a form that does not fit the answer.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::negotiate::{accept, content_type};
+use super::negotiate::{Form, accept, content_type};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
 use super::{Call, Server, read, review, watch};
@@ -47,11 +47,18 @@ fn method_not_allowed() -> ApiError {
     ApiError::method_not_allowed(message)
 }
 
+fn check_include(text: &str) -> Result<(), ApiError> {
+    if matches!(text, "" | "None" | "Metadata" | "Object") {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: must be 'Metadata', 'Object', 'None', or empty"
+    )))
+}
+
 /// A group of the server's own answers a Status, any other path a plain page.
 fn not_served(server: &Server, gvr: &Gvr) -> Answer {
-    let own = |info: &Arc<ResourceInfo>| {
-        !info.custom && info.group == gvr.group && info.version(&gvr.version).is_some()
-    };
+    let own = |info: &Arc<ResourceInfo>| !info.custom && info.group == gvr.group;
     if server.cluster.resources().iter().any(own) {
         return respond::json(404, &ApiError::not_served().to_status());
     }
@@ -68,6 +75,9 @@ fn answer(
     };
     let verb = verb(&call.parts.method, request, &call.query).ok_or_else(method_not_allowed)?;
     let form = accept(&call.parts.headers)?;
+    if matches!(form, Form::Table(_)) {
+        check_include(call.query.get("includeObject"))?;
+    }
     let one = Request {
         server,
         call,
@@ -91,6 +101,12 @@ fn answer(
         }
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
         "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
+        "log" | "binding" | "eviction" if one.is_pod() => Err(method_not_allowed()),
+        _ if info.custom => Err(ApiError::not_found(
+            &info.group,
+            &info.resource,
+            &request.name,
+        )),
         _ => Err(ApiError::not_served()),
     }
 }
@@ -119,6 +135,9 @@ impl Request<'_> {
         };
         if self.info.serves(&self.request.gvr.version, subresource) {
             Ok(subresource)
+        } else if self.info.custom {
+            let (group, resource) = (&self.info.group, &self.info.resource);
+            Err(ApiError::not_found(group, resource, &self.request.name))
         } else {
             Err(ApiError::not_served())
         }
@@ -128,9 +147,22 @@ impl Request<'_> {
         let subresource = self.subresource()?;
         let plain = subresource == Subresource::None;
         let request = self.request;
+        // A collection over all namespaces can only be read.
+        let everywhere = self.info.namespaced() && request.namespace.is_empty();
+        if everywhere && matches!(verb, Verb::Create | Verb::DeleteCollection) {
+            return Err(method_not_allowed());
+        }
+        if verb == Verb::DeleteCollection && self.info.is(&Gvr::NAMESPACES) {
+            return Err(method_not_allowed());
+        }
         match verb {
             Verb::Get => {
                 let at = self.call.decision.stale;
+                let asked = crate::cluster::parse_version(self.call.query.get("resourceVersion"))?;
+                let newest = self.server.cluster.version();
+                if asked > newest {
+                    return Err(crate::cluster::too_large(asked, newest));
+                }
                 let found = self.server.cluster.get_as_of(
                     &request.gvr,
                     self.namespace(),
@@ -140,16 +172,14 @@ impl Request<'_> {
                 Ok(writer.object(200, &found))
             }
             Verb::List => {
-                if self.call.query.flag("sendInitialEvents") {
-                    return Err(crate::cluster::list_options_invalid(Cause::forbidden(
-                        "sendInitialEvents",
-                        "sendInitialEvents is forbidden for list",
-                    )));
+                let options = self.list_options()?;
+                if !self.call.query.get("sendInitialEvents").is_empty() {
+                    return Err(initial_events_of_a_list(&options));
                 }
                 let page = self.server.cluster.list_as_of(
                     &request.gvr,
                     self.namespace(),
-                    &self.list_options()?,
+                    &options,
                     self.call.decision.stale,
                 )?;
                 Ok(writer.list(&page))
@@ -408,9 +438,9 @@ impl Request<'_> {
                 "status": "Success",
                 "details": success_details(self.info, &written.object),
             });
-            return Ok(writer.object(200, &status));
+            return Ok(respond::warn(writer.object(200, &status), &written.warnings));
         }
-        Ok(writer.object(200, &written.object))
+        Ok(respond::warn(writer.object(200, &written.object), &written.warnings))
     }
 
     fn delete_collection(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -493,6 +523,16 @@ impl Request<'_> {
         )?;
         Ok(respond::json(201, &success(201)))
     }
+}
+
+fn initial_events_of_a_list(options: &ListOptions) -> ApiError {
+    let continues = !options.continue_token.is_empty();
+    let version = &options.resource_version;
+    let wrong = crate::cluster::check_match(options.version_match, version, continues);
+    let why = "sendInitialEvents is forbidden for list";
+    let mut causes: Vec<Cause> = wrong.into_iter().collect();
+    causes.push(Cause::forbidden("sendInitialEvents", why));
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)
 }
 
 fn success(code: u16) -> Value {

@@ -260,6 +260,13 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     if had == has {
         return Vec::new();
     }
+    for list in ["containers", "initContainers"] {
+        let count = |spec: &Value| spec.get(list).and_then(Value::as_array).map_or(0, Vec::len);
+        if count(had) != count(has) {
+            let why = "pod updates may not add or remove containers";
+            return vec![Cause::forbidden(&format!("spec.{list}"), why)];
+        }
+    }
     let mut causes = Vec::new();
     let mut allowed = has.clone();
     let gated = had.get("schedulingGates").is_some();

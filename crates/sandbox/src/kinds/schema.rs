@@ -1,6 +1,6 @@
 //! What the schema of a CRD does to an instance: pruning, defaulting, validation.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::Cause;
 
@@ -89,8 +89,10 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
                     Some(Value::Null) => !flag(schema, "nullable"),
                     Some(_) => false,
                 };
-                if missing && let Some(value) = schema.get("default") {
-                    map.insert(name.clone(), value.clone());
+                match schema.get("default").filter(|_| missing) {
+                    Some(value) => drop(map.insert(name.clone(), value.clone())),
+                    None if missing => drop(map.remove(name)),
+                    None => {}
                 }
                 if let Some(value) = map.get_mut(name) {
                     default(schema, value);
@@ -235,10 +237,10 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
         return;
     };
     let bounds = [
-        ("minimum", "greater than or equal to", number.partial_cmp(&0.0)),
-        ("maximum", "less than or equal to", None),
+        ("minimum", "greater than or equal to"),
+        ("maximum", "less than or equal to"),
     ];
-    for (name, words, _) in bounds {
+    for (name, words) in bounds {
         let Some(bound) = schema.get(name).and_then(Value::as_f64) else {
             continue;
         };
@@ -251,13 +253,10 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
     }
 }
 
-/// A schema that keeps everything, for definitions without one.
-pub(crate) fn anything() -> Value {
-    json!({"type": "object", (PRESERVE): true})
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn spec() -> Value {
