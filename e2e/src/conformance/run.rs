@@ -31,11 +31,11 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ),
     ("table", "Accept:application/json;as=Table;g=meta.k8s.io;v=v1"),
     (
-        "partial",
+        "metadata",
         "Accept:application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
     ),
     (
-        "partials",
+        "list-of-metadata",
         "Accept:application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     ),
 ];
