@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod ambient;
 pub mod client;
 pub mod decision;
 pub mod events;
@@ -7,6 +8,7 @@ pub mod executor;
 pub mod facts;
 pub mod freshness;
 pub mod http;
+pub mod index;
 pub mod informer;
 pub mod invariants;
 pub mod moment;

@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::conformance::Compactor;
+use crate::control_plane::ClaimController;
 
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
@@ -39,8 +40,12 @@ pub enum Capability {
     Recorder,
     /// Faults can be injected into Belayer's requests.
     Faults,
+    /// Objects travel as protobuf too.
+    Protobuf,
     /// kubectl is installed here.
     Kubectl,
+    /// kube-controller-manager runs, and its own controller of claims can be switched off.
+    ClaimController,
 }
 
 impl fmt::Display for Capability {
@@ -53,7 +58,9 @@ impl fmt::Display for Capability {
             Self::AdmissionPolicies => "admission policies",
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
+            Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
 }
@@ -104,6 +111,11 @@ pub trait Backend: Send + Sync {
 
     /// Makes the server forget old versions, where that can be done.
     fn compactor(&self) -> Option<Compactor>;
+
+    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
+    fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A place in the record of Belayer's requests.

@@ -1,6 +1,8 @@
 //! The list of scenarios.
 
 mod admission;
+mod claims;
+mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
@@ -15,6 +17,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod wire;
 
 use crate::harness::Scenario;
 
@@ -37,6 +40,9 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        wire::scenarios(),
+        claims::scenarios(),
+        claims_replacing::scenarios(),
     ]
     .into_iter()
     .flatten()
