@@ -17,4 +17,5 @@ pub mod object;
 pub mod release;
 pub mod runner;
 pub mod slim;
+pub mod watch;
 pub mod workqueue;

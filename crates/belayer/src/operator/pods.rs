@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-
 use belayer_core::facts::Wake;
 use belayer_core::index;
 use belayer_core::names;
