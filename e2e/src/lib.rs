@@ -11,6 +11,12 @@ pub mod cli;
 pub mod control_plane;
 pub mod harness;
 mod kinds;
+mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+
+/// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

@@ -203,7 +203,8 @@ fn build_dir() -> PathBuf {
         .join(format!("{KUBERNETES_VERSION}-{short}"))
 }
 
-fn go_is_there() -> bool {
+/// Whether this machine can build Go programs.
+pub(crate) fn go_is_there() -> bool {
     let quiet = Command::new("go")
         .arg("version")
         .stdout(Stdio::null())

@@ -15,6 +15,7 @@ use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
+use crate::peers::INFORMER;
 
 /// Makes a cluster with the `kind` program and removes it afterwards.
 ///
@@ -148,6 +149,9 @@ impl Backend for KindBackend {
         ];
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }

@@ -15,6 +15,7 @@ use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane::plane;
 use crate::harness::Kubectl;
+use crate::peers::INFORMER;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
@@ -91,6 +92,9 @@ impl Backend for SandboxBackend {
         ];
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }
