@@ -13,7 +13,12 @@ pub mod control_plane;
 mod go;
 pub mod harness;
 mod kinds;
-pub mod peers;
+mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+
+/// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

@@ -13,6 +13,7 @@ mod identity;
 mod kubectl;
 mod kubelet;
 mod owners;
+mod peers;
 mod quiet;
 mod selector;
 mod size;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        peers::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),
