@@ -73,11 +73,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
+    ("belayer-inspect", &["belayer-core"]),
     ("belayer-sandbox", &[]),
     (
         "belayer",
         &[
             "belayer-core",
+            "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",
             "belayer-sandbox",

@@ -1,0 +1,134 @@
+//! `explain` for people.
+
+use std::fmt::Write as _;
+
+use super::wrap::wrapped;
+use super::{Paint, Style, group};
+use crate::explain::{Action, Explained, Explanation, Subject};
+use crate::report::age;
+
+/// The whole explanation.
+pub fn explanation(
+    explanation: &Explanation,
+    now: jiff::Timestamp,
+    style: Style,
+    paint: &dyn Paint,
+) -> String {
+    let mut out = String::new();
+    let opening = opening(explanation, now);
+    let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "")));
+    for explained in &explanation.belayer {
+        out.push('\n');
+        component(explained, style, paint, &mut out);
+    }
+    // What Belayer says of its own hold is said above, in full.
+    let foreign = explanation.groups.iter().filter(|group| {
+        let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
+        !explanation.belayer.iter().any(ours)
+            || group.verdict != crate::report::Verdict::HeldByBelayer
+    });
+    for one in foreign {
+        out.push('\n');
+        out.push_str(&group(one, style, paint));
+    }
+    if !explanation.finalizers.is_empty() {
+        out.push('\n');
+        let _ = writeln!(out, "Once it is deleted, these have to go first:");
+        for finalizer in &explanation.finalizers {
+            let text = match &finalizer.known {
+                Some(known) => format!("{} ({}): {}", finalizer.name, known.owner, known.guards),
+                None => format!(
+                    "{}: in no book; its controller is not known",
+                    finalizer.name
+                ),
+            };
+            let _ = writeln!(
+                out,
+                "  - {}",
+                wrapped(&text, style.width.saturating_sub(4), "    ")
+            );
+        }
+    }
+    for missing in &explanation.missing {
+        let _ = write!(
+            out,
+            "\nNot known: {}\n",
+            wrapped(missing, style.width, "  ")
+        );
+    }
+    out
+}
+
+fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
+    let object = &explanation.object;
+    let place = place(object);
+    let held: Vec<_> = explanation
+        .belayer
+        .iter()
+        .filter(|explained| explained.held)
+        .map(|explained| explained.component)
+        .collect();
+    let held = match held.as_slice() {
+        [] if explanation.belayer.is_empty() => String::new(),
+        [] => " Belayer does not hold it.".to_owned(),
+        components => format!(" Belayer holds it ({}).", components.join(", ")),
+    };
+    let state = match object.deletion_timestamp {
+        None => "is not being deleted.".to_owned(),
+        Some(since) if object.stuck => {
+            let ago = now.duration_since(since).as_secs();
+            format!("hangs in Terminating, {} past its grace.", age(ago))
+        }
+        Some(until) => {
+            let left = until.duration_since(now).as_secs();
+            format!(
+                "is being deleted, within its grace for another {}.",
+                age(left)
+            )
+        }
+    };
+    format!("{place} {state}{held}")
+}
+
+fn place(object: &Subject) -> String {
+    if object.namespace.is_empty() {
+        format!("{}/{}", object.resource, object.name)
+    } else {
+        format!("{}/{}/{}", object.namespace, object.resource, object.name)
+    }
+}
+
+fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut String) {
+    let action = match (explained.action, explained.held) {
+        (Action::Release, _) => "releases it",
+        (Action::AddHold, _) => "adds its hold",
+        (Action::Keep, true) => "keeps its hold",
+        (Action::Keep, false) => "adds no hold now",
+        (Action::Nothing, _) => "does nothing",
+    };
+    let _ = writeln!(
+        out,
+        "{}: {action} ({})",
+        paint.bold(explained.component),
+        explained.hold
+    );
+    let mut field = |name: &str, text: &str| {
+        let text = wrapped(text, style.width.saturating_sub(14), "              ");
+        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
+    };
+    let row = &explained.row;
+    field(
+        "Rule",
+        &format!("row {} ({}): {}", row.number, row.name, row.says),
+    );
+    if let Some(evidence) = &explained.evidence {
+        field("Evidence", evidence);
+    }
+    for (index, missing) in explained.missing.iter().enumerate() {
+        field(if index == 0 { "Missing" } else { "" }, missing);
+    }
+    field("Next", &explained.next);
+    for (index, note) in explained.notes.iter().enumerate() {
+        field(if index == 0 { "Note" } else { "" }, note);
+    }
+}
