@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+#[cfg(feature = "pod-finalizer")]
+use crate::controllers::Controller;
+use crate::controllers::Controllers;
+use crate::operator::Components;
 use crate::yaml;
 
 /// `apiVersion` of the file.
@@ -112,6 +116,30 @@ impl Source {
             key: Some(key),
             message: message.into(),
         }
+    }
+
+    /// What the controllers that run are to do. The keys of the others are checked as well: what
+    /// is wrong in a file is wrong whoever runs.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    pub fn components(
+        &self,
+        controllers: &Controllers,
+        workers: Option<usize>,
+    ) -> Result<Components, ConfigError> {
+        #[cfg(not(feature = "pod-finalizer"))]
+        let _ = (controllers, workers);
+        Ok(Components {
+            #[cfg(feature = "pod-finalizer")]
+            pod_finalizer: {
+                let settings = self.pod_finalizer(workers)?;
+                let on = controllers.contains(Controller::PodFinalizer);
+                on.then_some(settings)
+            },
+        })
     }
 
     /// Checks the key of pod-finalizer. Where there is no file, or no key, the defaults hold.

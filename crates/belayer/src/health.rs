@@ -1,11 +1,15 @@
 //! How the process is doing: what `/livez` and `/readyz` answer.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use belayer_core::informer::{InformerState, Store};
 use belayer_core::object::ObjectKey;
-use belayer_core::slim::{Namespace, Pod};
+use belayer_core::slim::Slim;
 use belayer_core::workqueue::WorkQueue;
 
 use crate::server::Health;
@@ -14,63 +18,117 @@ use crate::server::Health;
 /// shorter deadline.
 const WEDGED_AFTER: Duration = Duration::from_secs(600);
 
-/// Looks at queues and stores.
-#[derive(Debug)]
+/// Looks at queues and informers.
+#[derive(Debug, Default)]
 pub struct Vitals {
+    informers: Vec<WatchedInformer>,
+    workers: Vec<WatchedWorkers>,
+}
+
+#[derive(Debug)]
+struct WatchedInformer {
+    seen: Seen,
+    needed: Needed,
+}
+
+/// An informer as others see it.
+#[derive(Clone)]
+pub struct Seen {
+    name: String,
+    state: watch::Receiver<InformerState>,
+    is_synced: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Seen {
+    /// The informer that fills `store`; `name` is its kind's plural.
+    pub fn new<K: Slim>(name: impl Into<String>, store: &Store<K>) -> Self {
+        let store = store.clone();
+        Self {
+            name: name.into(),
+            state: store.watch_state(),
+            is_synced: Arc::new(move || store.is_synced()),
+        }
+    }
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seen").field(&self.name).finish()
+    }
+}
+
+#[derive(Debug)]
+struct WatchedWorkers {
+    name: &'static str,
     queue: WorkQueue<ObjectKey>,
-    namespaces: Store<Namespace>,
-    pods: Store<Pod>,
-    working: AtomicBool,
+    working: Arc<AtomicBool>,
+}
+
+/// Whether the process can do its work without an informer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// Not ready before its first list.
+    Yes,
+    /// Its kind may not be served at all, such as that of a CRD that is not installed.
+    No,
+}
+
+/// Tells that the workers of one queue have started.
+#[derive(Debug)]
+pub struct Started(Arc<AtomicBool>);
+
+impl Started {
+    /// They have.
+    pub fn tell(&self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Vitals {
-    /// Vitals of these.
-    pub fn new(
-        queue: WorkQueue<ObjectKey>,
-        namespaces: Store<Namespace>,
-        pods: Store<Pod>,
-    ) -> Self {
-        Self {
-            queue,
-            namespaces,
-            pods,
-            working: AtomicBool::new(false),
-        }
+    /// Looks at an informer.
+    pub fn informer(&mut self, seen: Seen, needed: Needed) {
+        self.informers.push(WatchedInformer { seen, needed });
     }
 
-    /// The workers have started.
-    pub fn work_has_begun(&self) {
-        self.working.store(true, Ordering::Release);
+    /// Looks at the workers of a queue.
+    pub fn workers(&mut self, name: &'static str, queue: WorkQueue<ObjectKey>) -> Started {
+        let working = Arc::new(AtomicBool::new(false));
+        self.workers.push(WatchedWorkers {
+            name,
+            queue,
+            working: Arc::clone(&working),
+        });
+        Started(working)
     }
 }
 
 impl Health for Vitals {
     fn not_ready(&self) -> Vec<String> {
-        let mut missing = Vec::new();
-        if !self.namespaces.is_synced() {
-            missing.push("informer namespaces".to_owned());
-        }
-        if !self.pods.is_synced() {
-            missing.push("informer pods".to_owned());
-        }
-        if !self.working.load(Ordering::Acquire) {
-            missing.push("workers of pods".to_owned());
-        }
-        missing
+        let informers = self
+            .informers
+            .iter()
+            .filter(|informer| informer.needed == Needed::Yes && !(informer.seen.is_synced)())
+            .map(|informer| format!("informer {}", informer.seen.name));
+        let workers = self
+            .workers
+            .iter()
+            .filter(|workers| !workers.working.load(Ordering::Acquire))
+            .map(|workers| format!("workers of {}", workers.name));
+        informers.chain(workers).collect()
     }
 
     fn wedged(&self) -> Vec<String> {
-        let mut wedged = Vec::new();
-        if self.queue.snapshot().longest > WEDGED_AFTER {
-            wedged.push("a worker of pods".to_owned());
-        }
+        let workers = self
+            .workers
+            .iter()
+            .filter(|workers| workers.queue.snapshot().longest > WEDGED_AFTER)
+            .map(|workers| format!("a worker of {}", workers.name));
         // Informers end with the process; one that has ended before leaves everybody blind.
-        if self.namespaces.state() == InformerState::Stopped {
-            wedged.push("informer namespaces".to_owned());
-        }
-        if self.pods.state() == InformerState::Stopped {
-            wedged.push("informer pods".to_owned());
-        }
-        wedged
+        let informers = self
+            .informers
+            .iter()
+            .filter(|informer| *informer.seen.state.borrow() == InformerState::Stopped)
+            .map(|informer| format!("informer {}", informer.seen.name));
+        workers.chain(informers).collect()
     }
 }

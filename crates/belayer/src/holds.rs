@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use belayer_core::names;
 use belayer_pod_finalizer::census::{Backlog, Selected};
-use belayer_pod_finalizer::component::{NAME, PodFinalizer};
+use belayer_pod_finalizer::component::PodFinalizer;
 use belayer_pod_finalizer::snapshot::{Gate, MassRelease};
 
-/// Everything that is held, from memory.
-pub fn holds(finalizer: &PodFinalizer) -> Value {
+/// The pods that are held, from memory.
+pub fn pod_holds(finalizer: &PodFinalizer) -> Value {
     let census = finalizer.census();
     let counts = census.counts();
     let pods: Vec<Value> = census
@@ -26,7 +26,6 @@ pub fn holds(finalizer: &PodFinalizer) -> Value {
         })
         .collect();
     json!({
-        NAME: {
             "held": counts.held,
             "waiting": counts.waiting,
             "backlog": counts.backlog,
@@ -38,6 +37,5 @@ pub fn holds(finalizer: &PodFinalizer) -> Value {
             },
             "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
             "pods": pods,
-        }
     })
 }

@@ -7,16 +7,13 @@ pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod exit;
-#[cfg(feature = "pod-finalizer")]
 pub mod health;
 #[cfg(feature = "pod-finalizer")]
 pub mod holds;
 pub mod kubeconfig;
 pub mod logging;
-#[cfg(feature = "pod-finalizer")]
 pub mod operator;
 pub mod options;
-#[cfg(feature = "pod-finalizer")]
 pub mod run;
 pub mod server;
 
@@ -62,13 +59,7 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Run(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            #[cfg(feature = "pod-finalizer")]
-            return run::run(options).await;
-            #[cfg(not(feature = "pod-finalizer"))]
-            Err(Failure::configuration(anyhow::anyhow!(
-                "this build contains no controller ({} asked for)",
-                options.controllers.iter().count()
-            )))
+            run::run(options).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

@@ -7,6 +7,7 @@ use crate::config::Source;
 use crate::controllers::Controllers;
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
+use crate::operator::Components;
 use crate::server::BindAddress;
 
 /// What `belayer run` is to do.
@@ -26,9 +27,8 @@ pub struct RunOptions {
     pub metrics_bind_address: BindAddress,
     /// Where `/debug/holds` is served.
     pub debug_bind_address: BindAddress,
-    /// What pod-finalizer does.
-    #[cfg(feature = "pod-finalizer")]
-    pub pod_finalizer: belayer_pod_finalizer::profile::config::Settings,
+    /// What those that run do.
+    pub components: Components,
 }
 
 /// How much may be asked of the API server.
@@ -55,12 +55,9 @@ impl RunOptions {
             Some(path) => Source::load(path).map_err(Failure::configuration)?,
             None => Source::default(),
         };
-        #[cfg(feature = "pod-finalizer")]
-        let pod_finalizer = source
-            .pod_finalizer(arguments.workers.map(to_usize))
+        let components = source
+            .components(&controllers, arguments.workers.map(to_usize))
             .map_err(Failure::configuration)?;
-        #[cfg(not(feature = "pod-finalizer"))]
-        drop(source);
         let cluster = kubeconfig::load(
             arguments.kubeconfig.as_deref(),
             arguments.context.as_deref(),
@@ -80,8 +77,7 @@ impl RunOptions {
             },
             metrics_bind_address: arguments.metrics_bind_address,
             debug_bind_address: arguments.debug_bind_address,
-            #[cfg(feature = "pod-finalizer")]
-            pod_finalizer,
+            components,
         })
     }
 }

@@ -13,7 +13,6 @@ use belayer_metrics::Exporter;
 
 use crate::controllers::Controller;
 use crate::exit::Failure;
-use crate::holds::holds;
 use crate::operator::{self, Operator};
 use crate::options::RunOptions;
 use crate::server::{self, BindAddress, Endpoint};
@@ -28,9 +27,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
     let stop = CancellationToken::new();
     stop_on_signal(&stop)?;
-    if !options.controllers.contains(Controller::PodFinalizer) {
+    if options.controllers.is_empty() {
+        let known: Vec<_> = Controller::built().map(Controller::name).collect();
         return Err(Failure::configuration(anyhow::anyhow!(
-            "--controllers: nothing is left to run; the controllers are pod-finalizer"
+            "--controllers: nothing is left to run; the controllers are {}",
+            known.join(", ")
         )));
     }
     // With a credential plugin this is the first time that the certificates are read.
@@ -50,8 +51,8 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         } else {
             Writes::Sent
         },
-        pod_finalizer: options.pod_finalizer,
         observer: Arc::new(()),
+        components: options.components,
     });
     if options.dry_run {
         tracing::info!("dry run: nothing is sent that changes the cluster");
@@ -68,8 +69,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         ));
     }
     if let Some(endpoint) = bind(&options.debug_bind_address, "--debug-bind-address").await? {
-        let finalizer = Arc::clone(operator.finalizer());
-        let routes = server::debug_routes(Arc::new(move || holds(&finalizer)));
+        let routes = server::debug_routes(operator.holds());
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
     operator.run(stop).await;

@@ -7,6 +7,7 @@ pub mod executor;
 pub mod facts;
 pub mod freshness;
 pub mod http;
+pub mod index;
 pub mod informer;
 pub mod invariants;
 pub mod moment;

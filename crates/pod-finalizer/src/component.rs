@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
 use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
@@ -26,12 +27,6 @@ use crate::snapshot::{AdminAsked, CachedOwner, ConsumedLabel, Held, Owner, Selec
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
-
-/// Index of the pod store: pods by the UID of their controller.
-pub const BY_OWNER: &str = "owner-uid";
-
-/// Index of the pod store: pods by namespace.
-pub const BY_NAMESPACE: &str = "namespace";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {
@@ -53,7 +48,7 @@ pub fn keep_of_namespaces() -> Keep {
 
 /// What the component stands on.
 pub struct Parts {
-    /// The informers' stores: pods, with the indexes [`BY_OWNER`] and [`BY_NAMESPACE`].
+    /// The informers' stores: pods, with the indexes [`PODS_BY_OWNER`] and [`PODS_BY_NAMESPACE`].
     pub pods: Store<Pod>,
     /// Namespaces.
     pub namespaces: Store<Namespace>,
@@ -153,7 +148,7 @@ impl PodFinalizer {
         };
         for pod in self
             .pods
-            .by_index(BY_NAMESPACE, namespace.object.meta.key.name())
+            .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
         {
             self.note(&pod);
@@ -177,7 +172,7 @@ impl PodFinalizer {
         };
         for pod in self
             .pods
-            .by_index(BY_OWNER, owner.object.0.uid.as_str())
+            .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str())
             .unwrap_or_default()
         {
             self.queue_if_ours(&pod, Band::Release);

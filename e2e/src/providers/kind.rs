@@ -144,6 +144,7 @@ impl Backend for KindBackend {
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
             Capability::Rbac,
+            Capability::Protobuf,
         ];
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);

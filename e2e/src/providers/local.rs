@@ -95,6 +95,7 @@ impl Backend for LocalBackend {
             Capability::Rbac,
             Capability::AdmissionPolicies,
             Capability::Recorder,
+            Capability::Protobuf,
         ];
         if self.plane.has_controller_manager() {
             can.extend([Capability::GarbageCollector, Capability::NamespaceDeletion]);

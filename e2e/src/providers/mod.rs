@@ -37,6 +37,8 @@ pub enum Capability {
     Recorder,
     /// Faults can be injected into Belayer's requests.
     Faults,
+    /// Objects travel as protobuf too.
+    Protobuf,
     /// kubectl is installed here.
     Kubectl,
 }
@@ -51,6 +53,7 @@ impl fmt::Display for Capability {
             Self::AdmissionPolicies => "admission policies",
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
+            Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
         })
     }

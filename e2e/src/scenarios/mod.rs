@@ -15,6 +15,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod wire;
 
 use crate::harness::Scenario;
 
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        wire::scenarios(),
     ]
     .into_iter()
     .flatten()

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Pace;
-use crate::operator::{Operator, Options};
+use crate::operator::{Components, Operator, Options};
 
 /// How long a crashed process may take until nothing of it is left, and a stopping one to stop.
 const DEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -141,8 +141,10 @@ impl Controller {
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
-                pod_finalizer: Settings::default(),
                 observer: witness,
+                components: Components {
+                    pod_finalizer: Some(Settings::default()),
+                },
             });
             runtime.spawn(operator.run(stop.clone()))
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Operator, Options};
+use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names::POD_STATUS_HOLD;
@@ -84,15 +84,17 @@ impl World {
                 ..Bounds::default()
             },
             writes,
-            pod_finalizer,
             observer: Arc::new(()),
+            components: Components {
+                pod_finalizer: Some(pod_finalizer),
+            },
         })
     }
 
     pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
         let operator = self.operator(pod_finalizer, writes);
         let stop = CancellationToken::new();
-        let finalizer = Arc::clone(operator.finalizer());
+        let finalizer = Arc::clone(operator.finalizer().unwrap());
         let task = tokio::spawn(operator.run(stop.clone()));
         Running {
             finalizer,

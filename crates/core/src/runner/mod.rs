@@ -116,8 +116,13 @@ impl<K: Slim> Builder<K> {
     /// Registers a component for this kind.
     #[must_use]
     pub fn component<C: Component<K>>(mut self, component: Arc<C>) -> Self {
-        self.components.push(Box::new(Registered::new(component)));
+        self.register(component);
         self
+    }
+
+    /// The same where the builder is not at hand by value.
+    pub fn register<C: Component<K>>(&mut self, component: Arc<C>) {
+        self.components.push(Box::new(Registered::new(component)));
     }
 
     /// The runner.

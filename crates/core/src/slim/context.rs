@@ -43,6 +43,15 @@ impl Keep {
         self
     }
 
+    /// Keeps what either keeps: of what several components read.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        Self {
+            labels: sorted(self.labels.iter().chain(&*other.labels)),
+            annotations: sorted(self.annotations.iter().chain(&*other.annotations)),
+        }
+    }
+
     /// The labels to keep, sorted.
     pub fn label_names(&self) -> &[Arc<str>] {
         &self.labels
@@ -135,6 +144,14 @@ mod tests {
         }
         assert!(interner.len() <= SWEEP_FLOOR + 1, "{}", interner.len());
         assert!(Arc::ptr_eq(&held, &interner.intern("held")));
+    }
+
+    #[test]
+    fn what_either_keeps_is_kept_once() {
+        let one = Keep::nothing().labels(["b", "a"]).annotations(["x"]);
+        let both = one.and(&Keep::nothing().labels(["c", "b"]));
+        assert_eq!(both.label_names(), ["a", "b", "c"].map(Arc::from));
+        assert_eq!(both.annotation_names(), [Arc::from("x")]);
     }
 
     #[test]

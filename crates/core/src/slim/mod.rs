@@ -6,6 +6,7 @@ pub mod json;
 mod meta;
 mod namespace;
 mod pod;
+pub mod protobuf;
 
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;

@@ -1,0 +1,289 @@
+//! The wiring: which informer feeds which component, what starts when, and how it all stops.
+//!
+//! A component is put in its place by a file of its own, whose `join` registers its rules with
+//! the runner of its kind and its handlers with the informers. Informers and runners are shared:
+//! one per kind, however many components look at it.
+
+mod feed;
+mod ground;
+mod owners;
+#[cfg(feature = "pod-finalizer")]
+mod pod_finalizer;
+mod pods;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Map, Value};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::events::EventSender;
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::runner::Observer;
+use belayer_core::slim::Keep;
+use belayer_core::workqueue::WorkQueue;
+use belayer_metrics::{Known, KnownValues};
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::component as pod_finalizer_component;
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::component::PodFinalizer;
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+
+use crate::health::{Needed, Started, Vitals};
+use crate::server::Holds;
+use feed::{Beside, Crew, Feed};
+use ground::Ground;
+use owners::Owners;
+use pods::Pods;
+
+/// How long work in flight may take to finish once the process is told to stop.
+pub const STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long an owner kind may take to be listed before the workers start without it. Until it is
+/// there its owners are asked for live.
+const OWNERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// What an operator is made of.
+pub struct Options {
+    /// The cluster.
+    pub client: Client,
+    /// Belayer's own namespace.
+    pub namespace: String,
+    /// Bounds of requests.
+    pub bounds: Bounds,
+    /// Whether writes are sent.
+    pub writes: Writes,
+    /// Is told of everything that is executed.
+    pub observer: Arc<dyn Observer>,
+    /// What each component does.
+    pub components: Components,
+}
+
+/// What each component does; `None` where it is switched off.
+#[derive(Debug, Clone, Default)]
+pub struct Components {
+    /// pod-finalizer.
+    #[cfg(feature = "pod-finalizer")]
+    pub pod_finalizer: Option<PodFinalizerSettings>,
+}
+
+impl Components {
+    /// The labels and annotations of pods that some rule reads.
+    fn keep_of_pods(&self) -> Keep {
+        let keep = Keep::nothing();
+        #[cfg(feature = "pod-finalizer")]
+        let keep = match &self.pod_finalizer {
+            Some(on) => keep.and(&pod_finalizer_component::keep_of_pods(&on.profiles)),
+            None => keep,
+        };
+        keep
+    }
+
+    /// The labels of namespaces that some rule reads.
+    fn keep_of_namespaces(&self) -> Keep {
+        let keep = Keep::nothing();
+        #[cfg(feature = "pod-finalizer")]
+        let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        keep
+    }
+
+    /// The kinds that own pods, and the labels of them that some rule reads.
+    fn owners(&self) -> (Vec<belayer_core::object::Resource>, Keep) {
+        let (kinds, keep) = (Vec::new(), Keep::nothing());
+        #[cfg(feature = "pod-finalizer")]
+        let (kinds, keep) = match &self.pod_finalizer {
+            Some(on) => (
+                on.profiles.owners().into_iter().cloned().collect(),
+                keep.and(&pod_finalizer_component::keep_of_owners(&on.profiles)),
+            ),
+            None => (kinds, keep),
+        };
+        (kinds, keep)
+    }
+}
+
+/// What a component says for `/debug/holds`.
+type HoldsOf = Box<dyn Fn() -> Value + Send + Sync>;
+
+/// Belayer's controllers on one cluster.
+pub struct Operator {
+    sender: EventSender,
+    /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
+    namespaces: Feed,
+    owners: Vec<Feed>,
+    /// Started when those are there: what is noted about an object when it is first seen depends
+    /// on its namespace and its owner.
+    objects: Vec<Feed>,
+    crews: Vec<Crew>,
+    queues: Vec<WorkQueue<belayer_core::object::ObjectKey>>,
+    started: Vec<Started>,
+    vitals: Arc<Vitals>,
+    holds: Arc<Vec<(&'static str, HoldsOf)>>,
+    #[cfg(feature = "pod-finalizer")]
+    finalizer: Option<Arc<PodFinalizer>>,
+    /// Ends live looks and the telling of Events: after the workers have ended.
+    after_work: CancellationToken,
+}
+
+impl Operator {
+    /// Puts everything together. Nothing runs yet.
+    pub fn new(options: Options) -> Self {
+        let components = &options.components;
+        let (mut ground, sender) = Ground::new(&options, components.keep_of_namespaces());
+        let (kinds, keep) = components.owners();
+        let mut owners = Owners::new(&ground, kinds, keep);
+        let mut pods = Pods::new(&ground, components.keep_of_pods());
+        let mut holds: Vec<(&'static str, HoldsOf)> = Vec::new();
+
+        #[cfg(feature = "pod-finalizer")]
+        let finalizer = components.pod_finalizer.as_ref().map(|settings| {
+            let finalizer = pod_finalizer::join(settings, &mut ground, &mut pods, &mut owners);
+            holds.push(pod_finalizer::holds(&finalizer));
+            finalizer
+        });
+
+        let after_work = ground.after_work.clone();
+        let namespaces = ground.namespaces.into_feed();
+        let owners: Vec<Feed> = owners.into_feeds().collect();
+        let mut objects = Vec::new();
+        let mut crews = Vec::new();
+        let (feed, crew) = pods.finish();
+        objects.push(feed);
+        crews.push(crew);
+
+        let mut vitals = Vitals::default();
+        vitals.informer(namespaces.seen(), Needed::Yes);
+        for feed in &objects {
+            vitals.informer(feed.seen(), Needed::Yes);
+        }
+        for feed in &owners {
+            vitals.informer(feed.seen(), Needed::No);
+        }
+        let started = crews
+            .iter()
+            .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
+            .collect();
+        write_zeros(
+            [&namespaces].into_iter().chain(&owners).chain(&objects),
+            &crews,
+        );
+        Self {
+            sender,
+            namespaces,
+            owners,
+            objects,
+            queues: crews.iter().map(|crew| crew.queue.clone()).collect(),
+            crews,
+            started,
+            vitals: Arc::new(vitals),
+            holds: Arc::new(holds),
+            #[cfg(feature = "pod-finalizer")]
+            finalizer,
+            after_work,
+        }
+    }
+
+    /// How it is doing, for the endpoints.
+    pub fn vitals(&self) -> &Arc<Vitals> {
+        &self.vitals
+    }
+
+    /// Everything that is held, from memory, for `/debug/holds`.
+    pub fn holds(&self) -> Arc<dyn Holds> {
+        let holds = Arc::clone(&self.holds);
+        Arc::new(move || {
+            let told = holds.iter();
+            Value::Object(
+                told.map(|(name, tell)| ((*name).to_owned(), tell()))
+                    .collect::<Map<_, _>>(),
+            )
+        })
+    }
+
+    /// pod-finalizer, if it is on, for those who want to look.
+    #[cfg(feature = "pod-finalizer")]
+    pub fn finalizer(&self) -> Option<&Arc<PodFinalizer>> {
+        self.finalizer.as_ref()
+    }
+
+    /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and
+    /// returns.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut tasks = JoinSet::new();
+        let informers = CancellationToken::new();
+        tasks.spawn(self.sender.run(self.after_work.clone()));
+        let namespaces = feed::synced(self.namespaces.state());
+        let heard_of: Vec<_> = self
+            .owners
+            .iter()
+            .map(|feed| feed::heard_of(feed.state()))
+            .collect();
+        for feed in [self.namespaces].into_iter().chain(self.owners) {
+            tasks.spawn(feed.run(informers.clone()));
+        }
+        let grounded = async {
+            namespaces.await;
+            let all = futures::future::join_all(heard_of);
+            let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
+        };
+        if stop.run_until_cancelled(grounded).await.is_some() {
+            for feed in self.objects {
+                tasks.spawn(feed.run(informers.clone()));
+            }
+            let mut crews = JoinSet::new();
+            for (crew, started) in self.crews.into_iter().zip(self.started) {
+                crews.spawn(work(crew, started, stop.clone()));
+            }
+            while crews.join_next().await.is_some() {}
+        }
+        for queue in &self.queues {
+            queue.shutdown();
+        }
+        informers.cancel();
+        self.after_work.cancel();
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
+/// an informer waits for it; the others work.
+async fn work(crew: Crew, started: Started, stop: CancellationToken) {
+    let needs = crew.needs.into_iter().map(feed::synced);
+    let synced = futures::future::join_all(needs);
+    if stop.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
+    tracing::info!(queue = crew.name, "synced; the workers start");
+    started.tell();
+    let workers = (crew.start)();
+    let mut beside = JoinSet::new();
+    for task in crew.beside {
+        let task: Beside = task;
+        beside.spawn(task(stop.clone()));
+    }
+    stop.cancelled().await;
+    tracing::info!(
+        queue = crew.name,
+        "stopping: no new work is taken, work in flight is finished"
+    );
+    let ended = tokio::time::timeout(STOP_WITHIN, workers.shutdown()).await;
+    if ended.is_err() {
+        tracing::warn!(
+            queue = crew.name,
+            "work in flight took too long and was given up"
+        );
+    }
+    while beside.join_next().await.is_some() {}
+}
+
+/// A series that appears with its first event looks as if nothing had happened before.
+fn write_zeros<'a>(feeds: impl Iterator<Item = &'a Feed>, crews: &[Crew]) {
+    // Informers label their series by kind, such as `Pod`.
+    KnownValues::new()
+        .with(Known::Kind, feeds.map(Feed::kind))
+        .with(Known::Queue, crews.iter().map(|crew| crew.name))
+        .write_zeros();
+}

@@ -1,0 +1,113 @@
+//! pod-finalizer's place in the house.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde_json::Value;
+
+use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle};
+use belayer_metrics::{Known, KnownValues};
+use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
+use belayer_pod_finalizer::evidence;
+use belayer_pod_finalizer::profile::config::Settings;
+use belayer_pod_finalizer::steward::Steward;
+
+use super::ground::Ground;
+use super::owners::Owners;
+use super::pods::Pods;
+use crate::holds::pod_holds;
+
+/// Puts pod-finalizer in its place among the pods and their owners.
+pub(super) fn join(
+    settings: &Settings,
+    ground: &mut Ground,
+    pods: &mut Pods,
+    owners: &mut Owners,
+) -> Arc<PodFinalizer> {
+    write_zeros();
+    let owner_oracle = OwnerOracle::new(
+        Arc::clone(&ground.executor),
+        ground.decoders(owners.keep.clone()),
+    );
+    let namespace_oracle = NamespaceOracle::new(
+        Arc::clone(&ground.executor),
+        ground.namespaces.decoders.clone(),
+    );
+    let kinds = settings.profiles.owners();
+    let owners_of_pods = || {
+        let all = owners.kinds.iter();
+        all.filter(|watched| kinds.contains(&watched.resource))
+    };
+    let finalizer = Arc::new(PodFinalizer::new(
+        settings,
+        Parts {
+            pods: pods.watched.store.clone(),
+            namespaces: ground.namespaces.store.clone(),
+            owners: owners_of_pods()
+                .map(|watched| (watched.resource.clone(), watched.store.clone()))
+                .collect(),
+            owner_facts: Facts::new(
+                Arc::new(owner_oracle),
+                pods.wake(),
+                ground.pace,
+                ground.after_work.clone(),
+            ),
+            namespace_facts: Facts::new(
+                Arc::new(namespace_oracle),
+                pods.wake(),
+                ground.pace,
+                ground.after_work.clone(),
+            ),
+            queue: pods.queue.clone(),
+        },
+    ));
+
+    // The census first, so that a decision finds the numbers that its event made.
+    let told = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&finalizer);
+    ground
+        .namespaces
+        .on_event(move |event| told.on_namespace(event));
+    for watched in &mut owners.kinds {
+        let kind = watched.resource.clone();
+        if kinds.contains(&kind) {
+            let told = Arc::clone(&finalizer);
+            watched.on_event(move |event| told.on_owner(&kind, event));
+        }
+    }
+
+    pods.register(Arc::clone(&finalizer), settings.workers);
+    let steward = Steward::new(
+        Arc::clone(&finalizer),
+        Arc::clone(&ground.executor),
+        ground.events.clone(),
+        &ground.namespace,
+    );
+    pods.run_beside(Box::new(|stop| steward.run(stop).boxed()));
+    finalizer
+}
+
+/// What `/debug/holds` says of it.
+pub(super) fn holds(finalizer: &Arc<PodFinalizer>) -> (&'static str, super::HoldsOf) {
+    let finalizer = Arc::clone(finalizer);
+    let told = move || -> Value { pod_holds(&finalizer) };
+    (component::NAME, Box::new(told))
+}
+
+/// A series that appears with its first event looks as if nothing had happened before.
+fn write_zeros() {
+    KnownValues::new()
+        .with(Known::Controller, [component::NAME])
+        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
+        .write_zeros();
+    for (question, answers) in [
+        ("owner", &["present", "gone", "unknown", "error"][..]),
+        ("namespace", &["present", "gone", "error"]),
+    ] {
+        KnownValues::new()
+            .with(Known::Question, [question])
+            .with(Known::Answer, answers.iter().copied())
+            .write_zeros();
+    }
+}

@@ -1,0 +1,102 @@
+//! The pods: one informer, one queue and one runner for all components that hold pods.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use belayer_core::facts::Wake;
+use belayer_core::index;
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::{self, Component, Runner};
+use belayer_core::slim::{Keep, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+
+use super::feed::{Beside, Crew, Feed, Watched};
+use super::ground::Ground;
+
+/// Name of the queue.
+pub(super) const QUEUE: &str = "pods";
+
+/// What the components that hold pods share.
+pub(super) struct Pods {
+    pub(super) watched: Watched<Pod>,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    runner: runner::Builder<Pod>,
+    workers: usize,
+    beside: Vec<Beside>,
+}
+
+impl Pods {
+    /// Pods whose labels and annotations in `keep` somebody reads.
+    pub(super) fn new(ground: &Ground, keep: Keep) -> Self {
+        let watched = Watched::new(
+            &ground.client,
+            Resource::new("", "v1", "Pod", "pods"),
+            ground.decoders(keep),
+            |builder| {
+                builder
+                    .index(index::PODS_BY_OWNER, index::owner_of_pod)
+                    .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
+            },
+        );
+        let queue = WorkQueue::new(QUEUE);
+        let runner = Runner::builder(runner::Parts {
+            resource: watched.resource.clone(),
+            ours: names::POD_HOLDS,
+            store: watched.store.clone(),
+            queue: queue.clone(),
+            executor: Arc::clone(&ground.executor),
+            decoders: watched.decoders.clone(),
+            events: ground.events.clone(),
+            clock: Arc::new(Timestamp::now),
+            observer: Arc::clone(&ground.observer),
+        });
+        Self {
+            watched,
+            queue,
+            runner,
+            workers: 0,
+            beside: Vec::new(),
+        }
+    }
+
+    /// Registers the rules of a component, which wants so many workers.
+    pub(super) fn register<C: Component<Pod>>(&mut self, component: Arc<C>, workers: usize) {
+        self.runner.register(component);
+        self.workers = self.workers.max(workers);
+    }
+
+    /// Runs `task` beside the workers.
+    pub(super) fn run_beside(&mut self, task: Beside) {
+        self.beside.push(task);
+    }
+
+    /// Wakes pods that waited for an answer.
+    pub(super) fn wake(&self) -> Wake {
+        let queue = self.queue.clone();
+        Arc::new(move |key| queue.add(key, Band::Release))
+    }
+
+    /// Ready to run. What the components note about an event is done before their runner sees it.
+    pub(super) fn finish(self) -> (Feed, Crew) {
+        let Self {
+            mut watched,
+            queue,
+            runner,
+            workers,
+            beside,
+        } = self;
+        let runner = runner.build();
+        watched.informer().add_handler(Arc::new(runner.clone()));
+        let feed = watched.into_feed();
+        let crew = Crew {
+            name: QUEUE,
+            queue,
+            needs: vec![feed.state()],
+            start: Box::new(move || runner.work(workers)),
+            beside,
+        };
+        (feed, crew)
+    }
+}
