@@ -1,11 +1,9 @@
 //! Evidence: what the scan alone does not show, looked at once, and only where something hangs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::join_all;
-use jiff::Timestamp;
 
 use belayer_core::http::{JSON, Request};
 use belayer_core::object::{ObjectKey, Resource};
@@ -20,7 +18,6 @@ use crate::life::{Lease, Workload};
 use crate::object::Terminating;
 use crate::reader::{Look, Reader};
 use crate::scan::{Scan, Scope};
-use crate::selector::LabelSelector;
 
 /// Holds of ours that are explained one by one; of more, these stand for all.
 const EXPLAINED: usize = 200;
@@ -28,15 +25,15 @@ const EXPLAINED: usize = 200;
 /// Looks at single objects that run at once.
 const PARALLEL: usize = 8;
 
-/// What is asked.
+/// What is to be explained.
 #[derive(Debug, Clone)]
-pub struct Query {
-    /// Where to look.
+pub struct Target {
+    /// What hangs.
+    pub stuck: Vec<Terminating>,
+    /// How many more are being deleted.
+    pub within_grace: usize,
+    /// Where the scan has looked.
     pub scope: Scope,
-    /// Only objects with these labels.
-    pub selector: LabelSelector,
-    /// Only objects past their grace for so long.
-    pub older_than: Duration,
 }
 
 /// Everything that a report is made of. Owned: no I/O is left.
@@ -176,15 +173,14 @@ impl DeadWebhook {
 pub async fn gather(
     reader: &Reader,
     scan: Scan,
-    query: &Query,
+    target: Target,
     explainers: &[Box<dyn Explainer>],
-    now: Timestamp,
 ) -> World {
-    let stuck: Vec<Terminating> = scan
-        .stuck(now, query.older_than, &query.selector)
-        .cloned()
-        .collect();
-    let within_grace = scan.terminating.len() - stuck.len();
+    let Target {
+        stuck,
+        within_grace,
+        scope,
+    } = target;
     let is = |object: &Terminating, plural: &str| {
         object.object.kind.resource.group.is_empty()
             && *object.object.kind.resource.plural == *plural
@@ -227,7 +223,7 @@ pub async fn gather(
     World {
         scan,
         stuck,
-        scope: query.scope.clone(),
+        scope,
         within_grace,
         namespaces,
         pods,

@@ -11,6 +11,7 @@ pub mod reader;
 pub mod report;
 pub mod scan;
 pub mod selector;
+pub mod stuck;
 pub mod text;
 
 mod details;

@@ -245,7 +245,7 @@ struct Page<'a> {
     #[serde(borrow, default)]
     metadata: PageMeta<'a>,
     /// Without it this is no list, and must not be taken for an empty one.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<'a>>>,
 }
 
