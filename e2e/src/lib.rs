@@ -13,3 +13,4 @@ mod kinds;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+mod stuck;

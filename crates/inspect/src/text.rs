@@ -123,7 +123,7 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     let mut field = |name: &str, lines: &[String]| {
         for (index, line) in lines.iter().enumerate() {
             let label = if index == 0 { name } else { "" };
-            let text = wrapped(line, style.width.saturating_sub(14), "              ");
+            let text = wrapped(line, style.width.saturating_sub(16), "                ");
             let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
         }
     };
@@ -146,10 +146,10 @@ fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
         let label = if index == 0 { "Next" } else { "" };
         let colon = if step.command.is_some() { ":" } else { "" };
         let text = format!("{}{colon}", step.say);
-        let text = wrapped(&text, style.width.saturating_sub(14), "              ");
+        let text = wrapped(&text, style.width.saturating_sub(16), "                ");
         let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
         if let Some(command) = &step.command {
-            let _ = writeln!(out, "                {}", paint.bold(command));
+            let _ = writeln!(out, "                  {}", paint.bold(command));
         }
     }
 }

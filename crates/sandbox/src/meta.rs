@@ -111,7 +111,8 @@ const TEXT_MAPS: &[&str] = &["labels", "annotations"];
 const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid"];
 
 /// Brings `metadata` into the form a typed server would print: known fields only, without nulls and
-/// empties. Answers what has the wrong type. managedFields are dropped: this server keeps none.
+/// empties. Answers what has the wrong type. managedFields are kept as sent: this server writes none of
+/// its own.
 pub(crate) fn normalise(object: &mut Value) -> Result<(), String> {
     let Some(map) = object.as_object_mut() else {
         return Err("json: cannot unmarshal value into an object".into());
@@ -177,6 +178,7 @@ fn keep(key: &str, value: &mut Value) -> Result<bool, String> {
             Ok(!list.is_empty())
         }
         "ownerReferences" => keep_owners(value),
+        "managedFields" => Ok(value.as_array().is_some_and(|list| !list.is_empty())),
         _ => Ok(false),
     }
 }

@@ -15,6 +15,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod stuck;
 mod wire;
 
 use crate::harness::Scenario;
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Scenario> {
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
+        stuck::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),

@@ -113,7 +113,7 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
         explained.hold
     );
     let mut field = |name: &str, text: &str| {
-        let text = wrapped(text, style.width.saturating_sub(14), "              ");
+        let text = wrapped(text, style.width.saturating_sub(16), "                ");
         let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
     };
     let row = &explained.row;
