@@ -52,6 +52,9 @@ pub struct Explained {
     /// What is missing for the next step, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// Why the component does not care about the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
     /// What happens next, and when.
     pub next: String,
     /// At the latest it is looked at again after this time, in seconds.

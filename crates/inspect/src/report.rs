@@ -119,10 +119,10 @@ pub enum Verdict {
     HeldByBelayer,
     /// The controller runs and has not let go.
     ControllerAlive,
-    /// As it should be: something has to go first, and is still there.
-    Waiting,
     /// Not proven either way.
     Unknown,
+    /// As it should be: something has to go first, and is still there.
+    Waiting,
 }
 
 impl Verdict {

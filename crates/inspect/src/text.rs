@@ -142,12 +142,17 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
 }
 
 fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
-    for (index, step) in steps.iter().enumerate() {
-        let label = if index == 0 { "Next" } else { "" };
-        let colon = if step.command.is_some() { ":" } else { "" };
-        let text = format!("{}{colon}", step.say);
-        let text = wrapped(&text, style.width.saturating_sub(16), "                ");
-        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+    let mut said = None;
+    for step in steps {
+        let label = if said.is_none() { "Next" } else { "" };
+        // The same step for several objects is said once.
+        if said != Some(&step.say) {
+            let colon = if step.command.is_some() { ":" } else { "" };
+            let text = format!("{}{colon}", step.say);
+            let text = wrapped(&text, style.width.saturating_sub(16), "                ");
+            let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+        }
+        said = Some(&step.say);
         if let Some(command) = &step.command {
             let _ = writeln!(out, "                  {}", paint.bold(command));
         }

@@ -207,15 +207,7 @@ pub(super) fn ours(
         ));
     found.detail.clone_from(&explained.missing);
     if explained.action != Action::Release {
-        return found
-            .next(Step::say(explained.next.clone()))
-            .next(Step::run(
-                "To let it go all the same, and lose what it guards",
-                format!(
-                    "{} belayer.dev/release=true",
-                    object.object.kubectl("annotate")
-                ),
-            ));
+        return kept(found, object, hold, explained, life);
     }
     // The evidence is there. If it still hangs, nobody acts on it.
     let evidence = explained.evidence.as_deref().unwrap_or("complete");
@@ -246,6 +238,39 @@ pub(super) fn ours(
                 "A running Belayer releases this at once, on that evidence",
             ))
         }
+    }
+}
+
+/// The evidence is not there yet: what is waited for, and whether anybody waits.
+fn kept(
+    found: Diagnosis,
+    object: &Terminating,
+    hold: &str,
+    explained: &Explained,
+    life: Life,
+) -> Diagnosis {
+    match life {
+        Life::Gone(proof) => proof
+            .into_iter()
+            .fold(found, Diagnosis::proven)
+            .next(Step::say(
+                "Install Belayer again: it releases this when what is missing is there",
+            ))
+            .next(force(object, hold)),
+        Life::Down(proof, workload) => {
+            let mut found = proof.into_iter().fold(found, Diagnosis::proven);
+            found.next = start_again("Belayer", workload.as_ref());
+            found
+        }
+        Life::Alive(..) | Life::Unknown { .. } => found
+            .next(Step::say(explained.next.clone()))
+            .next(Step::run(
+                "To let it go all the same, and lose what it guards",
+                format!(
+                    "{} belayer.dev/release=true",
+                    object.object.kubectl("annotate")
+                ),
+            )),
     }
 }
 

@@ -346,6 +346,13 @@ fn cross_reference(groups: &mut [Group]) {
             entry.push((group.number, object.uid.clone()));
         }
     }
+    let mut kinds: std::collections::BTreeMap<(String, String), usize> = Default::default();
+    for group in groups.iter() {
+        for object in &group.objects {
+            let kind = (object.namespace.clone(), object.resource.clone());
+            kinds.entry(kind).or_insert(group.number);
+        }
+    }
     for group in groups.iter_mut() {
         let number = group.number;
         for object in &mut group.objects {
@@ -357,9 +364,18 @@ fn cross_reference(groups: &mut [Group]) {
                 .map(|(other, _)| *other)
                 .collect();
             for line in &mut object.detail {
-                let named = line.split_whitespace().next().unwrap_or_default();
-                if let Some([(other, _), ..]) = places.get(named).map(Vec::as_slice) {
+                let mut words = line.split_whitespace();
+                let named = words.next().unwrap_or_default();
+                let place = places.get(named).and_then(|places| places.first());
+                // "2 pods are left: ...", of a namespace.
+                let several = words
+                    .next()
+                    .filter(|_| line.contains(" are left"))
+                    .and_then(|kind| kinds.get(&(object.name.clone(), kind.to_owned())));
+                if let Some((other, _)) = place {
                     line.push_str(&format!(", which hangs itself: see [{other}]"));
+                } else if let Some(other) = several {
+                    line.push_str(&format!(", see [{other}]"));
                 }
             }
         }

@@ -16,7 +16,7 @@ pub fn explanation(
 ) -> String {
     let mut out = String::new();
     let opening = opening(explanation, now);
-    let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "")));
+    let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "  ")));
     for explained in &explanation.belayer {
         out.push('\n');
         component(explained, style, paint, &mut out);
@@ -31,10 +31,19 @@ pub fn explanation(
         out.push('\n');
         out.push_str(&group(one, style, paint));
     }
-    if !explanation.finalizers.is_empty() {
+    // Holds of ours are told of above.
+    let others: Vec<_> = explanation
+        .finalizers
+        .iter()
+        .filter(|finalizer| {
+            let explained = |explained: &Explained| explained.hold == finalizer.name;
+            !explanation.belayer.iter().any(explained)
+        })
+        .collect();
+    if !others.is_empty() {
         out.push('\n');
         let _ = writeln!(out, "Once it is deleted, these have to go first:");
-        for finalizer in &explanation.finalizers {
+        for finalizer in others {
             let text = match &finalizer.known {
                 Some(known) => format!("{} ({}): {}", finalizer.name, known.owner, known.guards),
                 None => format!(
@@ -126,6 +135,9 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
     }
     for (index, missing) in explained.missing.iter().enumerate() {
         field(if index == 0 { "Missing" } else { "" }, missing);
+    }
+    if let Some(why_not) = &explained.why_not {
+        field("Why not", why_not);
     }
     field("Next", &explained.next);
     for (index, note) in explained.notes.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
 use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::report::age;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
@@ -105,11 +107,6 @@ impl PodFinalizer {
             (None, false) if decision.missing.is_empty() => Action::Nothing,
             (None, false) => Action::Keep,
         };
-        let mut missing = explain::missing(decision);
-        if !held {
-            missing.extend(why_not);
-        }
-        let resync = decision.look_again.map(|after| after.as_secs());
         Explained {
             component: component::NAME,
             hold: names::POD_STATUS_HOLD,
@@ -120,27 +117,30 @@ impl PodFinalizer {
                 says: explain::says(decision.row).to_owned(),
             },
             evidence: explain::evidence(decision).map(str::to_owned),
-            next: next(action, held),
-            look_again_seconds: resync,
-            missing,
+            next: next(action, held, self.looks.resync),
+            look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+            missing: explain::missing(decision),
+            why_not: why_not.filter(|_| !held),
             notes: vec![self.profiles_from.clone()],
             action,
         }
     }
 }
 
-fn next(action: Action, held: bool) -> String {
+fn next(action: Action, held: bool, resync: Duration) -> String {
     match (action, held) {
-        (Action::Release, _) => "a running Belayer takes the hold off at once",
-        (Action::AddHold, _) => "a running Belayer adds the hold at once",
-        (Action::Keep, true) => {
-            "Belayer looks again at every change of the pod, its owner and its namespace, and every ten minutes or \
-             so without one (resync): it lets go when what is missing is there"
+        (Action::Release, _) => "a running Belayer takes the hold off at once".to_owned(),
+        (Action::AddHold, _) => "a running Belayer adds the hold at once".to_owned(),
+        (Action::Keep, true) => format!(
+            "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
+             and its namespace, and without one about every {}",
+            age(i64::try_from(resync.as_secs()).unwrap_or(i64::MAX))
+        ),
+        (Action::Keep, false) => "Belayer adds the hold once what is missing is there".to_owned(),
+        (Action::Nothing, _) => {
+            "nothing: the pod comes and goes as if Belayer were not there".to_owned()
         }
-        (Action::Keep, false) => "Belayer adds the hold once what is missing is there",
-        (Action::Nothing, _) => "nothing: the pod comes and goes as if Belayer were not there",
     }
-    .to_owned()
 }
 
 /// Whether holds are added, as the controller told the admission policy; and what is not known.
