@@ -76,6 +76,11 @@ pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
         out.push_str(&self::group(group, style, paint));
     }
     unseen(report, style, &mut out);
+    if report.summary.kinds == 0 && !report.unseen.is_empty() {
+        out.push_str(
+            "Nothing may be listed over all namespaces: with -n NAME it looks at one namespace.\n",
+        );
+    }
     out.push('\n');
     out.push_str(&paint.dim(&closing(report)));
     out.push('\n');

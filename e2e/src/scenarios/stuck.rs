@@ -16,7 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             play(&cluster, file).await
         })
         .needs([NamespaceDeletion, GarbageCollector, Recorder])
-        .within(Duration::from_secs(180))
+        .within(Duration::from_secs(300))
     });
     fixtures
         .chain([Scenario::alone(

@@ -151,7 +151,8 @@ async fn steps_and_runs(
     // Controllers act in their own time: asked until the answer is the expected one.
     let expected = file.expected.trim();
     let bless = std::env::var_os("BELAYER_BLESS").is_some();
-    let deadline = if bless { SOON / 6 } else { SOON };
+    // A real garbage collector learns of a new kind only every half minute.
+    let deadline = if bless { SOON / 6 } else { SOON * 4 };
     let asked = eventually("the expected text", deadline, async || {
         let seen = ask(tool, &fixture.runs, namespace).await?;
         ensure!(
