@@ -4,12 +4,15 @@
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
 //! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
-//! [`scenarios`] is the list.
+//! [`scenarios`] is the list; [`bench`] measures.
 
+pub mod bench;
 pub mod cli;
 pub mod control_plane;
+mod go;
 pub mod harness;
 mod kinds;
+pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;

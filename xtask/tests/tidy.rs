@@ -74,6 +74,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-inspect", &["belayer-core"]),
+    (
+        "belayer-pvc-protection",
+        &["belayer-core", "belayer-metrics"],
+    ),
     ("belayer-sandbox", &[]),
     (
         "belayer",
@@ -82,6 +86,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",
+            "belayer-pvc-protection",
             "belayer-sandbox",
         ],
     ),
@@ -178,20 +183,25 @@ fn the_top_level_is_as_the_charter_says() {
 }
 
 #[test]
-fn every_row_of_the_pods_decision_table_is_named_by_a_test() {
-    let table = fs::read_to_string(root().join("crates/pod-finalizer/README.md")).unwrap();
-    let tests =
-        fs::read_to_string(root().join("crates/pod-finalizer/src/decide/tests.rs")).unwrap();
-    let rows: Vec<u8> = table
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse().ok())
-        .collect();
-    assert!(rows.len() >= 11, "the table was not found");
-    for row in rows {
+fn every_row_of_a_decision_table_is_named_by_a_test() {
+    for (component, least) in [("pod-finalizer", 11), ("pvc-protection", 5)] {
+        let folder = root().join("crates").join(component);
+        let table = fs::read_to_string(folder.join("README.md")).unwrap();
+        let tests = fs::read_to_string(folder.join("src/decide/tests.rs")).unwrap();
+        let rows: Vec<u8> = table
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.split(" |").next()?.parse().ok())
+            .collect();
         assert!(
-            tests.contains(&format!("::row_{row:02}_")),
-            "row {row} is named by no test"
+            rows.len() >= least,
+            "the table of {component} was not found"
         );
+        for row in rows {
+            assert!(
+                tests.contains(&format!("::row_{row:02}_")),
+                "row {row} of {component} is named by no test"
+            );
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod ambient;
 pub mod client;
 pub mod decision;
 pub mod events;

@@ -1,5 +1,6 @@
 //! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
 
+mod bench;
 mod control_plane;
 mod run;
 
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
+    /// Measure against the peers
+    Bench(bench::Measure),
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
 }
@@ -34,6 +37,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
+        Command::Bench(bench) => bench.execute().await.map(|()| ExitCode::SUCCESS),
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {

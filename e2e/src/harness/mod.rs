@@ -1,6 +1,7 @@
 //! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
 
 mod belayer;
+mod claims;
 mod cluster;
 mod kubectl;
 mod objects;
@@ -10,6 +11,7 @@ mod scenario;
 mod wait;
 
 pub use self::belayer::{Belayer, BelayerOptions};
+pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
 pub use self::cluster::{Cluster, Setting};
 pub use self::kubectl::Kubectl;
 pub use self::objects::{HOLD, PodBuilder, Workflow, finalizers, pod};

@@ -23,6 +23,8 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
         "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
+        "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
+        "claim-hold-policy" => include_str!("../../../deploy/manifests/claim-hold-policy.yaml"),
         "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
@@ -106,6 +108,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "service-account",
         "rbac-core",
         "rbac-pod-finalizer",
+        "rbac-pvc-protection",
         "gate-configmap",
     ] {
         apply(client, manifest(name)?).await?;
@@ -133,6 +136,8 @@ mod tests {
             "service-account",
             "rbac-core",
             "rbac-pod-finalizer",
+            "rbac-pvc-protection",
+            "claim-hold-policy",
             "gate-configmap",
             "pod-hold-policy",
             "deployment"

@@ -14,7 +14,9 @@ use serde::Deserialize;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
-use crate::control_plane::{Binaries, ControlPlane, Options, service_account_kubeconfig};
+use crate::control_plane::{
+    Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
+};
 use crate::harness::{Kubectl, eventually};
 
 /// Starts control planes from these programs.
@@ -98,7 +100,11 @@ impl Backend for LocalBackend {
             Capability::Protobuf,
         ];
         if self.plane.has_controller_manager() {
-            can.extend([Capability::GarbageCollector, Capability::NamespaceDeletion]);
+            can.extend([
+                Capability::GarbageCollector,
+                Capability::NamespaceDeletion,
+                Capability::ClaimController,
+            ]);
         }
         if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
@@ -127,6 +133,13 @@ impl Backend for LocalBackend {
 
     fn faults(&self) -> Option<&Faults> {
         None
+    }
+
+    fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {
+        if !self.plane.has_controller_manager() {
+            return Box::pin(async { Ok(()) });
+        }
+        Box::pin(self.plane.switch_claim_controller(claims))
     }
 }
 

@@ -14,6 +14,8 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::control_plane::ClaimController;
+
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
@@ -41,6 +43,8 @@ pub enum Capability {
     Protobuf,
     /// kubectl is installed here.
     Kubectl,
+    /// kube-controller-manager runs, and its own controller of claims can be switched off.
+    ClaimController,
 }
 
 impl fmt::Display for Capability {
@@ -55,6 +59,7 @@ impl fmt::Display for Capability {
             Self::Faults => "fault injection",
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
 }
@@ -102,6 +107,11 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
+    fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A place in the record of Belayer's requests.

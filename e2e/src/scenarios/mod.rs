@@ -1,6 +1,8 @@
 //! The list of scenarios.
 
 mod admission;
+mod claims;
+mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
@@ -41,6 +43,8 @@ pub fn all() -> Vec<Scenario> {
         kubelet::scenarios(),
         kubectl::scenarios(),
         wire::scenarios(),
+        claims::scenarios(),
+        claims_replacing::scenarios(),
     ]
     .into_iter()
     .flatten()

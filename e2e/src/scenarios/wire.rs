@@ -13,10 +13,11 @@ use belayer_core::informer::{
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
-use belayer_core::slim::{DecodeContext, Keep, Namespace, OwnerMeta, Pod};
+use belayer_core::slim::{Claim, DecodeContext, Keep, Namespace, OwnerMeta, Pod};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::kinds;
 use crate::providers::Capability;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -108,6 +109,16 @@ async fn different_pods(cluster: &Cluster) -> Result<()> {
             .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
             .await?;
     }
+    let claim = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data", "finalizers": ["example.org/keep"] },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+        },
+    }))?;
+    kinds::claims(cluster.client(), cluster.namespace())
+        .create(&PostParams::default(), &claim)
+        .await?;
     let keeping = pod("deleting").finalizer("example.org/keep");
     cluster.create(&keeping).await?;
     cluster.delete("deleting").await
@@ -120,10 +131,12 @@ async fn agree(cluster: Cluster) -> Result<()> {
     ensure!(read >= 7, "only {read} pods");
     let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
     let namespaces = compare::<Namespace>(&cluster, &namespaces).await?;
+    let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let claims = compare::<Claim>(&cluster, &claims).await?;
     let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let workflows = compare::<OwnerMeta>(&cluster, &workflows).await?;
     cluster.note(format!(
-        "{read} pods, {namespaces} namespaces and {workflows} workflows alike"
+        "{read} pods, {claims} claims, {namespaces} namespaces and {workflows} workflows alike"
     ));
     drop_foreign(&cluster).await
 }

@@ -144,6 +144,7 @@ impl Controller {
                 observer: witness,
                 components: Components {
                     pod_finalizer: Some(Settings::default()),
+                    ..Components::default()
                 },
             });
             runtime.spawn(operator.run(stop.clone()))

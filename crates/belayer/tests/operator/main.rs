@@ -9,6 +9,7 @@
 )]
 
 mod answers;
+mod claims;
 mod limits;
 mod series;
 mod settling;

@@ -87,6 +87,7 @@ impl World {
             observer: Arc::new(()),
             components: Components {
                 pod_finalizer: Some(pod_finalizer),
+                ..Components::default()
             },
         })
     }

@@ -2,6 +2,7 @@ mod write;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -134,6 +135,20 @@ impl<K: Slim> Store<K> {
         let contents = self.shared.contents.read();
         let index = contents.table.index(index).filter(|_| contents.complete)?;
         Some(contents.table.find(index, value).cloned().collect())
+    }
+
+    /// Shows the objects with `value` in an index to `look` until it breaks off; `None` while the
+    /// store is not complete, or if there is no such index. Writers wait meanwhile.
+    pub fn scan_index(
+        &self,
+        index: &str,
+        value: &str,
+        mut look: impl FnMut(&Stored<K>) -> ControlFlow<()>,
+    ) -> Option<()> {
+        let contents = self.shared.contents.read();
+        let index = contents.table.index(index).filter(|_| contents.complete)?;
+        let _ = contents.table.find(index, value).try_for_each(&mut look);
+        Some(())
     }
 
     /// How many [`Store::by_index`] would find.

@@ -1,5 +1,6 @@
 //! Slim objects: of each kind only the fields that decisions read.
 
+mod claim;
 mod context;
 mod error;
 pub mod json;
@@ -8,6 +9,7 @@ mod namespace;
 mod pod;
 pub mod protobuf;
 
+pub use claim::Claim;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};

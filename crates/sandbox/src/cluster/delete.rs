@@ -193,8 +193,14 @@ impl Cluster {
         if options.dry_run {
             return Written::removed(Arc::clone(last));
         }
-        let removed = self.remove_in(state, info, key);
-        Written::removed(removed.unwrap_or_else(|| Arc::clone(last)))
+        let before = state.rv;
+        let Some(removed) = self.remove_in(state, info, key) else {
+            return Written::removed(Arc::clone(last));
+        };
+        let mut answer = Value::clone(&removed);
+        let version = before.saturating_add(1).to_string();
+        meta::set(&mut answer, "resourceVersion", json!(version));
+        Written::removed(Arc::new(answer))
     }
 
     fn store(

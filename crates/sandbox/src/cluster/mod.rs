@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 pub(crate) use patch::unsupported_strategic;
 pub(crate) use read::{list_options_invalid, parse_version, too_large};
-pub(crate) use state::State;
+pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
@@ -33,7 +33,7 @@ pub(crate) use write::{Effect, Written};
 use crate::clock::{Clock, SharedRng};
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, Scope};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Recording};
 
 /// Namespaces that exist from the start and cannot be deleted, as on a real server.
 const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -70,12 +70,17 @@ impl Cluster {
     /// A cluster with its first namespaces and nothing else. `log_limit` is how many changes
     /// watches can go back.
     pub fn new(clock: Clock, rng: SharedRng, log_limit: usize) -> Self {
+        Self::recorded(clock, rng, log_limit, Recording::Everything)
+    }
+
+    /// The same, with a say in what is recorded.
+    pub fn recorded(clock: Clock, rng: SharedRng, log_limit: usize, recording: Recording) -> Self {
         let state = State::new(Registry::with_builtin(), log_limit);
         let (changed, _) = watch::channel(state.rv);
         let inner = Inner {
             state: Mutex::new(state),
             changed,
-            recorder: Recorder::new(clock.clone()),
+            recorder: Recorder::new(clock.clone(), recording),
             clock,
             rng,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Actor, Cluster, Gvr, ObjectKey, State, at_version};
+use super::{Actor, Cluster, Consequence, Gvr, ObjectKey, State, at_version};
 use crate::error::ApiError;
 use crate::meta;
 use crate::recorder::{Outcome, Verb, Write};
@@ -80,6 +80,9 @@ impl Cluster {
         let version = entry.gvr.version.clone();
         let result = work(&mut state);
         self.recorder().push(record(entry, &result));
+        for consequence in std::mem::take(&mut state.consequences) {
+            self.record_consequence(consequence);
+        }
         let rv = state.rv;
         drop(state);
         self.notify(rv);
@@ -88,6 +91,21 @@ impl Cluster {
             written.object = at_version(&info, &version, written.object);
         }
         Ok(written)
+    }
+}
+
+impl Cluster {
+    fn record_consequence(&self, consequence: Consequence) {
+        let entry = Entry {
+            actor: &Actor::new(super::SERVER),
+            verb: consequence.verb,
+            gvr: &consequence.resource.storage_gvr(),
+            subresource: consequence.subresource,
+            key: consequence.key,
+            body: None,
+            dry_run: false,
+        };
+        self.recorder().push(record(entry, &consequence.result));
     }
 }
 

@@ -179,6 +179,57 @@ impl Serialize for Partial<'_> {
     }
 }
 
+/// An object at another version than it says, without copying it.
+pub(crate) struct Versioned<'a>(pub(crate) &'a Value, pub(crate) u64);
+
+impl Serialize for Versioned<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(fields) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (field, value) in fields {
+            match field.as_str() {
+                "metadata" => map.serialize_entry(field, &VersionedMetadata(value, self.1))?,
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// `PartialObjectMetadata` of an object at another version than it says.
+pub(crate) struct VersionedPartial<'a>(pub(crate) &'a Value, pub(crate) u64);
+
+impl Serialize for VersionedPartial<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let metadata = self.0.get("metadata").unwrap_or(&Value::Null);
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("kind", "PartialObjectMetadata")?;
+        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+        map.serialize_entry("metadata", &VersionedMetadata(metadata, self.1))?;
+        map.end()
+    }
+}
+
+struct VersionedMetadata<'a>(&'a Value, u64);
+
+impl Serialize for VersionedMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(fields) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (field, value) in fields {
+            match field.as_str() {
+                "resourceVersion" => map.serialize_entry(field, &self.1.to_string())?,
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Shape {
     Whole,

@@ -173,6 +173,12 @@ fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiEr
     Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
 }
 
+/// Which state of an object an event shows.
+enum Shown<'e> {
+    After,
+    Before(&'e Arc<Value>),
+}
+
 struct WatchStream {
     server: Arc<Server>,
     request: ResourceRequest,
@@ -243,7 +249,7 @@ impl WatchStream {
 
     /// Writes one event into the chunk if one is ready. True when there may be more.
     fn step(&mut self, chunk: &mut Vec<u8>) -> bool {
-        let visible = match self.server.faults.visibility(&self.live.target) {
+        let visible = match self.visibility() {
             Visibility::Nothing => return false,
             Visibility::UpTo(version) => version,
             Visibility::Everything => u64::MAX,
@@ -277,14 +283,23 @@ impl WatchStream {
         true
     }
 
+    fn visibility(&self) -> Visibility {
+        let newest = || self.server.cluster.version();
+        self.server.faults.visibility(&self.live.target, newest)
+    }
+
     /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
     fn fetch(&mut self) -> Result<(), Expired> {
-        while self.queue.is_empty() || !self.plan.delay.is_zero() {
+        let late = !(self.plan.delay.is_zero() && self.plan.jitter.is_zero());
+        while self.queue.is_empty() || late {
             let Some(event) = self.subscription.try_next()? else {
                 break;
             };
-            self.queue
-                .push_back((Instant::now() + self.plan.delay, event));
+            let delay = self.plan.delay + self.server.faults.draw(self.plan.jitter);
+            let due = Instant::now() + delay;
+            // Within a watch the order stays.
+            let due = self.queue.back().map_or(due, |(last, _)| due.max(*last));
+            self.queue.push_back((due, event));
         }
         Ok(())
     }
@@ -321,7 +336,7 @@ impl WatchStream {
             return;
         }
         let position = self.subscription.position();
-        let position = match self.server.faults.visibility(&self.live.target) {
+        let position = match self.visibility() {
             Visibility::Everything => position,
             Visibility::UpTo(version) => position.min(version),
             Visibility::Nothing => return,
@@ -361,20 +376,39 @@ impl WatchStream {
         if !self.request.name.is_empty() && *key.name != *self.request.name {
             return;
         }
-        let Some((kind, object)) = self.select(event) else {
+        let Some((kind, shown)) = self.select(event) else {
             return;
         };
-        if self.server.faults.hides(&self.live.target, key) {
+        if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
-        let object = at_version(&self.info, &self.request.gvr.version, object);
-        self.write(chunk, kind, &object);
+        let stored = self.request.gvr.version == self.info.storage_version;
+        match (self.form, shown) {
+            // The common cases: written once for all who watch.
+            (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),
+            (Form::Metadata, Shown::After) => self.send(chunk, kind, event.metadata_json()),
+            (_, shown) => {
+                let object = match shown {
+                    Shown::After => &event.object,
+                    Shown::Before(old) => old,
+                };
+                let mut object = Value::clone(object);
+                meta::set(&mut object, "resourceVersion", json!(event.rv.to_string()));
+                let object = at_version(&self.info, &self.request.gvr.version, Arc::new(object));
+                self.write(chunk, kind, &object);
+            }
+        }
+    }
+
+    fn send(&mut self, chunk: &mut Vec<u8>, kind: &str, body: &[u8]) {
+        frame(chunk, kind, body);
+        self.sent += 1;
     }
 
     /// What an event is to a reader that only sees selected objects.
-    fn select(&self, event: &StoreEvent) -> Option<(&'static str, Arc<Value>)> {
+    fn select<'e>(&self, event: &'e StoreEvent) -> Option<(&'static str, Shown<'e>)> {
         if self.selectors.is_empty() {
-            return Some((event.event_type.as_str(), Arc::clone(&event.object)));
+            return Some((event.event_type.as_str(), Shown::After));
         }
         let before = event
             .old
@@ -383,17 +417,13 @@ impl WatchStream {
         let after = event.event_type != EventType::Deleted && self.selectors.matches(&event.object);
         match (before, after) {
             (false, false) => None,
-            (false, true) => Some(("ADDED", Arc::clone(&event.object))),
-            (true, true) => Some(("MODIFIED", Arc::clone(&event.object))),
+            (false, true) => Some(("ADDED", Shown::After)),
+            (true, true) => Some(("MODIFIED", Shown::After)),
             (true, false) if event.event_type == EventType::Deleted => {
-                Some(("DELETED", Arc::clone(&event.object)))
+                Some(("DELETED", Shown::After))
             }
-            (true, false) => {
-                // The last state that fitted, at the version of the change.
-                let mut last = Value::clone(event.old.as_ref()?);
-                meta::set(&mut last, "resourceVersion", json!(event.rv.to_string()));
-                Some(("DELETED", Arc::new(last)))
-            }
+            // The last state that fitted, at the version of the change.
+            (true, false) => Some(("DELETED", Shown::Before(event.old.as_ref()?))),
         }
     }
 
@@ -409,8 +439,7 @@ impl WatchStream {
         let Ok(body) = writer.encode_one(object) else {
             return;
         };
-        frame(chunk, kind, &body);
-        self.sent += 1;
+        self.send(chunk, kind, &body);
     }
 
     fn bookmark(&mut self, chunk: &mut Vec<u8>, version: u64, annotations: Option<Value>) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace, Traits};
-use crate::cluster::{Cluster, DeleteOptions, Gvr, ObjectKey, State};
+use crate::cluster::{Cluster, Consequence, DeleteOptions, Gvr, ObjectKey, State, Written};
 use crate::error::{ApiError, Cause};
 use crate::meta;
+use crate::recorder::Verb;
 
 /// Keeps a definition until its last instance is gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -156,6 +157,30 @@ pub(crate) fn accept(
     ]);
     let stored = state.put(info, key, crd);
     changed(state, &stored);
+    note(
+        state,
+        Verb::Update,
+        ("status", info),
+        key,
+        Ok(Written::changed(stored)),
+    );
+}
+
+/// The server's own write, for the record.
+fn note(
+    state: &mut State,
+    verb: Verb,
+    (subresource, info): (&'static str, &Arc<ResourceInfo>),
+    key: &ObjectKey,
+    result: Result<Written, ApiError>,
+) {
+    state.consequences.push(Consequence {
+        verb,
+        resource: Arc::clone(info),
+        subresource,
+        key: key.clone(),
+        result,
+    });
 }
 
 /// Serves what a definition says by now.
@@ -326,8 +351,11 @@ pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value
         .flat_map(|t| t.keys().cloned())
         .collect();
     for key in all {
-        // Gone already is as good.
-        let _ = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
+        let before = state.consequences.len();
+        let done = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
+        note(state, Verb::Delete, ("", &info), &key, done);
+        // The end of the last instance may have brought about that of the definition: cause before effect.
+        state.consequences[before..].rotate_right(1);
     }
     instance_removed(cluster, state, &info);
 }
@@ -355,11 +383,19 @@ pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<
     let last = left.is_empty();
     let mut crd = Value::clone(&crd);
     meta::set_finalizers(&mut crd, left);
-    if !last {
-        state.put(&definitions, &key, crd);
-        return;
-    }
-    cluster.remove_in(state, &definitions, &key);
+    let written = if last {
+        cluster.remove_in(state, &definitions, &key);
+        Written::removed(Arc::new(crd))
+    } else {
+        Written::changed(state.put(&definitions, &key, crd))
+    };
+    note(
+        state,
+        Verb::Update,
+        ("status", &definitions),
+        &key,
+        Ok(written),
+    );
 }
 
 /// 403 on a create of an instance while the definition is being deleted.

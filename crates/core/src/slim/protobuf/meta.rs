@@ -156,6 +156,8 @@ fn controlling(message: &[u8], interner: &Interner) -> Result<Option<OwnerRefere
     }))
 }
 
+const TIME: &str = "metadata.managedFields.time";
+
 /// When the status was last written: by the kubelet, else by whoever wrote it.
 pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
     let (mut kubelet, mut anybody) = (None, None);
@@ -171,11 +173,7 @@ pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, Decode
             match field.number {
                 1 => manager = field.bytes("metadata.managedFields.manager")?,
                 // Bookkeeping: a time that cannot be read is as good as none.
-                4 => {
-                    time = field
-                        .time("metadata.managedFields.time")
-                        .unwrap_or_default()
-                }
+                4 => time = field.time(TIME).unwrap_or_default(),
                 8 => subresource = field.bytes("metadata.managedFields.subresource")?,
                 _ => {}
             }

@@ -79,7 +79,7 @@ pub use fields::{Field, Fields, Value};
 pub(crate) use meta::{annotation, version_of};
 pub use meta::{identity, meta};
 
-use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
+use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 
 /// A slim kind that can be read from Kubernetes' protobuf.
 pub trait SlimProtobuf: Slim + Sized {
@@ -105,6 +105,15 @@ impl SlimProtobuf for OwnerMeta {
 }
 
 impl SlimProtobuf for Namespace {
+    const METADATA_ONLY: bool = true;
+
+    fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
+        let meta = only_meta(message, context)?;
+        Ok(Self { meta })
+    }
+}
+
+impl SlimProtobuf for Claim {
     const METADATA_ONLY: bool = true;
 
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {

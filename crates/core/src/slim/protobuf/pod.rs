@@ -37,6 +37,7 @@ impl SlimProtobuf for Pod {
         let Spec {
             node_name,
             claims,
+            ephemeral_claims,
             volumes,
         } = Spec::read(spec, meta.key.name(), &context.interner)?;
         let status = Status::read(status)?;
@@ -44,6 +45,7 @@ impl SlimProtobuf for Pod {
         Ok(Self {
             node_name,
             claims,
+            ephemeral_claims,
             volumes,
             phase: status.phase,
             reason: some(&status.reason, &context.interner),
@@ -64,18 +66,21 @@ fn some(text: &str, interner: &Interner) -> Option<Arc<str>> {
 struct Spec {
     node_name: Option<Arc<str>>,
     claims: Box<[Arc<str>]>,
+    ephemeral_claims: Box<[Arc<str>]>,
     volumes: Box<[Arc<str>]>,
 }
 
 impl Spec {
     fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
-        let (mut node_name, mut claims, mut volumes) = (None, Vec::new(), Vec::new());
+        let (mut node_name, mut volumes) = (None, Vec::new());
+        let (mut claims, mut ephemeral_claims) = (Vec::new(), Vec::new());
         for field in Fields::of(message) {
             let field = field?;
             match field.number {
                 1 => {
                     let volume = Volume::read(field.bytes("spec.volumes")?)?;
-                    claims.extend(volume.claim(pod));
+                    claims.extend(volume.claim());
+                    ephemeral_claims.extend(volume.ephemeral_claim(pod));
                     volumes.push(interner.intern(&volume.name));
                 }
                 10 => node_name = some(&field.text("spec.nodeName")?, interner),
@@ -85,6 +90,7 @@ impl Spec {
         Ok(Self {
             node_name,
             claims: claims.into(),
+            ephemeral_claims: ephemeral_claims.into(),
             volumes: volumes.into(),
         })
     }
@@ -130,11 +136,12 @@ impl<'a> Volume<'a> {
         Ok(())
     }
 
-    /// The claim that the volume uses. That of an ephemeral volume is named after the pod.
-    fn claim(&self, pod: &str) -> Option<Arc<str>> {
-        if !self.claim.is_empty() {
-            return Some(Arc::from(&*self.claim));
-        }
+    fn claim(&self) -> Option<Arc<str>> {
+        (!self.claim.is_empty()).then(|| Arc::from(&*self.claim))
+    }
+
+    /// The claim of an ephemeral volume is named after the pod.
+    fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
         self.ephemeral
             .then(|| format!("{pod}-{}", self.name).into())
     }
