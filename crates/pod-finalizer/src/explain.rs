@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::{Evidence as _, Missing, Row, Write};
+use belayer_core::decision::{Evidence as _, Row, Write};
 use belayer_core::facts::{
     LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
 };
@@ -170,16 +170,7 @@ pub fn why_not_selected(
 
 /// What the decision waits for, in words.
 pub fn missing(decision: &PodDecision) -> Vec<String> {
-    let text = |missing: &Missing<_>| match missing {
-        Missing::Answer { question, after } if after.is_zero() => {
-            format!("to be found out: {question}")
-        }
-        Missing::Answer { question, after } => {
-            format!("asked again every {} s: {question}", after.as_secs())
-        }
-        Missing::Event(text) => text.to_string(),
-    };
-    decision.missing.iter().map(text).collect()
+    decision.missing.iter().map(ToString::to_string).collect()
 }
 
 /// The name of the evidence that the decision releases on.

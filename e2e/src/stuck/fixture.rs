@@ -102,6 +102,7 @@ fixtures! {
     "webhook": "a webhook without endpoints that refuses the removal",
     "within-grace": "a deletion within its grace does not hang",
     "our-rows": "pods at each row of pod-finalizer's table",
+    "our-claim": "claims that Belayer holds: one in use, one not",
     "our-hold": "a pod that Belayer's hold keeps",
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
+#[cfg(feature = "pvc-protection")]
+mod pvc_protection;
 
 use std::path::Path;
 
@@ -27,6 +29,8 @@ pub(super) fn all(
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
+        #[cfg(feature = "pvc-protection")]
+        Box::new(pvc_protection::PvcProtection::new(&source)?),
     ];
     // In a build without any component there is nothing to explain with.
     let _ = (reader, &source);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::wrap::wrapped;
 use super::{Paint, Style, group};
 use crate::explain::{Action, Explained, Explanation, Subject};
-use crate::report::age;
+use crate::report::{Group, Verdict, age};
 
 /// The whole explanation.
 pub fn explanation(
@@ -21,15 +21,20 @@ pub fn explanation(
         out.push('\n');
         component(explained, style, paint, &mut out);
     }
-    // What Belayer says of its own hold is said above, in full.
-    let foreign = explanation.groups.iter().filter(|group| {
-        let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
-        !explanation.belayer.iter().any(ours)
-            || group.verdict != crate::report::Verdict::HeldByBelayer
-    });
-    for one in foreign {
+    let told = |group: &&Group| !is_told_above(group, &explanation.belayer);
+    let shown: Vec<usize> = explanation
+        .groups
+        .iter()
+        .filter(told)
+        .map(|group| group.number)
+        .collect();
+    for one in explanation.groups.iter().filter(told) {
+        let mut one = one.clone();
+        for object in &mut one.objects {
+            object.also_in.retain(|number| shown.contains(number));
+        }
         out.push('\n');
-        out.push_str(&group(one, style, paint));
+        out.push_str(&group(&one, style, paint));
     }
     // Holds of ours are told of above.
     let others: Vec<_> = explanation
@@ -66,6 +71,13 @@ pub fn explanation(
         );
     }
     out
+}
+
+/// What Belayer says of its own hold is said in full already, unless its group has more to prove:
+/// that nobody is there to act.
+fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
+    let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
+    group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && belayer.iter().any(ours)
 }
 
 fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
