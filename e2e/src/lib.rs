@@ -17,6 +17,7 @@ mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+mod stuck;
 
 /// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
 pub(crate) fn is_ci() -> bool {

@@ -73,6 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
+    ("belayer-inspect", &["belayer-core"]),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -86,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer",
         &[
             "belayer-core",
+            "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",
             "belayer-pvc-protection",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::controllers::Controller;
+use crate::inspect::{ExplainArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
 use crate::server::BindAddress;
 
@@ -21,6 +22,35 @@ Exit codes:
   1  a promise was broken, something is left, or it was interrupted before
      anything could be checked
   2  wrong usage";
+
+const STUCK_HELP: &str = "\
+It only reads: metadata of every kind, and more of what hangs. Rights to view
+are enough; kinds that may not be listed are named.
+
+Examples:
+  belayer stuck                      everything, grouped by what keeps it
+  belayer stuck -n shop              one namespace, and why it does not go
+  belayer stuck --older-than 1h      only what hangs for an hour
+  belayer stuck -o json | jq '.groups[].verdict'
+
+Exit codes:
+  0  nothing hangs, and everything was looked at
+  1  an error
+  2  wrong usage or configuration
+  3  something hangs, or an API does not answer
+  4  nothing hangs among what could be looked at, and not everything could";
+
+const EXPLAIN_HELP: &str = "\
+Examples:
+  belayer explain pod/build-1        is it held, by which rule, what is missing
+  belayer explain namespace shop     what keeps it
+  belayer explain pvc/data -n shop --watch
+
+Exit codes:
+  0  it does not hang
+  1  an error, or there is no such object
+  2  wrong usage or configuration
+  3  it is past its grace, and something keeps it";
 
 /// Holds Kubernetes objects until they may vanish, and never a moment longer.
 #[derive(Debug, Parser)]
@@ -76,6 +106,12 @@ pub enum Command {
     /// Run the controllers
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
+    /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
+    #[command(after_help = STUCK_HELP)]
+    Stuck(Box<StuckArguments>),
+    /// Say what keeps one object: by which rule, what is missing, what comes next
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Box<ExplainArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -344,7 +380,7 @@ mod tests {
 
     /// The commands and flags that the help of each command shows.
     #[rstest]
-    #[case::root("belayer", &["run", "version", "--log-level", "Exit codes:", "2 wrong usage"])]
+    #[case::root("belayer", &["run", "stuck", "explain", "version", "--log-level", "Exit codes:", "2 wrong usage"])]
     #[case::run("run", &[
         "--kubeconfig <FILE>", "--context <NAME>", "--namespace <NAME>", "--controllers <LIST>",
         "--config <FILE>", "--dry-run", "--metrics-bind-address <ADDRESS>", "[default: :8080]",
@@ -354,6 +390,11 @@ mod tests {
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
     ])]
     #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
+    #[case::stuck("stuck", &[
+        "--namespace <NAME>", "-A, --all-namespaces", "-l, --selector <LABELS>", "--older-than <TIME>",
+        "--context <NAME>", "--kubeconfig <FILE>", "-o, --output <FORMAT>", "json", "3 something hangs",
+    ])]
+    #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

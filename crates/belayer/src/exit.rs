@@ -14,6 +14,9 @@ pub enum Failure {
     Configuration(anyhow::Error),
     /// An error that the command has told about in its own way: exit code 1, nothing printed.
     Told,
+    /// The command did what it was asked, and what it found has an exit code of its own, which
+    /// stands in its help; nothing more is printed.
+    Found(u8),
 }
 
 impl Failure {
@@ -27,6 +30,7 @@ impl Failure {
         match self {
             Self::Error(_) | Self::Told => 1,
             Self::Configuration(_) => 2,
+            Self::Found(code) => *code,
         }
     }
 }
@@ -44,7 +48,7 @@ impl fmt::Display for Failure {
             Self::Error(error) | Self::Configuration(error) => {
                 f.write_str(&one_line(&format!("{error:#}")))
             }
-            Self::Told => f.write_str("see above"),
+            Self::Told | Self::Found(_) => f.write_str("see above"),
         }
     }
 }
@@ -68,7 +72,7 @@ impl Outcome {
         let Err(failure) = self.0 else {
             return ExitCode::SUCCESS;
         };
-        if !matches!(failure, Failure::Told) {
+        if !matches!(failure, Failure::Told | Failure::Found(_)) {
             anstream::eprintln!("{} {failure}", "error:".red().bold());
         }
         ExitCode::from(failure.code())

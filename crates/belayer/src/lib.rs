@@ -10,6 +10,7 @@ pub mod exit;
 pub mod health;
 #[cfg(any(feature = "pod-finalizer", feature = "pvc-protection"))]
 pub mod holds;
+pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
 pub mod operator;
@@ -21,7 +22,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -30,11 +31,23 @@ use options::RunOptions;
 
 /// Runs the command that the arguments of the process name.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(message) => return exit::print_usage(&message),
     };
     Outcome::of(start(cli)).report()
+}
+
+/// Installed as `kubectl-belayer` this is a plugin: usage then says `kubectl belayer`.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let called = std::env::args_os().next().unwrap_or_default();
+    let called = std::path::Path::new(&called).file_stem();
+    if called.is_some_and(|name| name == "kubectl-belayer") {
+        command = command.bin_name("kubectl belayer");
+    }
+    let mut matches = command.try_get_matches()?;
+    Cli::from_arg_matches_mut(&mut matches)
 }
 
 fn start(cli: Cli) -> Result<(), Failure> {
@@ -60,6 +73,14 @@ async fn command(cli: Cli) -> Result<(), Failure> {
             logging::init(&cli.logging, logging::LevelName::Info);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
             run::run(options).await
+        }
+        Command::Stuck(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_stuck(*arguments).await
+        }
+        Command::Explain(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_explain(*arguments).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

@@ -69,6 +69,21 @@ pub enum Missing<Q> {
     Event(Cow<'static, str>),
 }
 
+/// For people: what `explain` prints.
+impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Answer { question, after } if after.is_zero() => {
+                write!(f, "to be found out: {question}")
+            }
+            Self::Answer { question, after } => {
+                write!(f, "asked again every {} s: {question}", after.as_secs())
+            }
+            Self::Event(text) => f.write_str(text),
+        }
+    }
+}
+
 /// Something a person should be told: a Kubernetes Event on the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

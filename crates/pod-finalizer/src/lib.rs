@@ -4,6 +4,7 @@ pub mod census;
 pub mod component;
 pub mod decide;
 pub mod evidence;
+pub mod explain;
 mod observe;
 pub mod profile;
 pub mod question;

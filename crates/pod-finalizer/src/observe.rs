@@ -51,28 +51,7 @@ impl World {
 
     /// Which profile a pod belongs to, by its own labels and its namespace as the cache has it.
     pub(crate) fn selection(&self, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> Selection {
-        // The API's mirror of a static pod: a finalizer on it would hold nothing.
-        if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
-            return Selection::None;
-        }
-        let Some(profile) = self
-            .profiles
-            .first_match(&pod.labels, pod.key.namespace().unwrap_or_default())
-        else {
-            return Selection::None;
-        };
-        if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
-            return Selection::Ignored;
-        }
-        let consumed = if profile.is_consumed(&pod.labels) {
-            ConsumedLabel::Yes
-        } else {
-            ConsumedLabel::No
-        };
-        Selection::By {
-            profile: profile.clone(),
-            consumed,
-        }
+        selection(&self.profiles, pod, namespace)
     }
 
     /// The pod's namespace as the cache has it.
@@ -131,8 +110,36 @@ impl World {
     }
 }
 
+/// Which profile a pod belongs to, by its own labels and its namespace.
+pub(crate) fn selection(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    namespace: Option<&ObjectMeta>,
+) -> Selection {
+    // The API's mirror of a static pod: a finalizer on it would hold nothing.
+    if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
+        return Selection::None;
+    }
+    let Some(profile) = profiles.first_match(&pod.labels, pod.key.namespace().unwrap_or_default())
+    else {
+        return Selection::None;
+    };
+    if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
+        return Selection::Ignored;
+    }
+    let consumed = if profile.is_consumed(&pod.labels) {
+        ConsumedLabel::Yes
+    } else {
+        ConsumedLabel::No
+    };
+    Selection::By {
+        profile: profile.clone(),
+        consumed,
+    }
+}
+
 /// Versions of one group and kind are the same objects.
-fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
+pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
     owner.kind == kind.kind && *owner.group() == *kind.group
 }
 

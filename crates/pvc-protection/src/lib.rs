@@ -6,6 +6,7 @@ pub mod component;
 pub mod config;
 pub mod decide;
 pub mod evidence;
+pub mod explain;
 pub mod ledger;
 pub mod look;
 pub mod row;

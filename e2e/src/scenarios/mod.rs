@@ -18,6 +18,7 @@ mod quiet;
 mod selector;
 mod size;
 mod start;
+mod stuck;
 mod wire;
 mod workflows;
 
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Scenario> {
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
+        stuck::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),

@@ -83,6 +83,20 @@ impl<A> Fact<A> {
     }
 }
 
+/// Looks once, now, for whoever does not wait with others: commands that explain and end.
+///
+/// # Errors
+///
+/// When the look gave no answer.
+pub async fn look<Q: Question>(
+    oracle: &dyn Oracle<Q>,
+    question: &Q,
+) -> Result<Fact<Q::Answer>, LookError> {
+    let begun = Moment::now();
+    let answer = oracle.look(question).await?;
+    Ok(Fact { answer, begun })
+}
+
 /// How long looks wait for one another.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {

@@ -1,0 +1,187 @@
+//! What `stuck` and `explain` take.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use belayer_inspect::selector::LabelSelector;
+
+use crate::exit::Failure;
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArguments {
+    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
+    /// ~/.kube/config, whichever is there first
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Data, documented and stable
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// Text with every object and the sources
+    Wide,
+}
+
+/// Arguments of `belayer stuck`.
+#[derive(Debug, Clone, Args)]
+pub struct StuckArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Look at one namespace, and at its own deletion. Default: everywhere
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Look everywhere: the default, for kubectl's sake
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// Only objects with these labels, such as app=web,tier!=test
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<LabelSelector>,
+
+    /// Only what is past its grace for that long, such as 90s, 10m, 2h, 3d
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub older_than: Duration,
+
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, to explain its own holds by its profiles
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+/// Arguments of `belayer explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArguments {
+    /// The object, as kubectl takes it: `pod/web-0` or `pod web-0`
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
+    pub object: Vec<String>,
+
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Namespace of the object. Default: that of the context
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Go on looking, and print again whenever something has changed
+    #[arg(short, long)]
+    pub watch: bool,
+
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, to explain its own holds by its profiles
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+impl ExplainArguments {
+    /// Kind and name.
+    ///
+    /// # Errors
+    ///
+    /// When they are neither `KIND/NAME` nor `KIND NAME`.
+    pub fn object(&self) -> Result<(String, String), Failure> {
+        let found = match self.object.as_slice() {
+            [one] => one.split_once('/'),
+            [kind, name] if !kind.contains('/') => Some((kind.as_str(), name.as_str())),
+            _ => None,
+        };
+        match found {
+            Some((kind, name)) if is_name(kind) && is_name(name) => {
+                Ok((kind.to_owned(), name.to_owned()))
+            }
+            _ => Err(Failure::configuration(anyhow::anyhow!(
+                "{:?} is no object: name it as KIND/NAME or KIND NAME, such as pod/web-0",
+                self.object.join(" ")
+            ))),
+        }
+    }
+}
+
+/// A path segment, and nothing that leads elsewhere.
+fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
+    !text.is_empty() && text != "." && text != ".." && text.chars().all(good)
+}
+
+/// `90s`, `1h30m`, `3d`; a bare number is refused.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time, such as 90s, 10m, 2h or 3d");
+    let mut total = 0_u64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.chars().take_while(char::is_ascii_digit).count();
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit = rest[digits..].chars().next().ok_or_else(wrong)?;
+        let seconds = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            _ => return Err(wrong()),
+        };
+        let part = number.checked_mul(seconds).ok_or_else(wrong)?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = &rest[digits + 1..];
+    }
+    if text.is_empty() || total > 100 * 365 * 86_400 {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("0s", 0)]
+    #[case("90s", 90)]
+    #[case("1h30m", 5_400)]
+    #[case("3d", 259_200)]
+    fn times_are_read(#[case] text: &str, #[case] seconds: u64) {
+        assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("5")]
+    #[case("m")]
+    #[case("-5m")]
+    #[case("5w")]
+    #[case("5mü")]
+    #[case("99999999999999999999d")]
+    fn what_is_no_time_is_refused(#[case] text: &str) {
+        assert!(duration(text).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! What pod-finalizer says of a pod.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use belayer_core::decision::Write;
+use belayer_core::facts::{NamespaceOracle, OwnerOracle};
+use belayer_core::http::Request;
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::report::age;
+use belayer_pod_finalizer::component;
+use belayer_pod_finalizer::decide::{PodDecision, decide};
+use belayer_pod_finalizer::explain::{self, Looks};
+use belayer_pod_finalizer::snapshot::{Gate, Held, Snapshot};
+use belayer_pod_finalizer::steward::GATE_KEY;
+
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Explains pods by the same decision that the controller makes.
+pub(super) struct PodFinalizer {
+    looks: Looks,
+    pods: JsonDecoder<Pod>,
+    /// What the profiles are from.
+    profiles_from: String,
+}
+
+impl PodFinalizer {
+    pub(super) fn new(
+        reader: &Reader,
+        source: &Source,
+        config: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let settings = source.pod_finalizer(None).map_err(Failure::configuration)?;
+        let context = |keep: Keep| DecodeContext {
+            keep,
+            interner: Interner::default(),
+        };
+        let profiles = settings.profiles;
+        let owners = OwnerOracle::new(
+            Arc::clone(reader.executor()),
+            Decoders::new(JsonDecoder::new(context(component::keep_of_owners(
+                &profiles,
+            )))),
+        );
+        let namespaces = NamespaceOracle::new(
+            Arc::clone(reader.executor()),
+            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
+        );
+        Ok(Self {
+            pods: JsonDecoder::new(context(component::keep_of_pods(&profiles))),
+            looks: Looks {
+                profiles,
+                owners: Arc::new(owners),
+                namespaces: Arc::new(namespaces),
+                resync: settings.resync,
+            },
+            profiles_from: match config {
+                Some(path) => format!("by the profiles of {}", path.display()),
+                None => "by the built-in profile argo; --config names another".to_owned(),
+            },
+        })
+    }
+
+    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let answer = reader
+            .read(&Request::get(pods.object_path(key)))
+            .await
+            .map_err(|error| format!("pod {key}: {}", in_words(&error)))?;
+        let pod = self
+            .pods
+            .decode_object(&answer.body)
+            .map_err(|error| format!("pod {key}: {error}"))?;
+        let (gate, gate_known) = gate(reader).await;
+        let snapshot = self
+            .looks
+            .snapshot(&pod, gate)
+            .await
+            .map_err(|error| error.to_string())?;
+        let decision = decide(&snapshot, Timestamp::now());
+        let mut explained = self.in_words(&pod, &snapshot, &decision);
+        explained.notes.extend(gate_known);
+        Ok(explained)
+    }
+
+    fn in_words(&self, pod: &Pod, snapshot: &Snapshot, decision: &PodDecision) -> Explained {
+        let view = snapshot.pod.as_ref();
+        let held = view.is_some_and(|view| view.held == Held::Yes);
+        let why_not = view.and_then(|view| {
+            explain::why_not_selected(&self.looks.profiles, &pod.meta, &view.selection)
+        });
+        let action = match (&decision.write, held) {
+            (Some(Write::Release(_)), _) => Action::Release,
+            (Some(Write::AddHold), _) => Action::AddHold,
+            (Some(Write::Record), _) => Action::Record,
+            (Some(Write::Delete(_)), _) => Action::Delete,
+            (None, true) => Action::Keep,
+            (None, false) if decision.missing.is_empty() => Action::Nothing,
+            (None, false) => Action::Keep,
+        };
+        Explained {
+            component: component::NAME,
+            hold: names::POD_STATUS_HOLD,
+            held,
+            row: Row {
+                number: decision.row.number,
+                name: decision.row.name,
+                says: explain::says(decision.row).to_owned(),
+            },
+            evidence: explain::evidence(decision).map(str::to_owned),
+            next: next(action, held, self.looks.resync),
+            look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+            missing: explain::missing(decision),
+            why_not: why_not.filter(|_| !held),
+            notes: vec![self.profiles_from.clone()],
+            action,
+        }
+    }
+}
+
+fn next(action: Action, held: bool, resync: Duration) -> String {
+    match (action, held) {
+        (Action::Record, _) => "a running Belayer writes down the outcome, then lets go".to_owned(),
+        (Action::Delete, _) => "a running Belayer deletes the pod, as its owner asked".to_owned(),
+        (Action::Release, _) => "a running Belayer takes the hold off at once".to_owned(),
+        (Action::AddHold, _) => "a running Belayer adds the hold at once".to_owned(),
+        (Action::Keep, true) => format!(
+            "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
+             and its namespace, and without one about every {}",
+            age(i64::try_from(resync.as_secs()).unwrap_or(i64::MAX))
+        ),
+        (Action::Keep, false) => "Belayer adds the hold once what is missing is there".to_owned(),
+        (Action::Nothing, _) => {
+            "nothing: the pod comes and goes as if Belayer were not there".to_owned()
+        }
+    }
+}
+
+/// Whether holds are added, as the controller told the admission policy; and what is not known.
+async fn gate(reader: &Reader) -> (Gate, Option<String>) {
+    #[derive(Deserialize)]
+    struct ConfigMap {
+        #[serde(default)]
+        data: std::collections::BTreeMap<String, String>,
+    }
+    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let key = ObjectKey::new(names::DEFAULT_NAMESPACE, names::GATE_CONFIG_MAP);
+    match reader.object::<ConfigMap>(&maps, &key).await {
+        Look::Found(map) if map.data.get(GATE_KEY).map(String::as_str) == Some("off") => {
+            (Gate::Closed, None)
+        }
+        Look::Found(_) | Look::Absent => (Gate::Open, None),
+        Look::Unknown(why) => (
+            Gate::Open,
+            Some(format!(
+                "whether the backlog gate is closed is not known: {why}"
+            )),
+        ),
+    }
+}
+
+impl Explainer for PodFinalizer {
+    fn component(&self) -> &'static str {
+        component::NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::POD_STATUS_HOLD
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        kind.group.is_empty() && *kind.plural == *"pods"
+    }
+
+    fn explain<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(key, reader))
+    }
+}

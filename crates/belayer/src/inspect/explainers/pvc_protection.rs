@@ -1,0 +1,176 @@
+//! What pvc-protection says of a claim.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use belayer_core::decision::Write;
+use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::http::{JSON, Request};
+use belayer_core::informer::{Decoder as _, JsonDecoder};
+use belayer_core::moment::Moment;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::{Claim, DecodeContext, Pod};
+use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_pvc_protection::config::Mode;
+use belayer_pvc_protection::decide::decide;
+use belayer_pvc_protection::look::{Listed, PodsLook, PodsQuestion};
+use belayer_pvc_protection::snapshot::Snapshot;
+use belayer_pvc_protection::{component, explain};
+
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Explains claims by the same decision that the controller makes.
+pub(super) struct PvcProtection {
+    mode: Mode,
+}
+
+impl PvcProtection {
+    pub(super) fn new(source: &Source) -> Result<Self, Failure> {
+        let settings = source
+            .pvc_protection(None)
+            .map_err(Failure::configuration)?;
+        Ok(Self {
+            mode: settings.mode,
+        })
+    }
+
+    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+        let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let answer = reader
+            .read(&Request::get(claims.object_path(key)))
+            .await
+            .map_err(|error| format!("claim {key}: {}", in_words(&error)))?;
+        let claim = JsonDecoder::<Claim>::new(DecodeContext::default())
+            .decode_object(&answer.body)
+            .map_err(|error| format!("claim {key}: {error}"))?;
+        // The look begins after this: it is evidence about this deletion.
+        let seen = Moment::now();
+        let pods = LivePods {
+            reader: reader.clone(),
+            namespace: key.namespace().unwrap_or_default().to_owned(),
+        };
+        let question = PodsQuestion::new(key.shared_namespace().clone());
+        let look = look(&pods, &question)
+            .await
+            .map_err(|error| error.to_string())?;
+        let snapshot = explain::snapshot(self.mode, claim.meta, seen, look);
+        Ok(self.in_words(&snapshot))
+    }
+
+    fn in_words(&self, snapshot: &Snapshot) -> Explained {
+        let decision = decide(snapshot, Timestamp::now());
+        let held = snapshot
+            .claim
+            .as_ref()
+            .is_some_and(|claim| claim.hold.keeps());
+        let action = match (&decision.write, held) {
+            (Some(Write::Release(_)), _) => Action::Release,
+            (Some(Write::AddHold), _) => Action::AddHold,
+            (None, true) => Action::Keep,
+            // No row of its table records or deletes.
+            (Some(Write::Record | Write::Delete(_)) | None, _) => Action::Nothing,
+        };
+        let next = match action {
+            Action::Release => "a running Belayer takes the hold off at once",
+            Action::AddHold => "a running Belayer adds the hold at once",
+            Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
+            Action::Keep => "Belayer lets go at once when the last of these pods is gone",
+            Action::Nothing | Action::Record | Action::Delete => {
+                "nothing: it is too late for a hold"
+            }
+        };
+        Explained {
+            component: component::NAME,
+            hold: self.mode.hold(),
+            held,
+            row: Row {
+                number: decision.row.number,
+                name: decision.row.name,
+                says: explain::says(decision.row).to_owned(),
+            },
+            action,
+            evidence: explain::evidence(&decision).map(str::to_owned),
+            missing: explain::missing(&decision),
+            why_not: None,
+            next: next.to_owned(),
+            look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// The pods of a namespace, listed now.
+struct LivePods {
+    reader: Reader,
+    namespace: String,
+}
+
+impl LivePods {
+    async fn list(&self) -> Result<PodsLook, LookError> {
+        let failed = |message: String| LookError {
+            message: format!("pods of {}: {message}", self.namespace),
+            retry_after: None,
+        };
+        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&self.namespace));
+        let decoder = JsonDecoder::<Pod>::new(DecodeContext::default());
+        let mut pages = Vec::new();
+        let mut unreadable = None;
+        self.reader
+            .pages(&path, JSON, |answer| {
+                let mut token = None;
+                match decoder.decode_page(&answer.body) {
+                    Ok(mut page) => {
+                        token = page.continue_token.take();
+                        pages.push(page);
+                    }
+                    Err(error) => unreadable = Some(error.to_string()),
+                }
+                async move { Ok(token) }
+            })
+            .await
+            .map_err(|error| failed(in_words(&error)))?;
+        if let Some(why) = unreadable {
+            return Err(failed(why));
+        }
+        let version = pages.first().map(|page| page.resource_version);
+        let mut listed = Listed::at(version.unwrap_or_default());
+        for item in pages.into_iter().flat_map(|page| page.items) {
+            // A pod that cannot be read may use anything: without it the list is no answer.
+            let pod = item.map_err(|bad| failed(bad.why.to_string()))?;
+            listed.note(&pod);
+        }
+        Ok(PodsLook::Listed(Arc::new(listed)))
+    }
+}
+
+impl Oracle<PodsQuestion> for LivePods {
+    fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+        Box::pin(self.list())
+    }
+}
+
+impl Explainer for PvcProtection {
+    fn component(&self) -> &'static str {
+        component::NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        self.mode.hold()
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
+    }
+
+    fn explain<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(key, reader))
+    }
+}

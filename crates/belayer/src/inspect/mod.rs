@@ -1,0 +1,193 @@
+//! `belayer stuck` and `belayer explain`: arguments in, text or data out. What is said stands in
+//! `belayer-inspect`; what our own components say, in an explainer each.
+
+mod arguments;
+mod explainers;
+mod progress;
+mod screen;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use belayer_core::executor::Bounds;
+use belayer_inspect::explain::Explanation;
+use belayer_inspect::reader::Reader;
+use belayer_inspect::report::UnseenReason;
+use belayer_inspect::scan::Scope;
+use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
+use belayer_inspect::text;
+
+pub use arguments::{ExplainArguments, Output, StuckArguments};
+
+use crate::exit::Failure;
+use crate::kubeconfig::{self, Sources};
+use progress::Telling;
+use screen::Screen;
+
+/// Something hangs.
+pub const STUCK: u8 = 3;
+
+/// Nothing hangs among what could be looked at, and not everything could.
+pub const INCOMPLETE: u8 = 4;
+
+/// Requests a second, and at once after a pause: less than kubectl allows itself.
+const BOUNDS: Bounds = Bounds {
+    qps: 50.0,
+    burst: 100,
+    concurrent_releases: 1,
+};
+
+/// How often `--watch` looks.
+const WATCH: Duration = Duration::from_secs(2);
+
+/// `belayer stuck`.
+///
+/// # Errors
+///
+/// When the cluster cannot be reached; and, with its own exit code, when something hangs.
+pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
+    let (reader, _) = connect(&arguments.cluster).await?;
+    let query = Query {
+        scope: match arguments.namespace.clone() {
+            Some(namespace) if !arguments.all_namespaces => Scope::Namespace(namespace),
+            _ => Scope::Cluster,
+        },
+        selector: arguments.selector.clone().unwrap_or_default(),
+        older_than: arguments.older_than,
+    };
+    let explainers = explainers::all(&reader, arguments.config.as_deref())?;
+    let telling = Telling::on_stderr();
+    let found = stuck(&reader, &query, &explainers, &telling, Timestamp::now).await;
+    telling.end();
+    let report = found.map_err(failed)?;
+    let screen = Screen::of_stdout(arguments.output);
+    match arguments.output {
+        Some(Output::Json | Output::Yaml) => screen.data(arguments.output, &report)?,
+        Some(Output::Wide) | None => {
+            screen.text(&text::report(&report, screen.style(), &screen));
+        }
+    }
+    let failing = report
+        .unseen
+        .iter()
+        .any(|unseen| unseen.reason == UnseenReason::Failed);
+    match () {
+        () if report.summary.stuck > 0 || !report.groups.is_empty() || failing => {
+            Err(Failure::Found(STUCK))
+        }
+        () if !report.summary.complete => Err(Failure::Found(INCOMPLETE)),
+        () => Ok(()),
+    }
+}
+
+/// `belayer explain`.
+///
+/// # Errors
+///
+/// When the object cannot be read; and, with its own exit code, when it hangs.
+pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
+    let (kind, name) = arguments.object()?;
+    let (reader, current) = connect(&arguments.cluster).await?;
+    let namespace = arguments.namespace.clone().unwrap_or(current);
+    let explainers = explainers::all(&reader, arguments.config.as_deref())?;
+    let screen = Screen::of_stdout(arguments.output);
+    let look = || {
+        explain(
+            &reader,
+            (&kind, &name),
+            &namespace,
+            &explainers,
+            Timestamp::now,
+        )
+    };
+    let mut shown = look().await.map_err(failed)?;
+    show(&screen, arguments.output, &shown)?;
+    while arguments.watch {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = tokio::time::sleep(WATCH) => {}
+        }
+        match look().await {
+            Ok(now) if is_news(&now, &shown) => {
+                screen.text("");
+                show(&screen, arguments.output, &now)?;
+                shown = now;
+            }
+            Ok(_) => {}
+            Err(InspectError::Absent(what)) => {
+                screen.text(&format!("\n{what} is gone.\n"));
+                return Ok(());
+            }
+            // A server that is away for a moment is asked again.
+            Err(InspectError::Discovery(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    if shown.object.stuck {
+        Err(Failure::Found(STUCK))
+    } else {
+        Ok(())
+    }
+}
+
+fn show(screen: &Screen, output: Option<Output>, explanation: &Explanation) -> Result<(), Failure> {
+    match output {
+        Some(Output::Json | Output::Yaml) => screen.data(output, explanation),
+        Some(Output::Wide) | None => {
+            let now = Timestamp::now();
+            screen.text(&text::explanation(explanation, now, screen.style(), screen));
+            Ok(())
+        }
+    }
+}
+
+/// Whether anything but time has passed.
+fn is_news(now: &Explanation, before: &Explanation) -> bool {
+    let timeless = |explanation: &Explanation| {
+        let mut explanation = explanation.clone();
+        for group in &mut explanation.groups {
+            // How long ago a Lease was renewed changes with every look.
+            group.proof.clear();
+            for object in &mut group.objects {
+                object.age_seconds = 0;
+            }
+        }
+        explanation
+    };
+    timeless(now) != timeless(before)
+}
+
+async fn connect(cluster: &arguments::ClusterArguments) -> Result<(Reader, String), Failure> {
+    let sources = Sources::from_env();
+    let config = kubeconfig::load(
+        cluster.kubeconfig.as_deref(),
+        cluster.context.as_deref(),
+        &sources,
+    )
+    .await
+    .map_err(Failure::configuration)?;
+    let namespace = config.default_namespace.clone();
+    let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
+    Ok((Reader::new(client, BOUNDS), namespace))
+}
+
+fn failed(error: InspectError) -> Failure {
+    match error {
+        InspectError::UnknownKind(_) => Failure::configuration(error),
+        error => Failure::Error(error.into()),
+    }
+}
+
+/// Data as the user asked for it.
+fn render<T: Serialize>(output: Option<Output>, data: &T) -> Result<String, Failure> {
+    Ok(match output {
+        Some(Output::Yaml) => serde_saphyr::to_string(data).map_err(anyhow::Error::from)?,
+        _ => {
+            let mut text = serde_json::to_string_pretty(data).map_err(anyhow::Error::from)?;
+            text.push('\n');
+            text
+        }
+    })
+}

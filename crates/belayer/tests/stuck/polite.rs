@@ -1,0 +1,92 @@
+//! A server that is busy, forbids, or is partly down.
+
+use std::time::Duration;
+
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+use serde_json::json;
+
+use crate::world::{TOOL, World};
+
+fn lists_of(resource: &str) -> Match {
+    Match::verb(Verb::List).resource(resource).client(TOOL)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_server_is_waited_for() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let busy = Fault::on(lists_of("configmaps"))
+        .times(1)
+        .answer(Answer::too_many_requests(Duration::from_secs(1)));
+    let busy = world.sandbox.faults().inject(busy);
+    let answer = world.run(&["stuck", "-ojson"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    assert_eq!(answer.json()["summary"]["stuck"], 1);
+    assert_eq!(busy.hits(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_cannot_be_listed_is_a_finding() {
+    let world = World::new().await;
+    let down = Fault::on(lists_of("services")).answer(Answer::service_unavailable());
+    let _down = world.sandbox.faults().inject(down);
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    assert!(
+        answer
+            .out
+            .contains("\nCould not be listed: services (answers 503: "),
+        "{}",
+        answer.out
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_right_every_kind_is_named() {
+    let world = World::new().await;
+    let no = Fault::on(Match::verb(Verb::List).client(TOOL)).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 4, "{}", answer.err);
+    for says in [
+        "Not looked at, for lack of rights: ",
+        " pods,",
+        "with -n NAME it looks at one namespace",
+    ] {
+        assert!(answer.out.contains(says), "{says}: {}", answer.out);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_seen_of_a_controller_makes_the_verdict_unknown() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let no = Fault::on(lists_of("deployments")).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let answer = world.run(&["stuck", "-ojson"]).await;
+    let report = answer.json();
+    assert_eq!(report["groups"][0]["verdict"], "unknown", "{report}");
+    let missing = report["groups"][0]["missing"][0].as_str().unwrap();
+    assert!(
+        missing.ends_with("deployments, statefulsets and daemonsets: not allowed"),
+        "{missing}"
+    );
+    // Nothing is suggested that loses anything.
+    assert!(!answer.out.contains("--type=json"), "{}", answer.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_there_is_one_line_and_exit_code_1() {
+    let world = World::new().await;
+    world.sandbox.faults().cut_off();
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 1);
+    assert_eq!(answer.err.lines().count(), 1, "{}", answer.err);
+    assert!(
+        answer
+            .err
+            .starts_with("error: the server does not say what kinds it has"),
+        "{}",
+        answer.err
+    );
+}

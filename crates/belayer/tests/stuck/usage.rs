@@ -1,0 +1,200 @@
+//! Arguments, formats and exit codes.
+
+use rstest::rstest;
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_cluster_is_exit_code_0() {
+    let world = World::new().await;
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(
+        answer.out.starts_with("Nothing hangs in Terminating.\n"),
+        "{}",
+        answer.out
+    );
+    assert!(answer.err.is_empty(), "{}", answer.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_data_has_its_documented_form() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({"app": "x"}));
+    let answer = world.run(&["stuck", "-o", "json"]).await;
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    let report = answer.json();
+    assert_eq!(report["apiVersion"], "inspect.belayer.dev/v1alpha1");
+    assert_eq!(report["kind"], "StuckReport");
+    assert_eq!(report["summary"]["stuck"], 1);
+    assert_eq!(report["summary"]["complete"], true);
+    let group = &report["groups"][0];
+    assert_eq!(group["verdict"], "controller-gone");
+    assert_eq!(group["cause"], "finalizer");
+    assert_eq!(group["finalizer"], "strimzi.io/topic-operator");
+    assert_eq!(group["known"]["owner"], "Strimzi Topic Operator");
+    assert!(!group["known"]["lostIfForced"].as_str().unwrap().is_empty());
+    let object = &group["objects"][0];
+    for (key, value) in [
+        ("apiVersion", "v1"),
+        ("kind", "ConfigMap"),
+        ("resource", "configmaps"),
+        ("namespace", "default"),
+        ("name", "a"),
+    ] {
+        assert_eq!(object[key], value);
+    }
+    assert!(object["deletionTimestamp"].is_string() && object["ageSeconds"].is_i64());
+    // YAML says the same.
+    let yaml = world.run(&["stuck", "-o", "yaml"]).await;
+    let read: serde_json::Value = serde_saphyr::from_str(&yaml.out).unwrap();
+    assert_eq!(read["groups"][0]["objects"][0]["uid"], object["uid"]);
+}
+
+#[rstest]
+#[case::a_label_that_fits(&["-l", "app=x"], 3)]
+#[case::a_label_that_does_not(&["-l", "app!=x"], 0)]
+#[case::not_that_old(&["--older-than", "1h"], 0)]
+#[case::its_namespace(&["-n", "default"], 3)]
+#[case::another_namespace(&["-n", "kube-public"], 0)]
+#[case::all_namespaces(&["-A"], 3)]
+#[tokio::test(flavor = "multi_thread")]
+async fn flags_narrow_what_counts(#[case] flags: &[&str], #[case] code: i32) {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({"app": "x"}));
+    let args: Vec<&str> = ["stuck"].iter().chain(flags).copied().collect();
+    let answer = world.run(&args).await;
+    assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
+}
+
+#[rstest]
+#[case::no_object(&["explain"], "Usage:")]
+#[case::no_name(&["explain", "pod"], "is no object: name it as KIND/NAME")]
+#[case::a_path(&["explain", "pod/../a"], "is no object")]
+#[case::an_unknown_kind(&["explain", "pode/a"], "the server has no kind \"pode\"")]
+#[case::no_time(&["stuck", "--older-than=5"], "is no time, such as 90s")]
+#[case::no_selector(&["stuck", "-l", "a b"], "is no label selector")]
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_usage_is_exit_code_2(#[case] args: &[&str], #[case] says: &str) {
+    let world = World::new().await;
+    let answer = world.run(args).await;
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    assert!(answer.err.contains(says), "{}", answer.err);
+    assert!(answer.out.is_empty(), "{}", answer.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_not_there_is_exit_code_1() {
+    let world = World::new().await;
+    let answer = world.run(&["explain", "pod/nobody"]).await;
+    assert_eq!(answer.code, 1);
+    assert_eq!(answer.err, "error: pods default/nobody does not exist\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explanations_are_data_too() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let answer = world.run(&["explain", "cm", "a", "-ojson"]).await;
+    assert_eq!(answer.code, 3, "{}", answer.err);
+    let explanation = answer.json();
+    assert_eq!(explanation["kind"], "Explanation");
+    assert_eq!(explanation["object"]["stuck"], true);
+    assert_eq!(explanation["groups"][0]["verdict"], "controller-gone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_are_only_for_terminals() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let plain = world.run(&["stuck"]).await;
+    assert!(!plain.out.contains('\u{1b}'), "{}", plain.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_keeps_to_the_width_but_commands_stay_whole() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let answer = world.run(&["stuck", "-o", "wide"]).await;
+    for line in answer.out.lines() {
+        let command = line.trim_start().starts_with("kubectl ");
+        assert!(command || line.chars().count() <= 100, "{line}");
+    }
+    assert!(
+        answer.out.contains("https://github.com/strimzi/"),
+        "{}",
+        answer.out
+    );
+}
+
+/// Installed as a plugin it is called by another name, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn as_a_plugin_it_is_called_kubectl_belayer() {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let plugin = dir.path().join("kubectl-belayer");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_belayer"), &plugin).unwrap();
+    let kubeconfig = world.kubeconfig();
+    let (help, stuck) = tokio::task::spawn_blocking(move || {
+        let run = |args: &[&str]| {
+            std::process::Command::new(&plugin)
+                .args(args)
+                .env_clear()
+                .env("KUBECONFIG", &kubeconfig)
+                .output()
+                .unwrap()
+        };
+        (run(&["stuck", "--help"]), run(&["stuck"]))
+    })
+    .await
+    .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("Usage: kubectl belayer stuck"), "{help}");
+    assert_eq!(stuck.status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_prints_again_when_something_changed_and_ends_when_it_is_gone() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let mut command = world.command(&["explain", "cm/a", "--watch"]);
+    let child = command
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has looked once: what comes now is a change.
+    let looked = || world.requests() > 5;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !looked() && std::time::Instant::now() < deadline {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(looked(), "it did not look");
+    let none = belayer_sandbox::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    patch(&world, &none);
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("controller gone"), "{text}");
+    assert!(text.ends_with("configmaps default/a is gone.\n"), "{text}");
+    world.wrote_nothing();
+}
+
+fn patch(world: &World, patch: &belayer_sandbox::Patch) {
+    use belayer_sandbox::{Actor, Gvr, Subresource, WriteOptions};
+    world
+        .sandbox
+        .cluster()
+        .patch(
+            &Actor::new("test"),
+            &Gvr::CONFIGMAPS,
+            Some("default"),
+            "a",
+            patch.clone(),
+            Subresource::None,
+            &WriteOptions::default(),
+        )
+        .unwrap();
+}

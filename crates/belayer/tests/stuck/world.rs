@@ -1,0 +1,118 @@
+//! A sandbox with a listener, and the binary run against it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use belayer_sandbox::{Actor, Gvr, Listener, Sandbox, Verb, WriteOptions};
+use serde_json::{Value, json};
+
+/// The name under which the binary's requests are recorded.
+pub(crate) const TOOL: &str = "viewer";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    _listener: Listener,
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    /// Without companions: nothing moves but what the test moves.
+    pub(crate) async fn new() -> Self {
+        let sandbox = Sandbox::builder().build();
+        let listener = sandbox.listen_anywhere().await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let text = listener.kubeconfig_for(TOOL);
+        std::fs::write(dir.path().join("kubeconfig"), text).unwrap();
+        Self {
+            sandbox,
+            _listener: listener,
+            dir,
+        }
+    }
+
+    pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) {
+        let actor = Actor::new("test");
+        let options = WriteOptions::default();
+        self.sandbox
+            .cluster()
+            .create(&actor, gvr, namespace, object, &options)
+            .unwrap();
+    }
+
+    /// A ConfigMap that is being deleted and that a finalizer keeps.
+    pub(crate) fn stuck_config_map(&self, name: &str, finalizer: &str, labels: Value) {
+        self.create(
+            &Gvr::CONFIGMAPS,
+            Some("default"),
+            json!({"metadata": {"name": name, "finalizers": [finalizer], "labels": labels}}),
+        );
+        let cluster = self.sandbox.cluster();
+        let (actor, options) = (Actor::new("test"), Default::default());
+        cluster
+            .delete(&actor, &Gvr::CONFIGMAPS, Some("default"), name, &options)
+            .unwrap();
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_belayer"));
+        command
+            .args(args)
+            .env_clear()
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("COLUMNS", "100")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end, beside the server. It must not have written anything.
+    pub(crate) async fn run(&self, args: &[&str]) -> Answer {
+        let mut command = self.command(args);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
+        self.wrote_nothing();
+        Answer::of(&output)
+    }
+
+    pub(crate) fn wrote_nothing(&self) {
+        let recorder = self.sandbox.recorder();
+        assert!(recorder.writes_by(TOOL).is_empty());
+        let verbs = recorder.requests_by(TOOL);
+        assert!(
+            verbs
+                .keys()
+                .all(|(verb, _)| matches!(verb, Verb::Get | Verb::List)),
+            "{verbs:?}"
+        );
+    }
+
+    /// How many requests about objects the binary has sent.
+    pub(crate) fn requests(&self) -> u64 {
+        self.sandbox.recorder().requests_by(TOOL).values().sum()
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Answer {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self {
+            code: output.status.code().unwrap(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+}

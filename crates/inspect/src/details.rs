@@ -1,0 +1,271 @@
+//! The few fields of whole objects that are read, as the API writes them.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// `metadata` of anything.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+}
+
+/// A condition of anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// `Available`, `Ready`, `NamespaceContentRemaining`, ...
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NamespaceObject {
+    pub(crate) spec: NamespaceSpec,
+    pub(crate) status: Conditions,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NamespaceSpec {
+    pub(crate) finalizers: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Conditions {
+    pub(crate) conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeObject {
+    pub(crate) status: Conditions,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ApiServiceObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: ApiServiceSpec,
+    pub(crate) status: Conditions,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ApiServiceSpec {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) service: Option<ServiceRef>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServiceRef {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WebhookConfiguration {
+    pub(crate) metadata: Meta,
+    pub(crate) webhooks: Option<Vec<Webhook>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Webhook {
+    pub(crate) name: String,
+    pub(crate) failure_policy: Option<String>,
+    pub(crate) client_config: ClientConfig,
+    pub(crate) rules: Option<Vec<Rule>>,
+    /// Any of these can leave an object out, which is not judged here.
+    pub(crate) namespace_selector: Option<serde_json::Value>,
+    pub(crate) object_selector: Option<serde_json::Value>,
+    pub(crate) match_conditions: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClientConfig {
+    pub(crate) service: Option<ServiceRef>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Rule {
+    pub(crate) api_groups: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    pub(crate) operations: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct EndpointSlice {
+    pub(crate) endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Endpoint {
+    pub(crate) conditions: EndpointConditions,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct EndpointConditions {
+    pub(crate) ready: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WorkloadObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: WorkloadSpec,
+    pub(crate) status: WorkloadStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WorkloadSpec {
+    pub(crate) replicas: Option<i64>,
+    pub(crate) template: Template,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Template {
+    pub(crate) spec: TemplateSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TemplateSpec {
+    pub(crate) containers: Vec<Container>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Container {
+    pub(crate) image: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WorkloadStatus {
+    pub(crate) ready_replicas: Option<i64>,
+    pub(crate) number_ready: Option<i64>,
+    pub(crate) desired_number_scheduled: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LeaseObject {
+    pub(crate) spec: LeaseSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LeaseSpec {
+    pub(crate) holder_identity: Option<String>,
+    pub(crate) lease_duration_seconds: Option<i64>,
+    pub(crate) renew_time: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeObject {
+    pub(crate) spec: VolumeSpec,
+    pub(crate) status: VolumeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeSpec {
+    pub(crate) claim_ref: Option<ServiceRef>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct VolumeStatus {
+    pub(crate) phase: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AttachmentObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: AttachmentSpec,
+    pub(crate) status: AttachmentStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AttachmentSpec {
+    pub(crate) attacher: String,
+    pub(crate) node_name: String,
+    pub(crate) source: AttachmentSource,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AttachmentSource {
+    pub(crate) persistent_volume_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct AttachmentStatus {
+    pub(crate) attached: bool,
+    pub(crate) detach_error: Option<AttachError>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AttachError {
+    pub(crate) message: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodObject {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: PodSpec,
+    pub(crate) status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSpec {
+    pub(crate) node_name: String,
+    pub(crate) volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) persistent_volume_claim: Option<ClaimSource>,
+    pub(crate) ephemeral: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClaimSource {
+    pub(crate) claim_name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodStatus {
+    pub(crate) phase: String,
+}

@@ -1,0 +1,383 @@
+//! From a [`World`] to a [`Report`]: pure, no I/O, no clock.
+//!
+//! Each object is asked what keeps it: one [`Diagnosis`] per finalizer, or one for a pod or
+//! namespace without any. Equal diagnoses become one group.
+
+mod foreign;
+mod pods;
+mod structure;
+mod volumes;
+mod webhooks;
+
+use jiff::Timestamp;
+
+use crate::book::{BOOK, Entry};
+use crate::evidence::World;
+use crate::object::Terminating;
+use crate::report::{
+    API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen,
+    UnseenReason, Verdict,
+};
+use crate::scan::Blindness;
+
+/// Steps of one group that are told; more of them say the same.
+const STEPS: usize = 4;
+
+/// What keeps one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Diagnosis {
+    pub(crate) cause: Cause,
+    pub(crate) finalizer: Option<String>,
+    pub(crate) verdict: Verdict,
+    /// What proves the verdict, the same for every object of the group.
+    pub(crate) proof: Vec<String>,
+    pub(crate) missing: Vec<String>,
+    /// What is said of this object alone.
+    pub(crate) detail: Vec<String>,
+    /// Steps for the group, then those about this object.
+    pub(crate) next: Vec<Step>,
+    /// Tells groups apart that are equal otherwise.
+    pub(crate) about: String,
+}
+
+impl Diagnosis {
+    pub(crate) fn new(cause: Cause, verdict: Verdict) -> Self {
+        Self {
+            cause,
+            finalizer: None,
+            verdict,
+            proof: Vec::new(),
+            missing: Vec::new(),
+            detail: Vec::new(),
+            next: Vec::new(),
+            about: String::new(),
+        }
+    }
+
+    pub(crate) fn of(self, finalizer: &str) -> Self {
+        Self {
+            finalizer: Some(finalizer.to_owned()),
+            ..self
+        }
+    }
+
+    pub(crate) fn proven(mut self, proof: impl Into<String>) -> Self {
+        self.proof.push(proof.into());
+        self
+    }
+
+    pub(crate) fn missing(mut self, missing: impl Into<String>) -> Self {
+        self.missing.push(missing.into());
+        self
+    }
+
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail.push(detail.into());
+        self
+    }
+
+    pub(crate) fn next(mut self, step: Step) -> Self {
+        self.next.push(step);
+        self
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.cause == other.cause
+            && self.finalizer == other.finalizer
+            && self.verdict == other.verdict
+            && self.proof == other.proof
+            && self.missing == other.missing
+            && self.about == other.about
+    }
+}
+
+/// Says what keeps everything that hangs.
+pub fn report(world: &World, now: Timestamp) -> Report {
+    let mut groups: Vec<(Diagnosis, Vec<StuckObject>)> = structure::dead_apis(world)
+        .into_iter()
+        .map(|diagnosis| (diagnosis, Vec::new()))
+        .collect();
+    for object in &world.stuck {
+        for diagnosis in diagnose(object, world, now) {
+            let stuck = stuck_object(object, &diagnosis, now);
+            match groups
+                .iter_mut()
+                .find(|(known, _)| known.is_like(&diagnosis))
+            {
+                Some((known, objects)) => {
+                    for step in diagnosis.next {
+                        if !known.next.contains(&step) {
+                            known.next.push(step);
+                        }
+                    }
+                    objects.push(stuck);
+                }
+                None => groups.push((diagnosis, vec![stuck])),
+            }
+        }
+    }
+    groups.sort_by(|(a, these), (b, those)| {
+        (
+            a.verdict,
+            a.cause,
+            std::cmp::Reverse(these.len()),
+            &a.finalizer,
+        )
+            .cmp(&(
+                b.verdict,
+                b.cause,
+                std::cmp::Reverse(those.len()),
+                &b.finalizer,
+            ))
+    });
+    let mut groups: Vec<Group> = groups
+        .into_iter()
+        .enumerate()
+        .map(|(index, (diagnosis, objects))| group(index + 1, diagnosis, objects))
+        .collect();
+    cross_reference(&mut groups);
+    Report {
+        api_version: API_VERSION,
+        kind: "StuckReport",
+        summary: summary(world),
+        groups,
+        unseen: unseen(world),
+    }
+}
+
+fn summary(world: &World) -> Summary {
+    Summary {
+        stuck: world.stuck.len(),
+        within_grace: world.within_grace,
+        kinds: world.scan.kinds.len(),
+        objects: world.scan.objects,
+        requests: world.requests,
+        complete: world.scan.blind.is_empty(),
+    }
+}
+
+fn unseen(world: &World) -> Vec<Unseen> {
+    let told = |what: &str| {
+        world
+            .dead_apis
+            .found()
+            .into_iter()
+            .flatten()
+            .any(|api| api.group_version == what)
+    };
+    world
+        .scan
+        .blind
+        .iter()
+        // Its APIService says more.
+        .filter(|blind| !told(&blind.what))
+        .map(|blind| Unseen {
+            resource: blind.what.clone(),
+            reason: match blind.why {
+                Blindness::NotAllowed => UnseenReason::NotAllowed,
+                Blindness::Failed => UnseenReason::Failed,
+            },
+            message: blind.message.clone(),
+        })
+        .collect()
+}
+
+/// All that keeps one object.
+pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
+    let plural = &*object.object.kind.resource.plural;
+    let core = object.object.kind.resource.group.is_empty();
+    let mut all: Vec<Diagnosis> = object
+        .finalizers
+        .iter()
+        .map(|finalizer| of_finalizer(object, finalizer, world, now))
+        .collect();
+    if core && plural == "namespaces" {
+        all.extend(structure::namespace(object, world, now));
+    }
+    if all.is_empty() {
+        all.push(if core && plural == "pods" {
+            pods::without_finalizers(object, world)
+        } else {
+            Diagnosis::new(Cause::Nothing, Verdict::Unknown)
+                .missing("what keeps it: it carries no finalizer and should be gone by now")
+                .next(Step::run(
+                    "Look at it again; if it is still there, at the API server's log",
+                    object.object.kubectl("get"),
+                ))
+        });
+    }
+    if !object.finalizers.is_empty() {
+        all.extend(webhooks::in_the_way(object, world));
+    }
+    all
+}
+
+fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Timestamp) -> Diagnosis {
+    let id = (object.object.uid.as_str().to_owned(), finalizer.to_owned());
+    if let Some(ours) = world.ours.get(&id) {
+        return foreign::ours(object, finalizer, ours, world, now);
+    }
+    let special = match finalizer {
+        "foregroundDeletion" => structure::dependents(object, world),
+        "customresourcecleanup.apiextensions.k8s.io" => structure::instances(object, world),
+        "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection" => {
+            volumes::claim_in_use(object, finalizer, world)
+        }
+        "kubernetes.io/pv-protection" => volumes::volume_bound(object, world),
+        _ if finalizer.starts_with("external-attacher/") => {
+            volumes::volume_attached(object, finalizer, world)
+        }
+        _ => None,
+    };
+    special
+        .unwrap_or_else(|| foreign::controller(object, finalizer, world, now))
+        .of(finalizer)
+}
+
+fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
+    let mut next = diagnosis.next;
+    if next.len() > STEPS {
+        let more = next.len() - (STEPS - 1);
+        next.truncate(STEPS - 1);
+        next.push(Step::say(format!(
+            "and {more} more steps of the same kind (-o json has them by object)"
+        )));
+    }
+    Group {
+        number,
+        headline: headline(diagnosis.cause, diagnosis.finalizer.as_deref(), &objects),
+        known: diagnosis
+            .finalizer
+            .as_deref()
+            .and_then(|finalizer| BOOK.find(finalizer))
+            .map(known),
+        cause: diagnosis.cause,
+        finalizer: diagnosis.finalizer,
+        verdict: diagnosis.verdict,
+        proof: diagnosis.proof,
+        missing: diagnosis.missing,
+        next,
+        objects,
+    }
+}
+
+/// What the book says.
+pub fn known(entry: &Entry) -> Known {
+    Known {
+        owner: entry.owner.clone(),
+        guards: entry.guards.clone(),
+        lost_if_forced: entry.lost.clone(),
+        source: entry.source.clone(),
+    }
+}
+
+fn headline(cause: Cause, finalizer: Option<&str>, objects: &[StuckObject]) -> String {
+    let what = count(objects);
+    let keep = if objects.len() == 1 {
+        "is kept"
+    } else {
+        "are kept"
+    };
+    let wait = if objects.len() == 1 { "waits" } else { "wait" };
+    let finalizer = finalizer.unwrap_or_default();
+    match cause {
+        Cause::DeadApi => "an API does not answer: no namespace can be deleted".to_owned(),
+        Cause::Webhook => format!("{what}: a webhook that nobody answers refuses every change"),
+        Cause::Finalizer => format!("{what} {keep} by {finalizer}"),
+        Cause::Hold => format!("{what} {keep} by Belayer's {finalizer}"),
+        Cause::Dependents => format!("{what} {wait} for dependents (foreground deletion)"),
+        Cause::NamespaceContent => format!("{what} {wait} for what is still inside"),
+        Cause::ClaimInUse => format!("{what} {keep} while pods use them")
+            .replace("is kept while pods use them", "is kept while pods use it"),
+        Cause::VolumeBound => format!("{what} {wait} for the claim that is bound"),
+        Cause::VolumeAttached => format!("{what} {wait} for the volume to be detached"),
+        Cause::Instances => format!("{what} {wait} for instances of the kind"),
+        Cause::Node => format!("{what} {wait} for the kubelet of the node"),
+        Cause::Nothing => format!("{what} {keep} by nothing that can be seen"),
+    }
+}
+
+/// `3 pods`, `1 namespace`, `4 objects of 2 kinds`.
+fn count(objects: &[StuckObject]) -> String {
+    let mut kinds: Vec<(&str, &str)> = objects
+        .iter()
+        .map(|object| (object.kind.as_str(), object.resource.as_str()))
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    match (objects.len(), kinds.as_slice()) {
+        (1, [(kind, _)]) => format!("1 {kind}"),
+        (n, [(_, resource)]) => format!("{n} {resource}"),
+        (n, kinds) => format!("{n} objects of {} kinds", kinds.len()),
+    }
+}
+
+fn stuck_object(object: &Terminating, diagnosis: &Diagnosis, now: Timestamp) -> StuckObject {
+    let resource = &object.object.kind.resource;
+    let set_by = diagnosis
+        .finalizer
+        .as_ref()
+        .and_then(|finalizer| object.set_by.get(finalizer));
+    StuckObject {
+        api_version: resource.api_version(),
+        kind: resource.kind.to_string(),
+        resource: object.object.kind.name(),
+        namespace: object.object.key.namespace().unwrap_or_default().to_owned(),
+        name: object.object.key.name().to_owned(),
+        uid: object.object.uid.as_str().to_owned(),
+        deletion_timestamp: object.since,
+        age_seconds: now.duration_since(object.since).as_secs(),
+        set_by: set_by.map(|by| Setter {
+            manager: by.manager.clone(),
+            time: by.time,
+        }),
+        detail: diagnosis.detail.clone(),
+        also_in: Vec::new(),
+    }
+}
+
+/// An object that several things keep is in several groups: each names the others. And what
+/// waits for something that hangs itself is told where.
+fn cross_reference(groups: &mut [Group]) {
+    let mut places: std::collections::BTreeMap<String, Vec<(usize, String)>> = Default::default();
+    for group in groups.iter() {
+        for object in &group.objects {
+            let entry = places.entry(object.place()).or_default();
+            entry.push((group.number, object.uid.clone()));
+        }
+    }
+    let mut kinds: std::collections::BTreeMap<(String, String), usize> = Default::default();
+    for group in groups.iter() {
+        for object in &group.objects {
+            let kind = (object.namespace.clone(), object.resource.clone());
+            kinds.entry(kind).or_insert(group.number);
+        }
+    }
+    for group in groups.iter_mut() {
+        let number = group.number;
+        for object in &mut group.objects {
+            object.also_in = places
+                .get(&object.place())
+                .into_iter()
+                .flatten()
+                .filter(|(other, uid)| *other != number && *uid == object.uid)
+                .map(|(other, _)| *other)
+                .collect();
+            for line in &mut object.detail {
+                let mut words = line.split_whitespace();
+                let named = words.next().unwrap_or_default();
+                let place = places.get(named).and_then(|places| places.first());
+                // "2 pods are left: ...", of a namespace.
+                let several = words
+                    .next()
+                    .filter(|_| line.contains(" are left"))
+                    .and_then(|kind| kinds.get(&(object.name.clone(), kind.to_owned())));
+                if let Some((other, _)) = place {
+                    line.push_str(&format!(", which hangs itself: see [{other}]"));
+                } else if let Some(other) = several {
+                    line.push_str(&format!(", see [{other}]"));
+                }
+            }
+        }
+    }
+}

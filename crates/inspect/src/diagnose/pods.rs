@@ -1,0 +1,81 @@
+//! A pod past its grace that no finalizer keeps: its kubelet has not ended it.
+
+use super::Diagnosis;
+use super::foreign::why;
+use crate::evidence::World;
+use crate::object::Terminating;
+use crate::reader::{Look, one_line};
+use crate::report::{Cause, Step, Verdict};
+
+pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnosis {
+    let key = &object.object.key;
+    let list = world.pods.get(key.namespace().unwrap_or_default());
+    let Some(pods) = list.and_then(Look::found) else {
+        return Diagnosis::new(Cause::Node, Verdict::Unknown)
+            .missing(format!("which node the pod is on: pods: {}", why(list)));
+    };
+    let Some(pod) = pods.iter().find(|pod| pod.name == key.name()) else {
+        return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
+            .missing("what kept it: it went while it was looked at");
+    };
+    if pod.node.is_empty() {
+        return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
+            .missing("what keeps it: it is on no node and carries no finalizer");
+    }
+    on_node(object, &pod.node, world)
+}
+
+fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
+    let mut found = match world.nodes.get(node) {
+        Some(Look::Absent) => gone(object, node),
+        Some(Look::Found(state)) => match &state.ready {
+            Some(ready) if ready.status == "True" => running(object, node),
+            Some(ready) => Diagnosis::new(Cause::Node, Verdict::NodeDown)
+                .proven(format!(
+                    "node {node} is not ready: {}: {}",
+                    ready.reason,
+                    one_line(&ready.message)
+                ))
+                .next(Step::run("Bring the node back: its kubelet ends the pod", format!("kubectl describe node {node}")))
+                .next(Step::run(
+                    "If its machine is proven to be off, say so: pods and volumes are then moved. Lost, if it still runs: \
+                     two pods may use one volume",
+                    format!("kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
+                )),
+            None => Diagnosis::new(Cause::Node, Verdict::Unknown)
+                .missing(format!("whether the kubelet of node {node} lives: it has no condition Ready")),
+        },
+        other => Diagnosis::new(Cause::Node, Verdict::Unknown)
+            .missing(format!("whether node {node} exists: {}", why(other))),
+    };
+    node.clone_into(&mut found.about);
+    found
+}
+
+fn gone(object: &Terminating, node: &str) -> Diagnosis {
+    let key = &object.object.key;
+    Diagnosis::new(Cause::Node, Verdict::NodeGone)
+        .proven(format!("node {node} does not exist: no kubelet will end the pod"))
+        .proven("no finalizer keeps it")
+        .next(Step::say(
+            "The pod garbage collector of kube-controller-manager removes pods of nodes that are gone, within a minute or two",
+        ))
+        .next(Step::run(
+            "If it does not, remove the pod's object. Lost, if the machine still runs: its containers go on, unseen",
+            format!(
+                "kubectl -n {} delete pod {} --grace-period=0 --force",
+                key.namespace().unwrap_or_default(),
+                key.name()
+            ),
+        ))
+}
+
+fn running(object: &Terminating, node: &str) -> Diagnosis {
+    Diagnosis::new(Cause::Node, Verdict::Unknown)
+        .proven(format!("node {node} is ready, no finalizer keeps the pod"))
+        .missing("what its kubelet waits for: only its log and the pod's Events say")
+        .next(Step::run(
+            "Events name volumes that cannot be unmounted and containers that do not stop",
+            object.object.kubectl("describe"),
+        ))
+}

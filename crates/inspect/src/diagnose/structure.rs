@@ -1,0 +1,279 @@
+//! What follows from how objects hang together: namespaces, dependents, definitions, APIs.
+
+use jiff::Timestamp;
+
+use super::Diagnosis;
+use super::foreign::{own_controller, why};
+use crate::details::Condition;
+use crate::evidence::{NamespaceState, World};
+use crate::object::{ObjectRef, Terminating};
+use crate::reader::{Look, one_line};
+use crate::report::{Cause, Step, Verdict};
+use crate::scan::{Population, Scope};
+
+/// Dependents, kinds or names that are told one by one.
+const TOLD: usize = 5;
+
+/// The finalizer in a namespace's spec.
+const KUBERNETES: &str = "kubernetes";
+
+/// APIs that do not answer, one group each: each keeps every namespace from going.
+pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
+    world
+        .dead_apis
+        .found()
+        .into_iter()
+        .flatten()
+        .map(|api| {
+            let Condition {
+                reason, message, ..
+            } = &api.condition;
+            let mut found = Diagnosis::new(Cause::DeadApi, Verdict::ApiDown).proven(format!(
+                "apiservice {} is not available: {reason}: {}",
+                api.name,
+                one_line(message)
+            ));
+            found.about.clone_from(&api.name);
+            if let Some((namespace, service)) = &api.service {
+                found = found.next(Step::run(
+                    "Bring the service behind it back",
+                    format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
+                ));
+            }
+            found.next(Step::run(
+                format!(
+                    "If {} is gone for good, remove its registration. Lost: access to its objects until it is registered again",
+                    api.group_version
+                ),
+                format!("kubectl delete apiservice {}", api.name),
+            ))
+        })
+        .collect()
+}
+
+/// A namespace, apart from finalizers of its own.
+pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
+    let name = object.object.key.name();
+    let state = match world.namespaces.get(name) {
+        Some(Look::Found(state)) => state,
+        other => {
+            return vec![
+                Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
+                    .missing(format!("the namespace's conditions: {}", why(other))),
+            ];
+        }
+    };
+    if !state.finalizers.iter().any(|name| name == KUBERNETES) {
+        return Vec::new();
+    }
+    if world.dead_apis.found().is_some_and(|apis| !apis.is_empty()) {
+        return vec![behind_a_dead_api(object, world)];
+    }
+    if let Some(refused) = condition(state, "NamespaceDeletionContentFailure") {
+        return vec![refused_content(refused)];
+    }
+    if let Some(failed) = condition(state, "NamespaceDeletionDiscoveryFailure") {
+        return vec![
+            Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown).proven(format!(
+                "the namespace's conditions say: {}",
+                one_line(&failed.message)
+            )),
+        ];
+    }
+    vec![content(object, world, now)]
+}
+
+fn condition<'a>(state: &'a NamespaceState, kind: &str) -> Option<&'a Condition> {
+    state
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == kind)
+}
+
+fn behind_a_dead_api(object: &Terminating, world: &World) -> Diagnosis {
+    let names: Vec<_> = world
+        .dead_apis
+        .found()
+        .into_iter()
+        .flatten()
+        .map(|api| api.name.as_str())
+        .collect();
+    let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown)
+        .proven(format!(
+            "apiservice {} is not available, so that what it keeps in the namespace cannot be listed",
+            names.join(", ")
+        ))
+        .next(Step::say(
+            "Bring that API back or remove its registration (see above): the namespace then goes on by itself",
+        ));
+    found.detail = remaining(object, world);
+    found
+}
+
+/// Something refused to let the content be deleted; the controller's own words.
+fn refused_content(condition: &Condition) -> Diagnosis {
+    let message = one_line(&condition.message);
+    let webhook = message.contains("failed calling webhook");
+    let verdict = if webhook {
+        Verdict::WebhookDown
+    } else {
+        Verdict::Waiting
+    };
+    Diagnosis::new(Cause::NamespaceContent, verdict)
+        .proven(format!("the namespace's conditions say: {message}"))
+        .next(Step::say(if webhook {
+            "Bring the service behind that webhook back, or remove the webhook's configuration if it is gone for good"
+        } else {
+            "Remove what refuses the deletion; the namespace controller tries again by itself"
+        }))
+}
+
+/// What is still inside.
+fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
+    let name = object.object.key.name();
+    let lines = remaining(object, world);
+    if !lines.is_empty() {
+        let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::Waiting)
+            .proven("a namespace goes when nothing is left inside; these objects are there")
+            .next(Step::say(
+                "Nothing to do for the namespace itself: it goes once these are gone. Do not touch its own finalizer",
+            ));
+        found.detail = lines;
+        return found;
+    }
+    let blind = unseen_kinds(world);
+    if !blind.is_empty() {
+        return Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
+            .missing(format!(
+                "whether any of these are left in the namespace: {}",
+                blind.join(", ")
+            ))
+            .next(Step::run(
+                "What its conditions say",
+                format!("kubectl get namespace {name} -o yaml"),
+            ));
+    }
+    let mut found = own_controller(
+        object,
+        KUBERNETES,
+        "nothing was found inside: its controller has only to take note",
+        world,
+        now,
+    );
+    found.cause = Cause::NamespaceContent;
+    found
+}
+
+fn unseen_kinds(world: &World) -> Vec<String> {
+    world
+        .scan
+        .blind
+        .iter()
+        .map(|blind| blind.what.clone())
+        .collect()
+}
+
+/// One line for each kind that is left, the ones that hang named by their place.
+fn remaining(object: &Terminating, world: &World) -> Vec<String> {
+    let name = object.object.key.name();
+    let Some(kinds) = world.scan.population.get(name) else {
+        return Vec::new();
+    };
+    // Events keep no namespace: they are deleted with it, at the end.
+    let mut lines: Vec<String> = kinds
+        .iter()
+        .filter(|(kind, _)| kind.as_str() != "events")
+        .map(|(kind, population)| line(name, kind, population))
+        .collect();
+    let more = lines.len().saturating_sub(TOLD);
+    lines.truncate(TOLD);
+    if more > 0 {
+        lines.push(format!("and objects of {more} more kinds"));
+    }
+    lines
+}
+
+fn line(namespace: &str, kind: &str, population: &Population) -> String {
+    let names = population.samples.join(", ");
+    match (population.count, population.samples.as_slice()) {
+        (1, [only]) => format!("{namespace}/{kind}/{only} is left"),
+        (n, samples) if n == samples.len() as u64 => format!("{n} {kind} are left: {names}"),
+        (n, _) => format!("{n} {kind} are left: {names}, ..."),
+    }
+}
+
+/// Foreground deletion: which dependents block it.
+pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosis> {
+    let dependents = world.scan.dependents.get(object.object.uid.as_str())?;
+    let mut found = Diagnosis::new(Cause::Dependents, Verdict::Waiting)
+        .proven("it was deleted with propagation Foreground: it goes after the dependents that block it")
+        .next(Step::say(
+            "Nothing to do for the owner itself: it goes once its dependents are gone",
+        ));
+    for dependent in dependents.iter().take(TOLD) {
+        found = found.detail(said(dependent, world));
+    }
+    if dependents.len() > TOLD {
+        found = found.detail(format!("and {} more", dependents.len() - TOLD));
+    }
+    if let Some(first) = dependents.iter().find(|dependent| {
+        world
+            .scan
+            .terminating_with(dependent.uid.as_str())
+            .is_none()
+    }) {
+        found = found.next(Step::run(
+            "One that is not even being deleted: the garbage collector has not got to it, or may not",
+            first.kubectl("get"),
+        ));
+    }
+    Some(found)
+}
+
+fn said(dependent: &ObjectRef, world: &World) -> String {
+    match world.scan.terminating_with(dependent.uid.as_str()) {
+        Some(_) => format!("{dependent} is being deleted"),
+        None => format!("{dependent} is not being deleted yet"),
+    }
+}
+
+/// A definition: which of its instances are left.
+pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis> {
+    let name = object.object.key.name();
+    let population: Vec<(&String, &Population)> = world
+        .scan
+        .population
+        .iter()
+        .filter_map(|(namespace, kinds)| Some((namespace, kinds.get(name)?)))
+        .collect();
+    let total: u64 = population
+        .iter()
+        .map(|(_, population)| population.count)
+        .sum();
+    if total == 0 {
+        return (world.scope != Scope::Cluster).then(|| {
+            Diagnosis::new(Cause::Instances, Verdict::Unknown)
+                .missing("whether instances are left: only one namespace was looked at")
+        });
+    }
+    let mut found = Diagnosis::new(Cause::Instances, Verdict::Waiting)
+        .proven("a definition goes after the last instance of its kind; instances are left")
+        .next(Step::say(
+            "Nothing to do for the definition itself: it goes once its instances are gone. Forcing it leaves them in etcd",
+        ));
+    let told = population.iter().flat_map(|(namespace, population)| {
+        population
+            .samples
+            .iter()
+            .map(move |sample| match namespace.as_str() {
+                "" => format!("{name}/{sample} is left"),
+                namespace => format!("{namespace}/{name}/{sample} is left"),
+            })
+    });
+    found.detail.extend(told.take(TOLD));
+    let more = total.saturating_sub(found.detail.len() as u64);
+    if more > 0 {
+        found = found.detail(format!("and {more} more"));
+    }
+    Some(found)
+}

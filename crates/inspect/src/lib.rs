@@ -1,0 +1,21 @@
+#![doc = include_str!("../README.md")]
+
+pub mod book;
+pub mod diagnose;
+pub mod evidence;
+pub mod explain;
+pub mod kinds;
+pub mod life;
+pub mod object;
+pub mod reader;
+pub mod report;
+pub mod scan;
+pub mod selector;
+pub mod stuck;
+pub mod text;
+
+mod details;
+
+pub use explain::{Explained, Explainer};
+pub use reader::{Look, Reader};
+pub use report::Report;

@@ -1,0 +1,205 @@
+//! Objects as the scan keeps them: a reference of every one that matters, more of those being
+//! deleted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::slim::json::Text;
+
+use crate::kinds::Kind;
+
+/// Kind, place and identity of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Arc<Kind>,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Identity.
+    pub uid: Uid,
+}
+
+impl ObjectRef {
+    /// How kubectl is told of it: `-n shop pod web-0`, after its verb.
+    pub fn kubectl(&self, verb: &str) -> String {
+        let name = self.key.name();
+        match self.key.namespace() {
+            Some(namespace) => format!("kubectl -n {namespace} {verb} {} {name}", self.kind.name()),
+            None => format!("kubectl {verb} {} {name}", self.kind.name()),
+        }
+    }
+}
+
+/// `shop/pods/web-0`, or `nodes/node-1`.
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(namespace) = self.key.namespace() {
+            write!(f, "{namespace}/")?;
+        }
+        write!(f, "{}/{}", self.kind.name(), self.key.name())
+    }
+}
+
+/// An object that is being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terminating {
+    /// Which.
+    pub object: ObjectRef,
+    /// Since when it is past its grace: its deletion timestamp.
+    pub since: Timestamp,
+    /// Its finalizers, in order.
+    pub finalizers: Vec<String>,
+    /// Who last wrote each finalizer, as far as the server noted it.
+    pub set_by: BTreeMap<String, SetBy>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Who set something, as `managedFields` have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetBy {
+    /// The field manager.
+    pub manager: String,
+    /// When.
+    pub time: Option<Timestamp>,
+}
+
+/// One object of a metadata-only list, borrowing from its bytes.
+#[derive(Deserialize)]
+pub(crate) struct Item<'a> {
+    #[serde(borrow)]
+    pub(crate) metadata: Meta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Meta<'a> {
+    #[serde(borrow)]
+    pub(crate) name: Text<'a>,
+    #[serde(borrow, default)]
+    pub(crate) namespace: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) uid: Text<'a>,
+    #[serde(default)]
+    pub(crate) deletion_timestamp: Option<Timestamp>,
+    #[serde(borrow, default)]
+    pub(crate) finalizers: Option<Vec<Text<'a>>>,
+    #[serde(borrow, default)]
+    pub(crate) owner_references: Option<Vec<Owner<'a>>>,
+    #[serde(borrow, default)]
+    pub(crate) labels: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) managed_fields: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(crate) uid: Text<'a>,
+    #[serde(default)]
+    pub(crate) block_owner_deletion: Option<bool>,
+}
+
+impl Meta<'_> {
+    pub(crate) fn object(&self, kind: &Arc<Kind>) -> ObjectRef {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        ObjectRef {
+            kind: Arc::clone(kind),
+            key: ObjectKey::new(namespace, &*self.name),
+            uid: Uid::new(&*self.uid),
+        }
+    }
+
+    /// `None` unless it is being deleted.
+    pub(crate) fn terminating(&self, kind: &Arc<Kind>) -> Option<Terminating> {
+        let since = self.deletion_timestamp?;
+        let labels = self
+            .labels
+            .and_then(|raw| serde_json::from_str::<Option<_>>(raw.get()).ok().flatten());
+        Some(Terminating {
+            object: self.object(kind),
+            since,
+            finalizers: self
+                .finalizers
+                .iter()
+                .flatten()
+                .map(|name| (**name).to_owned())
+                .collect(),
+            set_by: set_by(self.managed_fields.map(RawValue::get).unwrap_or("null")),
+            labels: labels.unwrap_or_default(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    time: Option<Timestamp>,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+/// For each finalizer the manager that wrote it last.
+fn set_by(managed_fields: &str) -> BTreeMap<String, SetBy> {
+    let entries: Option<Vec<ManagedFields>> = serde_json::from_str(managed_fields).ok().flatten();
+    let mut found: BTreeMap<String, SetBy> = BTreeMap::new();
+    for entry in entries.unwrap_or_default() {
+        let Some(finalizers) = entry
+            .fields_v1
+            .pointer("/f:metadata/f:finalizers")
+            .and_then(Value::as_object)
+        else {
+            continue;
+        };
+        for finalizer in finalizers.keys().filter_map(|key| member(key)) {
+            let newer = found
+                .get(&finalizer)
+                .is_none_or(|known| known.time <= entry.time);
+            if newer {
+                let by = SetBy {
+                    manager: entry.manager.clone(),
+                    time: entry.time,
+                };
+                found.insert(finalizer, by);
+            }
+        }
+    }
+    found
+}
+
+/// The member of a set that `v:"name"` stands for.
+fn member(key: &str) -> Option<String> {
+    serde_json::from_str(key.strip_prefix("v:")?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_manager_of_each_finalizer_is_found() {
+        let fields = r#"[
+            {"manager": "kubectl", "time": "2026-01-02T00:00:00Z", "fieldsV1":
+                {"f:metadata": {"f:finalizers": {".": {}, "v:\"a/b\"": {}}}}},
+            {"manager": "operator", "time": "2026-01-03T00:00:00Z", "fieldsV1":
+                {"f:metadata": {"f:finalizers": {"v:\"a/b\"": {}, "v:\"c\"": {}}}}},
+            {"manager": "other", "fieldsV1": {"f:spec": {}}}
+        ]"#;
+        let found = set_by(fields);
+        assert_eq!(found["a/b"].manager, "operator");
+        assert_eq!(found["c"].manager, "operator");
+        assert_eq!(found.len(), 2);
+        assert!(set_by("null").is_empty() && set_by("{").is_empty());
+    }
+}

@@ -1,0 +1,334 @@
+//! The scan: every kind, metadata only, in pages, a few kinds at once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use belayer_core::http::{Answer, ErrorClass, RequestError};
+use belayer_core::slim::json::Text;
+
+use crate::kinds::{DeadApi, Discovered, Kind};
+use crate::object::{Item, ObjectRef, Terminating};
+use crate::reader::{Reader, explain};
+
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Kinds that are listed at once.
+const PARALLEL: usize = 8;
+
+/// Objects of one kind in one namespace that are remembered by name.
+const SAMPLES: usize = 3;
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole cluster.
+    Cluster,
+    /// One namespace, and the namespace itself.
+    Namespace(String),
+}
+
+/// Is told how far the scan is.
+pub trait Progress: Send + Sync {
+    /// Kinds were found.
+    fn kinds(&self, _count: usize) {}
+    /// A kind has been listed; so many objects in all by now.
+    fn listed(&self, _kind: &Kind, _objects: u64) {}
+}
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// A kind that could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blind {
+    /// `secrets`, or `metrics.example.com/v1` for a whole API.
+    pub what: String,
+    /// Whether it is a matter of rights.
+    pub why: Blindness,
+    /// In words.
+    pub message: String,
+}
+
+/// Why a kind could not be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blindness {
+    /// The user may not list it.
+    NotAllowed,
+    /// The server could not list it.
+    Failed,
+}
+
+/// How many objects of a kind are in a namespace, with some of their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Population {
+    /// How many.
+    pub count: u64,
+    /// Some of them.
+    pub samples: Vec<String>,
+}
+
+/// What the scan found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// The kinds that were listed.
+    pub kinds: Vec<Arc<Kind>>,
+    /// Everything with a deletion timestamp.
+    pub terminating: Vec<Terminating>,
+    /// Objects that block the deletion of an owner, by the owner's UID.
+    pub dependents: HashMap<String, Vec<ObjectRef>>,
+    /// By namespace (empty for cluster-scoped kinds) and kind: what is there.
+    pub population: BTreeMap<String, BTreeMap<String, Population>>,
+    /// What could not be looked at.
+    pub blind: Vec<Blind>,
+    /// How many objects were looked at.
+    pub objects: u64,
+}
+
+/// What one kind contributes.
+#[derive(Default)]
+struct Part {
+    terminating: Vec<Terminating>,
+    dependents: Vec<(String, ObjectRef)>,
+    population: BTreeMap<String, Population>,
+    objects: u64,
+}
+
+/// Lists every kind.
+pub async fn scan(
+    reader: &Reader,
+    discovered: &Discovered,
+    scope: &Scope,
+    progress: &dyn Progress,
+) -> Scan {
+    let kinds: Vec<_> = discovered
+        .kinds
+        .iter()
+        .filter(|kind| *scope == Scope::Cluster || kind.namespaced)
+        .cloned()
+        .collect();
+    progress.kinds(kinds.len());
+    let total = AtomicU64::new(0);
+    let parts: Vec<_> = futures::stream::iter(kinds)
+        .map(|kind| {
+            let total = &total;
+            async move {
+                let part = list(reader, &kind, scope).await;
+                let objects = part.as_ref().map_or(0, |part| part.objects);
+                let sum = total.fetch_add(objects, Ordering::Relaxed) + objects;
+                progress.listed(&kind, sum);
+                (kind, part)
+            }
+        })
+        .buffer_unordered(PARALLEL)
+        .collect()
+        .await;
+    let mut scan = merge(parts);
+    scan.blind.extend(discovered.dead.iter().map(dead));
+    if let Scope::Namespace(name) = scope {
+        add_namespace(reader, discovered, name, &mut scan).await;
+    }
+    sort(&mut scan);
+    scan
+}
+
+fn dead(api: &DeadApi) -> Blind {
+    Blind {
+        what: api.group_version.clone(),
+        why: Blindness::Failed,
+        message: api.why.clone(),
+    }
+}
+
+fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
+    let mut scan = Scan::default();
+    for (kind, part) in parts {
+        match part {
+            Ok(part) => {
+                scan.objects += part.objects;
+                scan.terminating.extend(part.terminating);
+                for (owner, object) in part.dependents {
+                    scan.dependents.entry(owner).or_default().push(object);
+                }
+                for (namespace, population) in part.population {
+                    let kinds = scan.population.entry(namespace).or_default();
+                    kinds.insert(kind.name(), population);
+                }
+                scan.kinds.push(kind);
+            }
+            // Deleted between discovery and now: it has no objects.
+            Err(error) if error.class() == ErrorClass::NotServed => {}
+            Err(error) => scan.blind.push(Blind {
+                what: kind.name(),
+                why: match error.class() {
+                    ErrorClass::Forbidden | ErrorClass::Unauthorized => Blindness::NotAllowed,
+                    _ => Blindness::Failed,
+                },
+                message: explain(&error),
+            }),
+        }
+    }
+    scan
+}
+
+/// The same cluster is told of in the same order, whatever order the answers came in.
+fn sort(scan: &mut Scan) {
+    scan.kinds.sort_by_key(|kind| kind.name());
+    scan.blind.sort_by(|a, b| a.what.cmp(&b.what));
+    let place = |object: &ObjectRef| (object.kind.name(), object.key.clone());
+    scan.terminating.sort_by_key(|found| place(&found.object));
+    for dependents in scan.dependents.values_mut() {
+        dependents.sort_by_key(place);
+    }
+}
+
+/// A user who may see one namespace is told of that namespace's own deletion too.
+async fn add_namespace(reader: &Reader, discovered: &Discovered, name: &str, scan: &mut Scan) {
+    let Some(kind) = discovered
+        .kinds
+        .iter()
+        .find(|kind| kind.resource.group.is_empty() && *kind.resource.plural == *"namespaces")
+    else {
+        return;
+    };
+    let key = belayer_core::object::ObjectKey::cluster(name);
+    let request = belayer_core::http::Request::get(kind.resource.object_path(&key))
+        .accept(belayer_core::http::METADATA_ONLY);
+    let Ok(answer) = reader.read(&request).await else {
+        return;
+    };
+    let Ok(item) = serde_json::from_slice::<Item<'_>>(&answer.body) else {
+        return;
+    };
+    scan.terminating.extend(item.metadata.terminating(kind));
+}
+
+async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, RequestError> {
+    let path = match scope {
+        Scope::Cluster => kind.resource.path(None),
+        Scope::Namespace(name) => kind.resource.path(Some(name)),
+    };
+    let mut part = Part::default();
+    let mut listed = list_into(reader, kind, &path, &mut part).await;
+    // The pages took longer than the server keeps a version: once more from the start.
+    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
+        part = Part::default();
+        listed = list_into(reader, kind, &path, &mut part).await;
+    }
+    listed.map(|()| part)
+}
+
+async fn list_into(
+    reader: &Reader,
+    kind: &Arc<Kind>,
+    path: &str,
+    part: &mut Part,
+) -> Result<(), RequestError> {
+    reader
+        .pages(path, METADATA_LIST, |answer| {
+            let read = part.take(kind, &answer);
+            async move { read }
+        })
+        .await
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow, default)]
+    metadata: PageMeta<'a>,
+    /// Without it this is no list, and must not be taken for an empty one.
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
+    items: Option<Vec<Item<'a>>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMeta<'a> {
+    #[serde(borrow, default, rename = "continue")]
+    continue_token: Option<Text<'a>>,
+}
+
+impl Part {
+    fn take(&mut self, kind: &Arc<Kind>, answer: &Answer) -> Result<Option<String>, RequestError> {
+        let page: Page<'_> = serde_json::from_slice(&answer.body)
+            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        for item in page.items.iter().flatten() {
+            self.note(kind, item);
+        }
+        Ok(page
+            .metadata
+            .continue_token
+            .map(|token| (*token).to_owned()))
+    }
+
+    fn note(&mut self, kind: &Arc<Kind>, item: &Item<'_>) {
+        let meta = &item.metadata;
+        self.objects += 1;
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        // No allocation for the many objects of a known namespace.
+        match self.population.get_mut(namespace) {
+            Some(population) => population.count(&meta.name),
+            None => {
+                let mut population = Population::default();
+                population.count(&meta.name);
+                self.population.insert(namespace.to_owned(), population);
+            }
+        }
+        for owner in meta.owner_references.iter().flatten() {
+            if owner.block_owner_deletion == Some(true) {
+                self.dependents
+                    .push(((*owner.uid).to_owned(), meta.object(kind)));
+            }
+        }
+        self.terminating.extend(meta.terminating(kind));
+    }
+}
+
+impl Population {
+    fn count(&mut self, name: &str) {
+        self.count += 1;
+        if self.samples.len() < SAMPLES {
+            self.samples.push(name.to_owned());
+        }
+    }
+}
+
+impl Scan {
+    /// How many objects of a kind there are in all.
+    pub fn total(&self, kind: &str) -> u64 {
+        self.population
+            .values()
+            .filter_map(|kinds| kinds.get(kind))
+            .map(|population| population.count)
+            .sum()
+    }
+
+    /// The object of this UID, if it is being deleted.
+    pub fn terminating_with(&self, uid: &str) -> Option<&Terminating> {
+        self.terminating
+            .iter()
+            .find(|found| found.object.uid.as_str() == uid)
+    }
+
+    /// Those past their grace for at least that long, whose labels match.
+    pub fn stuck<'a>(
+        &'a self,
+        now: Timestamp,
+        older_than: std::time::Duration,
+        selector: &'a crate::selector::LabelSelector,
+    ) -> impl Iterator<Item = &'a Terminating> {
+        self.terminating.iter().filter(move |found| {
+            let past = now.duration_since(found.since);
+            !past.is_negative()
+                && past.unsigned_abs() >= older_than
+                && selector.matches(&found.labels)
+        })
+    }
+}

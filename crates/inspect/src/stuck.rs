@@ -1,0 +1,241 @@
+//! The two questions, end to end: what hangs, and what keeps this object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::http::{METADATA_ONLY, Request, RequestError};
+use belayer_core::object::ObjectKey;
+
+use crate::book::BOOK;
+use crate::diagnose::{known, report};
+use crate::evidence::{Target, gather};
+use crate::explain::{Explainer, Explanation, Finalizer, Subject};
+use crate::kinds::{Discovered, Kind, discover};
+use crate::object::Item;
+use crate::reader::{Reader, explain as in_words};
+use crate::report::{API_VERSION, Report};
+use crate::scan::{Progress, Scan, Scope, Silent, scan};
+use crate::selector::LabelSelector;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Where to look.
+    pub scope: Scope,
+    /// Only objects with these labels.
+    pub selector: LabelSelector,
+    /// Only objects past their grace for so long.
+    pub older_than: Duration,
+}
+
+/// Why nothing can be said at all.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The server does not say what kinds it has.
+    #[error("the server does not say what kinds it has: {0}")]
+    Discovery(#[source] RequestError),
+    /// No kind is called so.
+    #[error("the server has no kind {0:?} that can be listed")]
+    UnknownKind(String),
+    /// There is no such object.
+    #[error("{0} does not exist")]
+    Absent(String),
+    /// It cannot be read.
+    #[error("{object}: {why}")]
+    Unreadable {
+        /// Which.
+        object: String,
+        /// In words.
+        why: String,
+    },
+}
+
+/// Says what hangs in Terminating and what keeps it.
+///
+/// # Errors
+///
+/// When the server does not say what kinds it has. A kind that cannot be listed is part of the
+/// report.
+pub async fn stuck(
+    reader: &Reader,
+    query: &Query,
+    explainers: &[Box<dyn Explainer>],
+    progress: &dyn Progress,
+    clock: impl Fn() -> Timestamp,
+) -> Result<Report, InspectError> {
+    let discovered = discover(reader).await.map_err(InspectError::Discovery)?;
+    let scan = scan(reader, &discovered, &query.scope, progress).await;
+    let now = clock();
+    let stuck: Vec<_> = scan
+        .stuck(now, query.older_than, &query.selector)
+        .cloned()
+        .collect();
+    let target = Target {
+        within_grace: scan.terminating.len() - stuck.len(),
+        stuck,
+        scope: query.scope.clone(),
+    };
+    let world = gather(reader, scan, target, explainers).await;
+    Ok(report(&world, now))
+}
+
+/// Says what keeps one object, or would.
+///
+/// # Errors
+///
+/// When there is no such kind or object, or it cannot be read.
+pub async fn explain(
+    reader: &Reader,
+    (kind, name): (&str, &str),
+    namespace: &str,
+    explainers: &[Box<dyn Explainer>],
+    clock: impl Fn() -> Timestamp,
+) -> Result<Explanation, InspectError> {
+    let discovered = discover(reader).await.map_err(InspectError::Discovery)?;
+    let kind = discovered
+        .find(kind)
+        .ok_or_else(|| InspectError::UnknownKind(kind.to_owned()))?;
+    let key = if kind.namespaced {
+        ObjectKey::new(namespace, name)
+    } else {
+        ObjectKey::cluster(name)
+    };
+    one(reader, &discovered, kind, &key, explainers, clock).await
+}
+
+async fn one(
+    reader: &Reader,
+    discovered: &Discovered,
+    kind: &Arc<Kind>,
+    key: &ObjectKey,
+    explainers: &[Box<dyn Explainer>],
+    clock: impl Fn() -> Timestamp,
+) -> Result<Explanation, InspectError> {
+    let place = format!("{} {key}", kind.name());
+    let request = Request::get(kind.resource.object_path(key)).accept(METADATA_ONLY);
+    let answer = reader.read(&request).await.map_err(|error| {
+        let absent = error
+            .api()
+            .is_some_and(|api| api.is_not_found_naming(&kind.resource, key));
+        if absent {
+            InspectError::Absent(place.clone())
+        } else {
+            InspectError::Unreadable {
+                object: place.clone(),
+                why: in_words(&error),
+            }
+        }
+    })?;
+    let item: Item<'_> =
+        serde_json::from_slice(&answer.body).map_err(|error| InspectError::Unreadable {
+            object: place.clone(),
+            why: error.to_string(),
+        })?;
+    let now = clock();
+    let meta = &item.metadata;
+    let object = meta.object(kind);
+    let terminating = meta.terminating(kind);
+    let stuck = terminating.as_ref().is_some_and(|found| found.since <= now);
+    let mut missing = Vec::new();
+    let mut belayer = Vec::new();
+    for explainer in explainers.iter().filter(|e| e.is_about(&kind.resource)) {
+        match explainer.explain(key, reader).await {
+            Ok(explained) => belayer.push(explained),
+            Err(why) => missing.push(format!("what {} decides: {why}", explainer.component())),
+        }
+    }
+    let groups = match terminating.clone().filter(|_| stuck) {
+        Some(found) => {
+            let (scan, scope) = context(reader, discovered, &found, kind).await;
+            let target = Target {
+                stuck: vec![found],
+                within_grace: 0,
+                scope,
+            };
+            let mut world = gather(reader, scan, target, &[]).await;
+            world.ours = belayer
+                .iter()
+                .filter(|explained| explained.held)
+                .map(|explained| {
+                    let id = (object.uid.as_str().to_owned(), explained.hold.to_owned());
+                    (id, Ok(explained.clone()))
+                })
+                .collect::<BTreeMap<_, _>>();
+            let mut groups = report(&world, now).groups;
+            // An API that is down is no matter of this object, unless the object waits for it.
+            groups.retain(|group| !group.objects.is_empty());
+            groups
+        }
+        None => Vec::new(),
+    };
+    let finalizers = meta.finalizers.iter().flatten();
+    Ok(Explanation {
+        api_version: API_VERSION,
+        kind: "Explanation",
+        object: Subject {
+            api_version: kind.resource.api_version(),
+            kind: kind.resource.kind.to_string(),
+            resource: kind.name(),
+            namespace: key.namespace().unwrap_or_default().to_owned(),
+            name: key.name().to_owned(),
+            uid: object.uid.as_str().to_owned(),
+            deletion_timestamp: terminating.as_ref().map(|found| found.since),
+            stuck,
+        },
+        finalizers: if stuck {
+            Vec::new()
+        } else {
+            finalizers
+                .map(|name| Finalizer {
+                    name: (**name).to_owned(),
+                    known: BOOK.find(name).map(known),
+                })
+                .collect()
+        },
+        belayer,
+        groups,
+        missing,
+    })
+}
+
+/// What has to be listed to say what keeps this object: mostly nothing.
+async fn context(
+    reader: &Reader,
+    discovered: &Discovered,
+    found: &crate::object::Terminating,
+    kind: &Arc<Kind>,
+) -> (Scan, Scope) {
+    let is = |group: &str, plural: &str| {
+        *kind.resource.group == *group && *kind.resource.plural == *plural
+    };
+    let foreground = found
+        .finalizers
+        .iter()
+        .any(|name| name == "foregroundDeletion");
+    let scope = if is("", "namespaces") {
+        Scope::Namespace(found.object.key.name().to_owned())
+    } else if is("apiextensions.k8s.io", "customresourcedefinitions") {
+        // Only the kind that it defines.
+        let name = found.object.key.name();
+        let kinds = discovered.kinds.iter().filter(|kind| kind.name() == name);
+        let only = Discovered {
+            kinds: kinds.cloned().collect(),
+            dead: Vec::new(),
+        };
+        return (
+            scan(reader, &only, &Scope::Cluster, &Silent).await,
+            Scope::Cluster,
+        );
+    } else if foreground {
+        match found.object.key.namespace() {
+            Some(namespace) => Scope::Namespace(namespace.to_owned()),
+            None => Scope::Cluster,
+        }
+    } else {
+        return (Scan::default(), Scope::Cluster);
+    };
+    (scan(reader, discovered, &scope, &Silent).await, scope)
+}

@@ -1,0 +1,230 @@
+//! The report for people: fits the terminal, commands on lines of their own, to be copied.
+
+mod explanation;
+mod wrap;
+
+use std::fmt::Write as _;
+
+use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
+pub use explanation::explanation;
+use wrap::wrapped;
+
+/// Objects of a group that are shown, unless all are asked for.
+const SHOWN: usize = 10;
+
+/// How the text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns that text may take. Commands are never broken.
+    pub width: usize,
+    /// How much is told.
+    pub detail: Detail,
+}
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// What is needed to act.
+    Usual,
+    /// Every object, and the sources: `-o wide`.
+    Wide,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            width: 100,
+            detail: Detail::Usual,
+        }
+    }
+}
+
+/// Marks up words; the caller decides what a mark looks like.
+pub trait Paint {
+    /// A verdict.
+    fn verdict(&self, verdict: Verdict, text: &str) -> String;
+    /// A heading.
+    fn bold(&self, text: &str) -> String;
+    /// Something of less weight.
+    fn dim(&self, text: &str) -> String;
+}
+
+/// No marks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+impl Paint for Plain {
+    fn verdict(&self, _: Verdict, text: &str) -> String {
+        text.to_owned()
+    }
+
+    fn bold(&self, text: &str) -> String {
+        text.to_owned()
+    }
+
+    fn dim(&self, text: &str) -> String {
+        text.to_owned()
+    }
+}
+
+/// The whole report.
+pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", paint.bold(&opening(report)));
+    for group in &report.groups {
+        out.push('\n');
+        out.push_str(&self::group(group, style, paint));
+    }
+    unseen(report, style, &mut out);
+    if report.summary.kinds == 0 && !report.unseen.is_empty() {
+        out.push_str(
+            "Nothing may be listed over all namespaces: with -n NAME it looks at one namespace.\n",
+        );
+    }
+    out.push('\n');
+    out.push_str(&paint.dim(&closing(report)));
+    out.push('\n');
+    out
+}
+
+fn opening(report: &Report) -> String {
+    let summary = &report.summary;
+    let causes = report.groups.len();
+    match (summary.stuck, causes) {
+        (0, 0) if summary.complete => "Nothing hangs in Terminating.".to_owned(),
+        (0, 0) => "Nothing hangs in Terminating among what could be looked at.".to_owned(),
+        (0, _) => "Nothing hangs in Terminating yet, but the next thing deleted may.".to_owned(),
+        (1, 1) => "1 object hangs in Terminating.".to_owned(),
+        (1, n) => format!("1 object hangs in Terminating, for {n} causes."),
+        (s, 1) => format!("{s} objects hang in Terminating, all for one cause."),
+        (s, n) => format!("{s} objects hang in Terminating, for {n} causes."),
+    }
+}
+
+fn closing(report: &Report) -> String {
+    let summary = &report.summary;
+    let within = match summary.within_grace {
+        0 => String::new(),
+        1 => " 1 more is being deleted, within its grace.".to_owned(),
+        n => format!(" {n} more are being deleted, within their grace."),
+    };
+    format!(
+        "Looked at {} objects of {} kinds in {} requests; nothing was changed.{within}",
+        summary.objects, summary.kinds, summary.requests
+    )
+}
+
+/// One group.
+pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "[{}] {}: {}",
+        group.number,
+        paint.verdict(group.verdict, group.verdict.words()),
+        paint.bold(&group.headline)
+    );
+    objects(group, style, paint, &mut out);
+    let mut field = |name: &str, lines: &[String]| {
+        for (index, line) in lines.iter().enumerate() {
+            let label = if index == 0 { name } else { "" };
+            let text = wrapped(line, style.width.saturating_sub(16), "                ");
+            let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+        }
+    };
+    if let Some(known) = &group.known {
+        let mut lines = vec![format!("{}: {}", known.owner, known.guards)];
+        if style.detail == Detail::Wide {
+            lines.push(format!("Lost if forced off: {}", known.lost_if_forced));
+            lines.push(known.source.clone());
+        }
+        field("Whose", &lines);
+    }
+    field("Proof", &group.proof);
+    field("Missing", &group.missing);
+    steps(&group.next, style, paint, &mut out);
+    out
+}
+
+fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
+    let mut said = None;
+    for step in steps {
+        let label = if said.is_none() { "Next" } else { "" };
+        // The same step for several objects is said once.
+        if said != Some(&step.say) {
+            let colon = if step.command.is_some() { ":" } else { "" };
+            let text = format!("{}{colon}", step.say);
+            let text = wrapped(&text, style.width.saturating_sub(16), "                ");
+            let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
+        }
+        said = Some(&step.say);
+        if let Some(command) = &step.command {
+            let _ = writeln!(out, "                  {}", paint.bold(command));
+        }
+    }
+}
+
+fn objects(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
+    let shown = match style.detail {
+        Detail::Usual => SHOWN,
+        Detail::Wide => usize::MAX,
+    };
+    let places: Vec<String> = group
+        .objects
+        .iter()
+        .take(shown)
+        .map(StuckObject::place)
+        .collect();
+    let width = places
+        .iter()
+        .map(|place| place.chars().count())
+        .max()
+        .unwrap_or(0);
+    for (object, place) in group.objects.iter().zip(&places) {
+        let mut line = format!("    {place:<width$}  {:>5}", age(object.age_seconds));
+        if let Some(by) = &object.set_by {
+            let _ = write!(line, "  set by {}", by.manager);
+        }
+        if !object.also_in.is_empty() {
+            let numbers: Vec<_> = object.also_in.iter().map(|n| format!("[{n}]")).collect();
+            let _ = write!(line, "  also {}", numbers.join(" "));
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+        for detail in &object.detail {
+            let text = wrapped(detail, style.width.saturating_sub(8), "        ");
+            let _ = writeln!(out, "      {} {text}", paint.dim("-"));
+        }
+    }
+    let more = group.objects.len().saturating_sub(places.len());
+    if more > 0 {
+        let _ = writeln!(
+            out,
+            "    {}",
+            paint.dim(&format!("and {more} more (-o wide shows all)"))
+        );
+    }
+}
+
+fn unseen(report: &Report, style: Style, out: &mut String) {
+    for (reason, heading) in [
+        (UnseenReason::Failed, "Could not be listed"),
+        (
+            UnseenReason::NotAllowed,
+            "Not looked at, for lack of rights",
+        ),
+    ] {
+        let these: Vec<String> = report
+            .unseen
+            .iter()
+            .filter(|unseen| unseen.reason == reason)
+            .map(|unseen| match reason {
+                UnseenReason::Failed => format!("{} ({})", unseen.resource, unseen.message),
+                UnseenReason::NotAllowed => unseen.resource.clone(),
+            })
+            .collect();
+        if !these.is_empty() {
+            let text = format!("{heading}: {}", these.join(", "));
+            let _ = write!(out, "\n{}\n", wrapped(&text, style.width, "  "));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `explain` for people.
+
+use std::fmt::Write as _;
+
+use super::wrap::wrapped;
+use super::{Paint, Style, group};
+use crate::explain::{Action, Explained, Explanation, Subject};
+use crate::report::{Group, Verdict, age};
+
+/// The whole explanation.
+pub fn explanation(
+    explanation: &Explanation,
+    now: jiff::Timestamp,
+    style: Style,
+    paint: &dyn Paint,
+) -> String {
+    let mut out = String::new();
+    let opening = opening(explanation, now);
+    let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "  ")));
+    for explained in &explanation.belayer {
+        out.push('\n');
+        component(explained, style, paint, &mut out);
+    }
+    let told = |group: &&Group| !is_told_above(group, &explanation.belayer);
+    let shown: Vec<usize> = explanation
+        .groups
+        .iter()
+        .filter(told)
+        .map(|group| group.number)
+        .collect();
+    for one in explanation.groups.iter().filter(told) {
+        let mut one = one.clone();
+        for object in &mut one.objects {
+            object.also_in.retain(|number| shown.contains(number));
+        }
+        out.push('\n');
+        out.push_str(&group(&one, style, paint));
+    }
+    // Holds of ours are told of above.
+    let others: Vec<_> = explanation
+        .finalizers
+        .iter()
+        .filter(|finalizer| {
+            let explained = |explained: &Explained| explained.hold == finalizer.name;
+            !explanation.belayer.iter().any(explained)
+        })
+        .collect();
+    if !others.is_empty() {
+        out.push('\n');
+        let _ = writeln!(out, "Once it is deleted, these have to go first:");
+        for finalizer in others {
+            let text = match &finalizer.known {
+                Some(known) => format!("{} ({}): {}", finalizer.name, known.owner, known.guards),
+                None => format!(
+                    "{}: in no book; its controller is not known",
+                    finalizer.name
+                ),
+            };
+            let _ = writeln!(
+                out,
+                "  - {}",
+                wrapped(&text, style.width.saturating_sub(4), "    ")
+            );
+        }
+    }
+    for missing in &explanation.missing {
+        let _ = write!(
+            out,
+            "\nNot known: {}\n",
+            wrapped(missing, style.width, "  ")
+        );
+    }
+    out
+}
+
+/// What Belayer says of its own hold is said in full already, unless its group has more to prove:
+/// that nobody is there to act.
+fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
+    let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
+    group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && belayer.iter().any(ours)
+}
+
+fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
+    let object = &explanation.object;
+    let place = place(object);
+    let held: Vec<_> = explanation
+        .belayer
+        .iter()
+        .filter(|explained| explained.held)
+        .map(|explained| explained.component)
+        .collect();
+    let held = match held.as_slice() {
+        [] if explanation.belayer.is_empty() => String::new(),
+        [] => " Belayer does not hold it.".to_owned(),
+        components => format!(" Belayer holds it ({}).", components.join(", ")),
+    };
+    let state = match object.deletion_timestamp {
+        None => "is not being deleted.".to_owned(),
+        Some(since) if object.stuck => {
+            let ago = now.duration_since(since).as_secs();
+            format!("hangs in Terminating, {} past its grace.", age(ago))
+        }
+        Some(until) => {
+            let left = until.duration_since(now).as_secs();
+            format!(
+                "is being deleted, within its grace for another {}.",
+                age(left)
+            )
+        }
+    };
+    format!("{place} {state}{held}")
+}
+
+fn place(object: &Subject) -> String {
+    if object.namespace.is_empty() {
+        format!("{}/{}", object.resource, object.name)
+    } else {
+        format!("{}/{}/{}", object.namespace, object.resource, object.name)
+    }
+}
+
+fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut String) {
+    let action = match (explained.action, explained.held) {
+        (Action::Release, _) => "releases it",
+        (Action::AddHold, _) => "adds its hold",
+        (Action::Keep, true) => "keeps its hold",
+        (Action::Keep, false) => "adds no hold now",
+        (Action::Record, _) => "writes a record of it, and keeps it until then",
+        (Action::Delete, _) => "deletes it",
+        (Action::Nothing, _) => "does nothing",
+    };
+    let _ = writeln!(
+        out,
+        "{}: {action} ({})",
+        paint.bold(explained.component),
+        explained.hold
+    );
+    let mut field = |name: &str, text: &str| {
+        let text = wrapped(text, style.width.saturating_sub(16), "                ");
+        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
+    };
+    let row = &explained.row;
+    field(
+        "Rule",
+        &format!("row {} ({}): {}", row.number, row.name, row.says),
+    );
+    if let Some(evidence) = &explained.evidence {
+        field("Evidence", evidence);
+    }
+    for (index, missing) in explained.missing.iter().enumerate() {
+        field(if index == 0 { "Missing" } else { "" }, missing);
+    }
+    if let Some(why_not) = &explained.why_not {
+        field("Why not", why_not);
+    }
+    field("Next", &explained.next);
+    for (index, note) in explained.notes.iter().enumerate() {
+        field(if index == 0 { "Note" } else { "" }, note);
+    }
+}

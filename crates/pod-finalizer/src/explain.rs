@@ -1,0 +1,207 @@
+//! The same decision for a person: a snapshot from live looks instead of stores, and its row in
+//! words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::decision::{Evidence as _, Row, Write};
+use belayer_core::facts::{
+    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
+};
+use belayer_core::moment::Moment;
+use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_core::slim::{ObjectMeta, Pod};
+
+use crate::decide::PodDecision;
+use crate::observe::{admin_asked, held, is_of_kind, selection};
+use crate::profile::{Profile, Profiles};
+use crate::row;
+use crate::snapshot::{
+    CachedOwner, Ended, Gate, MassRelease, NamespaceView, Owner, OwnerView, PodView, Selection,
+    Snapshot,
+};
+
+/// What is looked at live.
+pub struct Looks {
+    /// The profiles in force.
+    pub profiles: Profiles,
+    /// Answers about owners.
+    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
+    /// Answers about namespaces.
+    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    /// How often a held pod is looked at without any event.
+    pub resync: Duration,
+}
+
+impl Looks {
+    /// The snapshot that a controller would have whose stores are as of now.
+    ///
+    /// Whether too many pods are unselected is not looked at: that takes a count of all of them.
+    ///
+    /// # Errors
+    ///
+    /// When a look gave no answer.
+    pub async fn snapshot(&self, pod: &Pod, gate: Gate) -> Result<Snapshot, LookError> {
+        // Everything below begins after this: it is evidence about this very pod.
+        let first_seen = Moment::now();
+        let meta = &pod.meta;
+        let namespace = self.namespace(meta).await?;
+        let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
+        let owner = match &selection {
+            Selection::By { profile, .. } => self.owner(meta, profile).await?,
+            Selection::None | Selection::Ignored => Owner::NotRequired,
+        };
+        let ended = if pod.is_ended() {
+            Ended::Yes
+        } else {
+            Ended::No
+        };
+        Ok(Snapshot {
+            pod: Some(PodView {
+                held: held(meta),
+                deleting: meta.deletion_timestamp,
+                ended,
+                first_seen,
+                admin_asked: admin_asked(meta),
+                selection,
+                namespace,
+                owner,
+            }),
+            gate,
+            mass_release: MassRelease::Within,
+            resync: self.resync,
+        })
+    }
+
+    async fn namespace(&self, pod: &ObjectMeta) -> Result<NamespaceView, LookError> {
+        let question = NamespaceQuestion::new(pod.key.shared_namespace().clone());
+        let fact = look(&*self.namespaces, &question).await?;
+        let cached = match fact.answer() {
+            NamespaceState::Present(meta) => Some(meta.clone()),
+            NamespaceState::Gone => None,
+        };
+        Ok(NamespaceView {
+            question,
+            cached,
+            fact: Some(fact),
+        })
+    }
+
+    async fn owner(&self, pod: &ObjectMeta, profile: &Profile) -> Result<Owner, LookError> {
+        let Some(kind) = &profile.owner else {
+            return Ok(Owner::NotRequired);
+        };
+        let Some(owner) = pod
+            .controller
+            .as_ref()
+            .filter(|owner| is_of_kind(owner, kind))
+        else {
+            return Ok(Owner::Missing);
+        };
+        let question = OwnerQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let fact = look(&*self.owners, &question).await?;
+        let cached = match fact.answer() {
+            OwnerState::Present(meta) => CachedOwner::Present(meta.clone()),
+            OwnerState::Gone(_) => CachedOwner::Absent,
+            OwnerState::Unknown(_) => CachedOwner::Unknown,
+        };
+        Ok(Owner::Known(Box::new(OwnerView {
+            question,
+            cached,
+            fact: Some(fact),
+        })))
+    }
+}
+
+/// What a row of the table says, for people.
+pub fn says(row: Row) -> &'static str {
+    match row {
+        row::NOT_OURS => "not selected, not held",
+        row::ADMIN_ASKED => "held, and the annotation belayer.dev/release asks for its release",
+        row::NAMESPACE_TERMINATING => "held, and its namespace is being deleted",
+        row::UNSELECTED => "held, and no profile selects it any more",
+        row::OWNER_GONE => "held, and its owner is gone",
+        row::OWNER_DELETING => "held, and its owner is being deleted",
+        row::NO_OWNER => "held, and it has no owner where its profile requires one",
+        row::CONSUMED => "held, and its consumer has taken the result",
+        row::KEEP => "held until its consumer has taken the result",
+        row::ADD_HOLD => "selected and not held yet",
+        row::TOO_LATE => "selected, but its deletion began before it was held: too late",
+        _ => "see the decision table",
+    }
+}
+
+/// Why no profile selects a pod, in words; `None` if one does.
+pub fn why_not_selected(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    selection: &Selection,
+) -> Option<String> {
+    if let Selection::By { .. } = selection {
+        return None;
+    }
+    let namespace = pod.key.namespace().unwrap_or_default();
+    if pod.annotations.get(MIRROR_ANNOTATION).is_some() {
+        return Some(
+            "it is the API's mirror of a static pod: a finalizer on it would hold nothing"
+                .to_owned(),
+        );
+    }
+    if let Selection::Ignored = selection {
+        return Some(format!(
+            "its namespace carries the label {IGNORE_LABEL}=true"
+        ));
+    }
+    if namespace == SYSTEM_NAMESPACE {
+        return Some(format!("pods in {SYSTEM_NAMESPACE} are never selected"));
+    }
+    let wanted: Vec<String> = profiles
+        .iter()
+        .map(|profile| {
+            if profile.selector.matches(&pod.labels) {
+                return format!("profile {} leaves out namespace {namespace}", profile.name);
+            }
+            let labels: Vec<_> = profile.selector.names().collect();
+            format!("profile {} selects by {}", profile.name, labels.join(", "))
+        })
+        .collect();
+    Some(format!("no profile selects it: {}", wanted.join("; ")))
+}
+
+/// What the decision waits for, in words.
+pub fn missing(decision: &PodDecision) -> Vec<String> {
+    decision.missing.iter().map(ToString::to_string).collect()
+}
+
+/// The name of the evidence that the decision releases on.
+pub fn evidence(decision: &PodDecision) -> Option<&'static str> {
+    match &decision.write {
+        Some(Write::Release(evidence)) => Some(evidence.name()),
+        Some(Write::AddHold | Write::Record | Write::Delete(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_has_its_words() {
+        let rows = [
+            row::NOT_OURS,
+            row::ADMIN_ASKED,
+            row::NAMESPACE_TERMINATING,
+            row::UNSELECTED,
+            row::OWNER_GONE,
+            row::OWNER_DELETING,
+            row::NO_OWNER,
+            row::CONSUMED,
+            row::KEEP,
+            row::ADD_HOLD,
+            row::TOO_LATE,
+        ];
+        for row in rows {
+            assert_ne!(says(row), "see the decision table", "{row}");
+        }
+    }
+}

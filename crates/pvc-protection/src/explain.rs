@@ -1,0 +1,132 @@
+//! The same decision for a person: a snapshot from one live look, and its row in words.
+
+use belayer_core::decision::{Evidence as _, Row, Write};
+use belayer_core::facts::Fact;
+use belayer_core::moment::Moment;
+use belayer_core::slim::ObjectMeta;
+
+use crate::config::Mode;
+use crate::decide::ClaimDecision;
+use crate::look::{PodsLook, PodsQuestion};
+use crate::row;
+use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+
+/// The snapshot that a controller would have whose store is as of this look, for a claim that was
+/// read before the look began (`seen`).
+pub fn snapshot(mode: Mode, claim: ObjectMeta, seen: Moment, look: Fact<PodsLook>) -> Snapshot {
+    let ours = |names: &[&str]| names.iter().any(|name| claim.has_finalizer(name));
+    let hold = match () {
+        () if ours(&[mode.hold()]) => Hold::Present,
+        () if ours(mode.ours()) => Hold::Former,
+        () => Hold::Missing,
+    };
+    let cached = match look.answer() {
+        PodsLook::Listed(listed) => CachedUsers::Known {
+            users: listed.users_of(&claim),
+            as_of: listed.version(),
+        },
+        PodsLook::StoreReached(_) => CachedUsers::Unknown,
+    };
+    Snapshot {
+        claim: Some(ClaimView {
+            hold,
+            deletion_seen: claim.is_deleting().then_some(seen),
+            cached,
+            question: PodsQuestion::new(claim.key.shared_namespace().clone()),
+            look: Some(look),
+            look_error: None,
+            meta: claim,
+        }),
+    }
+}
+
+/// What a row of the table says, for people.
+pub fn says(row: Row) -> &'static str {
+    match row {
+        row::NOT_IN_CACHE => "there is no such claim",
+        row::ADD_HOLD => "not being deleted, and not held yet",
+        row::IN_USE => "being deleted, held, and a pod uses it",
+        row::CONFIRM => "being deleted, held, and no pod uses it",
+        row::NOTHING => "held as it should be, or being deleted without a hold of Belayer's",
+        _ => "see the decision table",
+    }
+}
+
+/// What the decision waits for, in words.
+pub fn missing(decision: &ClaimDecision) -> Vec<String> {
+    decision.missing.iter().map(ToString::to_string).collect()
+}
+
+/// The name of the evidence that the decision releases on.
+pub fn evidence(decision: &ClaimDecision) -> Option<&'static str> {
+    match &decision.write {
+        Some(Write::Release(evidence)) => Some(evidence.name()),
+        Some(Write::AddHold | Write::Record | Write::Delete(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belayer_core::names::PVC_PROTECTION_HOLD;
+    use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+    use belayer_core::slim::Pod;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::decide::decide;
+    use crate::look::Listed;
+
+    fn meta(name: &str) -> ObjectMeta {
+        ObjectMeta::new(
+            ObjectKey::new("shop", name),
+            Uid::new(name),
+            ResourceVersion::new(1),
+        )
+    }
+
+    fn decided(users: &[&str]) -> ClaimDecision {
+        let mut claim = meta("data");
+        claim.finalizers = Box::from([Arc::from(PVC_PROTECTION_HOLD)]);
+        claim.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
+        let seen = Moment::now();
+        let mut listed = Listed::at(ResourceVersion::new(7));
+        for user in users {
+            let mut pod = Pod::new(meta(user));
+            pod.node_name = Some("node-1".into());
+            pod.claims = Box::from(["data".into()]);
+            listed.note(&pod);
+        }
+        let look = Fact::scripted(PodsLook::Listed(Arc::new(listed)), Moment::now());
+        let snapshot = snapshot(Mode::Beside, claim, seen, look);
+        decide(&snapshot, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_claim_in_use_is_row_3_and_names_the_pod() {
+        let decision = decided(&["web-0"]);
+        assert_eq!(decision.row, row::IN_USE);
+        assert_eq!(missing(&decision), ["it is used by the pod web-0"]);
+    }
+
+    #[test]
+    fn a_claim_without_users_is_row_4_with_its_evidence() {
+        let decision = decided(&[]);
+        assert_eq!(decision.row, row::CONFIRM);
+        assert_eq!(evidence(&decision), Some("Unused"));
+    }
+
+    #[test]
+    fn every_row_of_the_table_has_its_words() {
+        for row in [
+            row::NOT_IN_CACHE,
+            row::ADD_HOLD,
+            row::IN_USE,
+            row::CONFIRM,
+            row::NOTHING,
+        ] {
+            assert_ne!(says(row), "see the decision table", "{row}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `belayer stuck` and `belayer explain` on causes from the real world: one fixture each, and what
+//! they do without rights.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+
+use crate::harness::{Cluster, Scenario};
+use crate::providers::Capability::{GarbageCollector, NamespaceDeletion, Recorder};
+use crate::stuck::{FIXTURES, Tool, play};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let fixtures = FIXTURES.iter().map(|file| {
+        Scenario::alone(file.name, file.shows, move |cluster| async move {
+            play(&cluster, file).await
+        })
+        .needs([NamespaceDeletion, GarbageCollector, Recorder])
+        .within(Duration::from_secs(300))
+    });
+    fixtures
+        .chain([Scenario::alone(
+            "stuck-permission-missing",
+            "kinds that may not be listed are named",
+            permission_missing,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(120))])
+        .collect()
+}
+
+async fn permission_missing(cluster: Cluster) -> Result<()> {
+    let tool = Tool::with_rights_but(&cluster, &["secrets"]).await?;
+    // Where there is no RBAC, a fault stands for it.
+    let _fault = cluster.faults().ok().map(|faults| {
+        let secrets = Match::verb(Verb::List)
+            .resource("secrets")
+            .client("belayer");
+        faults.inject(
+            Fault::on(secrets).answer(Answer::forbidden("secrets are none of its business")),
+        )
+    });
+    let looked = look_without_rights(&cluster, &tool).await;
+    tool.put_away().await?;
+    looked
+}
+
+async fn look_without_rights(cluster: &Cluster, tool: &Tool) -> Result<()> {
+    let mark = cluster.recorder()?.mark()?;
+    let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
+    ensure!(code == 4, "exit code {code}: {out}{err}");
+    ensure!(
+        out.starts_with("Nothing hangs in Terminating among what could be looked at.\n"),
+        "{out}"
+    );
+    ensure!(
+        out.contains("\nNot looked at, for lack of rights: secrets\n"),
+        "{out}"
+    );
+    let (code, out, err) = tool.run(&["stuck".to_owned(), "-ojson".to_owned()]).await?;
+    ensure!(code == 4, "exit code {code}: {out}{err}");
+    let report: serde_json::Value = serde_json::from_str(&out)?;
+    ensure!(report["unseen"][0]["resource"] == "secrets", "{report}");
+    ensure!(report["unseen"][0]["reason"] == "not-allowed", "{report}");
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    ensure!(writes.is_empty(), "it wrote: {writes:?}");
+    Ok(())
+}

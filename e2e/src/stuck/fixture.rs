@@ -1,0 +1,130 @@
+//! A fixture as it stands in its file.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A cause: what is made, what is then deleted, what is asked.
+///
+/// `$ns` stands for the scenario's namespace, `$now` for the present, `$uid(Kind/name)` for the UID
+/// of something made before.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Fixture {
+    /// In order.
+    pub(crate) steps: Vec<Step>,
+    /// In order, after all steps.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// One step of making things hang.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Step {
+    /// An object to create.
+    #[serde(default)]
+    pub(crate) create: Option<Value>,
+    /// The field manager that creates it.
+    #[serde(default)]
+    pub(crate) by: Option<String>,
+    /// A status to write, as part of an object.
+    #[serde(default)]
+    pub(crate) status: Option<Value>,
+    /// A merge patch, as part of an object.
+    #[serde(default)]
+    pub(crate) patch: Option<Value>,
+    /// An object to delete.
+    #[serde(default)]
+    pub(crate) delete: Option<Value>,
+    /// Its propagation.
+    #[serde(default)]
+    pub(crate) propagation: Option<String>,
+    /// Its grace, in seconds.
+    #[serde(default)]
+    pub(crate) grace: Option<u32>,
+}
+
+/// One run of the binary.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Run {
+    /// Its arguments.
+    pub(crate) args: Vec<String>,
+    /// Its exit code.
+    pub(crate) exit: i32,
+}
+
+/// A fixture's name, its text and what is expected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct File {
+    pub(crate) name: &'static str,
+    pub(crate) shows: &'static str,
+    yaml: &'static str,
+    pub(crate) expected: &'static str,
+}
+
+impl File {
+    /// Reads it, with the scenario's own names put in.
+    pub(crate) fn read(&self, namespace: &str) -> Result<Fixture> {
+        let now = jiff::Timestamp::now();
+        let text = self
+            .yaml
+            .replace("$ns", namespace)
+            .replace("$now", &format!("{now:.6}"));
+        serde_saphyr::from_str(&text).with_context(|| format!("read the fixture {}", self.name))
+    }
+}
+
+macro_rules! fixtures {
+    ($($name:literal: $shows:literal,)*) => {
+        /// All of them.
+        pub(crate) const FIXTURES: &[File] = &[$(File {
+            name: concat!("stuck-", $name),
+            shows: $shows,
+            yaml: include_str!(concat!("../../fixtures/stuck/", $name, ".yaml")),
+            expected: include_str!(concat!("../../fixtures/stuck/", $name, ".txt")),
+        }),*];
+    };
+}
+
+fixtures! {
+    "namespace-controller-gone": "a namespace with custom resources whose controller is gone",
+    "dead-api": "an aggregated API that is down, and a namespace behind it",
+    "foreground": "foreground deletion that a dependent blocks",
+    "claim-in-use": "a claim that a pod uses",
+    "volume-attached": "a volume that is attached to a node",
+    "node-gone": "a pod on a node that is gone",
+    "crd-instances": "a definition with instances",
+    "argo-controller-down": "Argo's finalizer with its controller scaled to zero",
+    "artifact-gc": "artifact GC whose controller is alive",
+    "two-causes": "two finalizers on one object",
+    "unknown-finalizer": "a finalizer that nobody knows",
+    "webhook": "a webhook without endpoints that refuses the removal",
+    "within-grace": "a deletion within its grace does not hang",
+    "our-rows": "pods at each row of pod-finalizer's table",
+    "our-claim": "claims that Belayer holds: one in use, one not",
+    "our-hold": "a pod that Belayer's hold keeps",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fixture_can_be_read() {
+        for file in FIXTURES {
+            let fixture = file.read("here").unwrap();
+            assert!(
+                !fixture.steps.is_empty() && !fixture.runs.is_empty(),
+                "{}",
+                file.name
+            );
+        }
+    }
+
+    #[test]
+    fn there_are_the_fifteen_causes() {
+        // The permission that is missing is a scenario of its own: it is a matter of rights.
+        assert!(FIXTURES.len() >= 14);
+    }
+}
