@@ -146,7 +146,8 @@ fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
             ),
         ));
     }
-    json_patch::patch(new, &operations).map_err(|_| {
+    // Without undoing: what failed halfway is dropped, and undoing a `move` that failed halfway panics.
+    json_patch::patch_unsafe(new, &operations).map_err(|_| {
         ApiError::new(
             422,
             Reason::Invalid,
