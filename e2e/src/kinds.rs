@@ -24,6 +24,12 @@ pub(crate) fn claims(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
+/// The claims of all namespaces.
+pub(crate) fn all_claims(client: &Client) -> Objects {
+    let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    Api::all_with(client.clone(), &resource)
+}
+
 /// All volumes.
 pub(crate) fn volumes(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");

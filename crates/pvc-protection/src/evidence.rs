@@ -36,26 +36,29 @@ pub const EVIDENCE_NAMES: &[&str] = &["Unused"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused(By);
 
-/// What was looked at.
+/// Where no user was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     /// A list of the namespace's pods.
     List,
-    /// The pod store, which had passed the version that the server was at.
+    /// The pod store, once it had passed the version that the look saw.
     Store,
 }
 
 impl Unused {
     /// The proof, if `look` gives it for `claim`.
     pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
-        let (by, users) = match look.answer() {
-            PodsLook::Listed(listed) => (By::List, listed.users_of(&claim.meta).total()),
-            PodsLook::StoreReached(version) => match &claim.cached {
-                CachedUsers::Known { users, as_of } if as_of >= version => {
-                    (By::Store, users.total())
-                }
-                CachedUsers::Known { .. } | CachedUsers::Unknown => return None,
-            },
+        // A store that has passed the version of a list knows what became of the users in it.
+        let (listed, version) = match look.answer() {
+            PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
+            PodsLook::StoreReached(version) => (None, *version),
+        };
+        let (by, users) = match (listed, &claim.cached) {
+            (Some(users), _) if users.is_empty() => (By::List, users.total()),
+            (_, CachedUsers::Known { users, as_of }) if *as_of >= version => {
+                (By::Store, users.total())
+            }
+            _ => return None,
         };
         invariants::unused_after_deletion(claim.deletion_seen, look.begun(), users)
             .then_some(Self(by))

@@ -78,8 +78,11 @@ impl Question for PodsQuestion {
 }
 
 /// Which claims the listed pods use.
-#[derive(Debug, Default)]
-pub struct Listed(HashMap<Arc<str>, UsersOfName>);
+#[derive(Debug)]
+pub struct Listed {
+    version: ResourceVersion,
+    by_name: HashMap<Arc<str>, UsersOfName>,
+}
 
 /// What is noted under one name of a claim.
 #[derive(Debug, Default)]
@@ -91,6 +94,20 @@ struct UsersOfName {
 }
 
 impl Listed {
+    /// A list at this version, with no pod yet.
+    pub fn at(version: ResourceVersion) -> Self {
+        Self {
+            version,
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// The version that the list shows. A store that has passed it knows whatever became of the
+    /// users since.
+    pub fn version(&self) -> ResourceVersion {
+        self.version
+    }
+
     /// Notes one pod.
     pub fn note(&mut self, pod: &Pod) {
         if !pod.is_bound() {
@@ -98,21 +115,21 @@ impl Listed {
         }
         let name = pod.meta.key.name();
         for claim in &pod.claims {
-            self.0.entry_ref(claim).or_default().plain.note(name);
+            self.by_name.entry_ref(claim).or_default().plain.note(name);
         }
         if pod.is_shut_down() {
             return;
         }
         for claim in &pod.ephemeral_claims {
             let uid = pod.meta.uid.clone();
-            let users = self.0.entry_ref(claim).or_default();
+            let users = self.by_name.entry_ref(claim).or_default();
             users.ephemeral.push((uid, name.into()));
         }
     }
 
     /// The pods that use this claim.
     pub fn users_of(&self, claim: &ObjectMeta) -> Users {
-        let Some(users) = self.0.get(claim.key.name()) else {
+        let Some(users) = self.by_name.get(claim.key.name()) else {
             return Users::default();
         };
         let mut all = users.plain.clone();
@@ -123,14 +140,6 @@ impl Listed {
             }
         }
         all
-    }
-}
-
-impl<'a> FromIterator<&'a Pod> for Listed {
-    fn from_iter<I: IntoIterator<Item = &'a Pod>>(pods: I) -> Self {
-        let mut listed = Self::default();
-        pods.into_iter().for_each(|pod| listed.note(pod));
-        listed
     }
 }
 
@@ -154,9 +163,9 @@ impl PodsOracle {
 
     async fn pods(&self, question: &PodsQuestion) -> Result<PodsLook, LookError> {
         let path = Resource::new("", "v1", "Pod", "pods").path(Some(&question.0));
-        let mut listed = Listed::default();
         let first = self.page(&path, 1, None).await?;
         let now = first.resource_version;
+        let mut listed = Listed::at(now);
         let more = first.remaining.unwrap_or(u64::MAX);
         if first.continue_token.is_none() {
             note_all(&mut listed, first)?;
@@ -169,6 +178,9 @@ impl PodsOracle {
         let mut token: Option<String> = None;
         loop {
             let mut page = self.page(&path, PAGE, token.as_deref()).await?;
+            if token.is_none() {
+                listed = Listed::at(page.resource_version);
+            }
             token = page.continue_token.take();
             note_all(&mut listed, page)?;
             if token.is_none() {

@@ -50,11 +50,8 @@ impl Measured {
         let wall = self.started.elapsed();
         self.process.check_running()?;
         let pid = self.process.pid().context("the process has ended")?;
-        Ok(Cost {
-            wall,
-            cpu: cpu_of(pid)?,
-            peak_resident: peak_resident_of(pid)?,
-        })
+        let cost = cost_of(pid, self.started)?;
+        Ok(Cost { wall, ..cost })
     }
 
     /// Kills it: what it would do on a clean stop is not measured.
@@ -64,6 +61,18 @@ impl Measured {
     pub(crate) async fn end(mut self) -> Result<()> {
         self.process.kill().await
     }
+}
+
+/// What a process that was started then has cost until now. It must still be running.
+///
+/// # Errors
+/// When it has ended, or this system tells nothing about processes.
+pub(crate) fn cost_of(pid: u32, started: Instant) -> Result<Cost> {
+    Ok(Cost {
+        wall: started.elapsed(),
+        cpu: cpu_of(pid)?,
+        peak_resident: peak_resident_of(pid)?,
+    })
 }
 
 /// Processor time of a process, from `/proc/PID/stat`.

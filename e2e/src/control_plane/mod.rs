@@ -14,7 +14,6 @@ pub(crate) mod ports;
 mod process;
 mod rights;
 
-pub(crate) use self::binaries::go_is_there;
 pub use self::binaries::{Binaries, BuildError, Program};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;

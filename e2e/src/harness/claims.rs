@@ -72,6 +72,20 @@ impl Cluster {
         created.with_context(|| format!("create the claim {name}"))
     }
 
+    /// Creates a claim of a storage class, which need not exist where a volume of it does.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create_claim_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
+        let mut document = claim(name, json!({}))?;
+        document.data["spec"]["storageClassName"] = class.into();
+        let created = self
+            .claims()
+            .create(&PostParams::default(), &document)
+            .await;
+        created.with_context(|| format!("create the claim {name}"))
+    }
+
     /// Deletes a claim without waiting for it to go.
     ///
     /// # Errors

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// The hold under test. Written out here on purpose: users see this very name.
 pub const HOLD: &str = "belayer.dev/pod-status";
 
+/// The hold on workflows.
+pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
+
 /// The label that makes a pod one of a workflow's.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 
@@ -142,6 +145,15 @@ impl PodBuilder {
         self
     }
 
+    /// A volume that no container mounts is not looked at by a kubelet.
+    fn mounts(&self) -> Vec<Value> {
+        let mount = |volume: &Value| {
+            let name = volume["name"].as_str().unwrap_or_default();
+            json!({ "name": name, "mountPath": format!("/mnt/{name}") })
+        };
+        self.volumes.iter().map(mount).collect()
+    }
+
     /// The object to create.
     ///
     /// # Errors
@@ -165,7 +177,9 @@ impl PodBuilder {
                 "terminationGracePeriodSeconds": 1,
                 // There is no account whose token could be mounted.
                 "automountServiceAccountToken": false,
-                "containers": [{ "name": "main", "image": "registry.invalid/step:1" }],
+                "containers": [{
+                    "name": "main", "image": "registry.invalid/step:1", "volumeMounts": self.mounts(),
+                }],
             },
         });
         serde_json::from_value(document).context("a pod")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -130,7 +130,10 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
 async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     let belayer = start(&cluster).await?;
     volume(&cluster, "v0").await?;
-    held(&cluster, "data").await?;
+    cluster
+        .create_claim_of_class("data", cluster.namespace())
+        .await?;
+    cluster.claim_is_held("data", KUBERNETES_CLAIM_HOLD).await?;
     cluster
         .create(&pod("first").claim("data").scheduled())
         .await?;
@@ -184,6 +187,7 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
         volume(&cluster, &format!("v{n}")).await?;
     }
     let sets = kinds::stateful_sets(cluster.client(), cluster.namespace());
+    let class = cluster.namespace();
     let document: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
         "spec": {
@@ -202,7 +206,7 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
             "volumeClaimTemplates": [{
                 "metadata": { "name": "data" },
                 "spec": {
-                    "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
                     "resources": { "requests": { "storage": "1Mi" } },
                 },
             }],
@@ -256,20 +260,28 @@ async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
     eventually(&format!("the pod {pod} runs"), SOON, async || {
         let seen = cluster.pods().get(pod).await?;
         let status = &seen.data["status"];
-        ensure!(status["phase"] == "Running", "its status is {status}");
-        Ok(())
+        if status["phase"] == "Running" {
+            return Ok(());
+        }
+        let claims = cluster.claims().list(&Default::default()).await?.items;
+        let phase = |claim: &DynamicObject| {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            format!("{name} {}", claim.data["status"]["phase"])
+        };
+        let claims: Vec<_> = claims.iter().map(phase).collect();
+        bail!("its status is {status}; claims: {}", claims.join(", "))
     })
     .await
 }
 
-/// A volume of this scenario's, for whichever claim is first.
+/// A volume of this scenario's own class, for whichever claim of that class is first.
 async fn volume(cluster: &Cluster, name: &str) -> Result<()> {
     let document: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": { "name": volume_name(cluster, name) },
         "spec": {
             "capacity": { "storage": "1Mi" }, "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": cluster.namespace(),
             "hostPath": { "path": "/tmp" },
         },
     }))?;

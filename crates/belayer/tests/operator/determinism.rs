@@ -63,6 +63,7 @@ fn operator(sandbox: &Sandbox) -> Operator {
         components: Components {
             pod_finalizer: Some(Default::default()),
             pvc_protection: Some(Default::default()),
+            workflow_finalizer: Some(Default::default()),
         },
     })
 }

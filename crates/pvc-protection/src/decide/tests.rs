@@ -82,9 +82,15 @@ impl Snapshot {
         self.with(|claim| claim.cached = CachedUsers::Unknown)
     }
 
-    /// A look that begins now found these pods by a list.
+    /// A look that begins now found these pods by a list that is newer than the store.
     fn listed(self, pods: &[Pod]) -> Self {
-        let listed = PodsLook::Listed(Arc::new(pods.iter().collect::<Listed>()));
+        self.listed_at(101, pods)
+    }
+
+    fn listed_at(self, version: u64, pods: &[Pod]) -> Self {
+        let mut listed = Listed::at(ResourceVersion::new(version));
+        pods.iter().for_each(|pod| listed.note(pod));
+        let listed = PodsLook::Listed(Arc::new(listed));
         self.with(|claim| claim.look = Some(Fact::scripted(listed, Moment::now())))
     }
 
@@ -141,6 +147,7 @@ fn does(decision: &ClaimDecision) -> Does {
         (None, Some(after)) if after.is_zero() => Does::Asks,
         (None, Some(_)) => Does::KeepsAndRechecks,
         (None, None) if decision.missing.is_empty() => Does::Nothing,
+        (Some(other), _) => panic!("no row writes {other:?}"),
         (None, None) => Does::Keeps,
     }
 }
@@ -159,6 +166,8 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_04_a_user_in_the_list_keeps(claim().held().deleting().listed(&[user("a")]), 4, Does::KeepsAndRechecks)]
 #[case::row_04_a_list_begun_before_the_deletion_was_seen(claim().held().listed(&[]).deleting(), 4, Does::Asks)]
 #[case::row_04_its_users_say_nothing_either(claim().held().listed(&[user("a")]).deleting(), 4, Does::Asks)]
+#[case::row_04_a_user_of_the_list_that_a_newer_store_shows_gone(
+    claim().held().deleting().listed_at(100, &[user("a")]), 4, Does::Releases)]
 #[case::row_04_a_store_that_is_as_new_releases(claim().held().deleting().store_reached(100), 4, Does::Releases)]
 #[case::row_04_a_store_that_fell_back_does_not(claim().held().deleting().store_reached(101), 4, Does::Asks)]
 #[case::row_04_a_store_reached_before_the_deletion_was_seen(claim().held().store_reached(100).deleting(), 4, Does::Asks)]

@@ -9,7 +9,7 @@ use belayer_sandbox::{Fault, Gvr, Match, Subresource};
 use serde_json::{Value, json};
 
 use super::{CLAIMS, SHOP, Shop, protected_by_kubernetes};
-use crate::world::{BELAYER, eventually, let_pass};
+use crate::world::{BELAYER, eventually, let_pass, within};
 
 const A_WHILE: Duration = Duration::from_secs(120);
 
@@ -206,6 +206,26 @@ async fn a_pod_that_was_bound_between_keeps_the_claim() {
     assert!(shop.is_held("data"));
     shop.remove_pod("web");
     shop.gone("data").await;
+}
+
+/// A list that saw the user before the store did must not outlive the user.
+#[tokio::test(start_paused = true)]
+async fn a_user_that_a_look_saw_first_frees_the_claim_when_it_goes() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("other", &[]);
+    let_pass(Duration::from_secs(1)).await;
+    let late = Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches();
+    let late = shop.world.sandbox.faults().inject(late);
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(Duration::from_millis(500)).await;
+    late.remove();
+    let_pass(Duration::from_secs(1)).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    within(Duration::from_secs(1), "at once", || !shop.exists("data")).await;
 }
 
 #[tokio::test(start_paused = true)]
