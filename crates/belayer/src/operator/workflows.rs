@@ -159,7 +159,7 @@ fn kind(
         executor: Arc::clone(&ground.executor),
         decoders: watched.decoders.clone(),
         events: ground.events.clone(),
-        clock: Arc::new(Timestamp::now),
+        clock: Arc::new(belayer_core::ambient::now),
         observer: Arc::clone(&ground.observer),
     })
     .component(Arc::clone(&finalizer))

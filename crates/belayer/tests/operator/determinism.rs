@@ -70,7 +70,10 @@ fn operator(sandbox: &Sandbox) -> Operator {
 
 fn use_a_claim(sandbox: &Sandbox) {
     let (actor, options) = ("user".into(), WriteOptions::default());
-    let claim = json!({"metadata": {"name": "data"}, "spec": {}});
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
     let pod = json!({
         "metadata": {"name": "reader"},
         "spec": {
