@@ -13,7 +13,7 @@ pub mod control_plane;
 mod go;
 pub mod harness;
 mod kinds;
-mod peers;
+pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;

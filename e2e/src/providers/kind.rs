@@ -16,7 +16,7 @@ use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::conformance::Compactor;
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
-use crate::peers::INFORMER;
+use crate::peers::Peer;
 
 /// Makes a cluster with the `kind` program and removes it afterwards.
 ///
@@ -151,7 +151,7 @@ impl Backend for KindBackend {
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
-        if INFORMER.is_available() {
+        if Peer::Informer.is_available() {
             can.push(Capability::ClientGo);
         }
         can

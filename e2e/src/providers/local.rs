@@ -19,7 +19,7 @@ use crate::control_plane::{
     Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
 };
 use crate::harness::{Kubectl, eventually};
-use crate::peers::INFORMER;
+use crate::peers::Peer;
 
 /// Starts control planes from these programs.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Backend for LocalBackend {
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
-        if INFORMER.is_available() {
+        if Peer::Informer.is_available() {
             can.push(Capability::ClientGo);
         }
         can

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::harness::{Cluster, Proxy, Scenario};
-use crate::peers::INFORMER;
+use crate::peers::Peer;
 use crate::providers::Capability::ClientGo;
 
 /// How long anything may take to be seen: a client that reconnects backs off.
@@ -54,7 +54,7 @@ struct Running {
 
 impl Running {
     async fn start(cluster: &Cluster, proxy: &Proxy) -> Result<Self> {
-        let program = tokio::task::spawn_blocking(|| INFORMER.find_or_build()).await??;
+        let program = tokio::task::spawn_blocking(|| Peer::Informer.find_or_build()).await??;
         let kubeconfig = through(cluster, proxy)?;
         let path = cluster.dir().join("informer.kubeconfig");
         std::fs::write(&path, kubeconfig)?;

@@ -61,16 +61,19 @@ fn operator(sandbox: &Sandbox) -> Operator {
         writes: Writes::Sent,
         observer: Arc::new(()),
         components: Components {
-            workflow_finalizer: Some(Default::default()),
             pod_finalizer: Some(Default::default()),
             pvc_protection: Some(Default::default()),
+            workflow_finalizer: Some(Default::default()),
         },
     })
 }
 
 fn use_a_claim(sandbox: &Sandbox) {
     let (actor, options) = ("user".into(), WriteOptions::default());
-    let claim = json!({"metadata": {"name": "data"}, "spec": {}});
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
     let pod = json!({
         "metadata": {"name": "reader"},
         "spec": {

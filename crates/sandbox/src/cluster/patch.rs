@@ -191,7 +191,8 @@ fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
             ),
         ));
     }
-    json_patch::patch(new, &operations).map_err(|_| rejected())
+    // Without undoing: what failed halfway is dropped, and undoing a `move` that failed halfway panics.
+    json_patch::patch_unsafe(new, &operations).map_err(|_| rejected())
 }
 
 fn rejected() -> ApiError {
