@@ -27,6 +27,7 @@ pub trait Explainer: Send + Sync {
     /// In words, when a look failed: nothing can be said then.
     fn explain<'a>(
         &'a self,
+        kind: &'a Resource,
         key: &'a ObjectKey,
         reader: &'a Reader,
     ) -> BoxFuture<'a, Result<Explained, String>>;
@@ -89,6 +90,10 @@ pub enum Action {
     AddHold,
     /// It takes the hold off.
     Release,
+    /// It writes down what must not be lost.
+    Record,
+    /// It deletes the object.
+    Delete,
 }
 
 /// What `explain` says of one object: the documented form of its `-o json` and `-o yaml`.

@@ -177,7 +177,7 @@ pub fn missing(decision: &PodDecision) -> Vec<String> {
 pub fn evidence(decision: &PodDecision) -> Option<&'static str> {
     match &decision.write {
         Some(Write::Release(evidence)) => Some(evidence.name()),
-        Some(Write::AddHold) | None => None,
+        _ => None,
     }
 }
 

@@ -61,7 +61,7 @@ pub fn missing(decision: &ClaimDecision) -> Vec<String> {
 pub fn evidence(decision: &ClaimDecision) -> Option<&'static str> {
     match &decision.write {
         Some(Write::Release(evidence)) => Some(evidence.name()),
-        Some(Write::AddHold) | None => None,
+        _ => None,
     }
 }
 

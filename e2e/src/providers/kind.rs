@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider, Recorder};
+use crate::conformance::Compactor;
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
 
@@ -169,6 +170,10 @@ impl Backend for KindBackend {
     }
 
     fn faults(&self) -> Option<&Faults> {
+        None
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
         None
     }
 }

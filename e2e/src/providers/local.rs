@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::conformance::{Compactor, beside};
 use crate::control_plane::{
     Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
 };
@@ -133,6 +134,10 @@ impl Backend for LocalBackend {
 
     fn faults(&self) -> Option<&Faults> {
         None
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
+        beside(self.plane.admin_path())
     }
 
     fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {

@@ -14,6 +14,7 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::conformance::Compactor;
 use crate::control_plane::ClaimController;
 
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
@@ -107,6 +108,9 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Makes the server forget old versions, where that can be done.
+    fn compactor(&self) -> Option<Compactor>;
 
     /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
     fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {

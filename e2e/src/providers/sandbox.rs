@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::conformance::Compactor;
 use crate::control_plane::plane;
 use crate::harness::Kubectl;
 
@@ -113,6 +114,14 @@ impl Backend for SandboxBackend {
 
     fn faults(&self) -> Option<&Faults> {
         Some(self.sandbox.faults())
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
+        let cluster = self.sandbox.cluster().clone();
+        Some(Box::new(move || {
+            cluster.compact(cluster.version());
+            Box::pin(std::future::ready(Ok(())))
+        }))
     }
 }
 

@@ -19,6 +19,7 @@ mod size;
 mod start;
 mod stuck;
 mod wire;
+mod workflows;
 
 use crate::harness::Scenario;
 
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Scenario> {
         identity::scenarios(),
         foreign::scenarios(),
         owners::scenarios(),
+        workflows::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),

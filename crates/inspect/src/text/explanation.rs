@@ -123,6 +123,8 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
     let action = match (explained.action, explained.held) {
         (Action::Release, _) => "releases it",
         (Action::AddHold, _) => "adds its hold",
+        (Action::Record, _) => "writes its record",
+        (Action::Delete, _) => "deletes it",
         (Action::Keep, true) => "keeps its hold",
         (Action::Keep, false) => "adds no hold now",
         (Action::Nothing, _) => "does nothing",

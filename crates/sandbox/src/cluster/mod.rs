@@ -2,9 +2,11 @@
 
 mod create;
 mod delete;
+mod managed;
 mod patch;
 mod pods;
 mod read;
+pub(crate) mod shape;
 mod state;
 mod subscription;
 mod types;
@@ -20,13 +22,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub(crate) use patch::unsupported_strategic;
-pub(crate) use read::{list_options_invalid, parse_version, too_large};
+pub(crate) use read::{check_match, list_options_invalid, parse_version, too_large};
 pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
-    Actor, DeleteOptions, Deleted, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
-    Propagation, Subresource, VersionMatch, WriteOptions,
+    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch,
+    Preconditions, Propagation, Subresource, VersionMatch, WriteOptions,
 };
 pub(crate) use write::{Effect, Written};
 
@@ -106,6 +108,10 @@ impl Cluster {
             debug_assert!(made.is_ok(), "{made:?}");
         }
         self.inner.recorder.clear();
+        // As on a server that has run for a while: its first versions are forgotten.
+        let mut state = self.inner.state.lock();
+        let newest = state.rv;
+        state.compact(newest);
     }
 
     /// Wall clock of the cluster.

@@ -36,6 +36,8 @@ pub(crate) enum Effect {
 pub(crate) struct Written {
     pub(crate) effect: Effect,
     pub(crate) object: Arc<Value>,
+    /// What the client is to be told although the write was accepted.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Written {
@@ -43,6 +45,7 @@ impl Written {
         Written {
             effect: Effect::Created,
             object,
+            warnings: Vec::new(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Written {
         Written {
             effect: Effect::Changed,
             object,
+            warnings: Vec::new(),
         }
     }
 
@@ -57,13 +61,20 @@ impl Written {
         Written {
             effect: Effect::Unchanged,
             object,
+            warnings: Vec::new(),
         }
+    }
+
+    pub(super) fn warn(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
     }
 
     pub(crate) fn removed(object: Arc<Value>) -> Self {
         Written {
             effect: Effect::Removed,
             object,
+            warnings: Vec::new(),
         }
     }
 }

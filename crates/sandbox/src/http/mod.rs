@@ -5,6 +5,7 @@ mod discovery;
 mod listener;
 mod negotiate;
 mod openapi;
+mod read;
 mod resource;
 mod respond;
 mod review;

@@ -103,6 +103,8 @@ impl PodFinalizer {
         let action = match (&decision.write, held) {
             (Some(Write::Release(_)), _) => Action::Release,
             (Some(Write::AddHold), _) => Action::AddHold,
+            (Some(Write::Record), _) => Action::Record,
+            (Some(Write::Delete(_)), _) => Action::Delete,
             (None, true) => Action::Keep,
             (None, false) if decision.missing.is_empty() => Action::Nothing,
             (None, false) => Action::Keep,
@@ -131,6 +133,7 @@ fn next(action: Action, held: bool, resync: Duration) -> String {
     match (action, held) {
         (Action::Release, _) => "a running Belayer takes the hold off at once".to_owned(),
         (Action::AddHold, _) => "a running Belayer adds the hold at once".to_owned(),
+        (Action::Record | Action::Delete, _) => "a running Belayer does so at once".to_owned(),
         (Action::Keep, true) => format!(
             "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
              and its namespace, and without one about every {}",
@@ -181,6 +184,7 @@ impl Explainer for PodFinalizer {
 
     fn explain<'a>(
         &'a self,
+        _: &'a Resource,
         key: &'a ObjectKey,
         reader: &'a Reader,
     ) -> BoxFuture<'a, Result<Explained, String>> {
