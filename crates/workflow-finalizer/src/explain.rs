@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::decision::{Evidence as _, Row, Write};
+use belayer_core::decision::{Evidence as _, Row, Write, in_words};
 use belayer_core::facts::{LookError, NamespaceQuestion, NamespaceState, Oracle, is_ignored, look};
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, WORKFLOW_HOLD};
@@ -134,7 +134,7 @@ pub fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<S
 
 /// What the decision waits for, in words.
 pub fn missing(decision: &WorkflowDecision) -> Vec<String> {
-    decision.missing.iter().map(ToString::to_string).collect()
+    in_words(&decision.missing)
 }
 
 /// The name of the evidence that the decision releases on.
