@@ -69,6 +69,25 @@ pub enum Missing<Q> {
     Event(Cow<'static, str>),
 }
 
+/// What is missing, for people: what has to happen; the questions behind it only where nothing else
+/// is said, or where nobody has asked them yet.
+pub fn in_words<Q: std::fmt::Display>(missing: &[Missing<Q>]) -> Vec<String> {
+    let says = |missing: &&Missing<Q>| match missing {
+        Missing::Event(_) => true,
+        Missing::Answer { after, .. } => after.is_zero(),
+    };
+    let told: Vec<String> = missing
+        .iter()
+        .filter(says)
+        .map(ToString::to_string)
+        .collect();
+    if told.is_empty() {
+        missing.iter().map(ToString::to_string).collect()
+    } else {
+        told
+    }
+}
+
 /// For people: what `explain` prints.
 impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -609,7 +609,12 @@ async fn ours(
                 object.object.uid.as_str().to_owned(),
                 explainer.hold().to_owned(),
             );
-            (id, explainer.explain(&object.object.key, reader).await)
+            (
+                id,
+                explainer
+                    .explain(&object.object.kind.resource, &object.object.key, reader)
+                    .await,
+            )
         })
         .buffer_unordered(PARALLEL)
         .collect()

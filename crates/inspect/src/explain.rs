@@ -27,6 +27,7 @@ pub trait Explainer: Send + Sync {
     /// In words, when a look failed: nothing can be said then.
     fn explain<'a>(
         &'a self,
+        kind: &'a Resource,
         key: &'a ObjectKey,
         reader: &'a Reader,
     ) -> BoxFuture<'a, Result<Explained, String>>;
@@ -89,7 +90,7 @@ pub enum Action {
     AddHold,
     /// It takes the hold off.
     Release,
-    /// It writes a record of the object, and keeps the hold until that is there.
+    /// It writes down what must not be lost.
     Record,
     /// It deletes the object.
     Delete,

@@ -124,16 +124,14 @@ impl Meta<'_> {
         let labels = self
             .labels
             .and_then(|raw| serde_json::from_str::<Option<_>>(raw.get()).ok().flatten());
+        let names = self.finalizers.iter().flatten();
+        let finalizers: Vec<String> = names.map(|name| (**name).to_owned()).collect();
+        let managed = self.managed_fields.map_or("null", RawValue::get);
         Some(Terminating {
             object: self.object(kind),
             since,
-            finalizers: self
-                .finalizers
-                .iter()
-                .flatten()
-                .map(|name| (**name).to_owned())
-                .collect(),
-            set_by: set_by(self.managed_fields.map(RawValue::get).unwrap_or("null")),
+            set_by: set_by(managed, &finalizers),
+            finalizers,
             labels: labels.unwrap_or_default(),
         })
     }
@@ -150,19 +148,28 @@ struct ManagedFields {
     fields_v1: Value,
 }
 
+/// The API server puts these on when it is told to delete: nobody manages them.
+const BY_THE_SERVER: &[&str] = &["foregroundDeletion", "orphan"];
+
 /// For each finalizer the manager that wrote it last.
-fn set_by(managed_fields: &str) -> BTreeMap<String, SetBy> {
+fn set_by(managed_fields: &str, finalizers: &[String]) -> BTreeMap<String, SetBy> {
     let entries: Option<Vec<ManagedFields>> = serde_json::from_str(managed_fields).ok().flatten();
     let mut found: BTreeMap<String, SetBy> = BTreeMap::new();
     for entry in entries.unwrap_or_default() {
-        let Some(finalizers) = entry
+        let Some(managed) = entry
             .fields_v1
             .pointer("/f:metadata/f:finalizers")
             .and_then(Value::as_object)
         else {
             continue;
         };
-        for finalizer in finalizers.keys().filter_map(|key| member(key)) {
+        let mut members: Vec<String> = managed.keys().filter_map(|key| member(key)).collect();
+        if members.is_empty() {
+            // The list is noted as a whole.
+            members = finalizers.to_vec();
+        }
+        members.retain(|name| !BY_THE_SERVER.contains(&name.as_str()));
+        for finalizer in members {
             let newer = found
                 .get(&finalizer)
                 .is_none_or(|known| known.time <= entry.time);
@@ -188,6 +195,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_list_that_is_noted_as_a_whole_counts_for_each_of_its_members() {
+        let fields =
+            r#"[{"manager": "operator", "fieldsV1": {"f:metadata": {"f:finalizers": {}}}}]"#;
+        let names = ["a/b".to_owned(), "foregroundDeletion".to_owned()];
+        let found = set_by(fields, &names);
+        assert_eq!(found["a/b"].manager, "operator");
+        assert_eq!(found.len(), 1, "the server itself puts the other on");
+    }
+
+    #[test]
     fn the_last_manager_of_each_finalizer_is_found() {
         let fields = r#"[
             {"manager": "kubectl", "time": "2026-01-02T00:00:00Z", "fieldsV1":
@@ -196,10 +213,10 @@ mod tests {
                 {"f:metadata": {"f:finalizers": {"v:\"a/b\"": {}, "v:\"c\"": {}}}}},
             {"manager": "other", "fieldsV1": {"f:spec": {}}}
         ]"#;
-        let found = set_by(fields);
+        let found = set_by(fields, &[]);
         assert_eq!(found["a/b"].manager, "operator");
         assert_eq!(found["c"].manager, "operator");
         assert_eq!(found.len(), 2);
-        assert!(set_by("null").is_empty() && set_by("{").is_empty());
+        assert!(set_by("null", &[]).is_empty() && set_by("{", &[]).is_empty());
     }
 }

@@ -142,7 +142,7 @@ async fn one(
     let mut missing = Vec::new();
     let mut belayer = Vec::new();
     for explainer in explainers.iter().filter(|e| e.is_about(&kind.resource)) {
-        match explainer.explain(key, reader).await {
+        match explainer.explain(&kind.resource, key, reader).await {
             Ok(explained) => belayer.push(explained),
             Err(why) => missing.push(format!("what {} decides: {why}", explainer.component())),
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::{Evidence as _, Row, Write};
+use belayer_core::decision::{Evidence as _, Row, Write, in_words};
 use belayer_core::facts::{
     LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
 };
@@ -170,14 +170,14 @@ pub fn why_not_selected(
 
 /// What the decision waits for, in words.
 pub fn missing(decision: &PodDecision) -> Vec<String> {
-    decision.missing.iter().map(ToString::to_string).collect()
+    in_words(&decision.missing)
 }
 
 /// The name of the evidence that the decision releases on.
 pub fn evidence(decision: &PodDecision) -> Option<&'static str> {
     match &decision.write {
         Some(Write::Release(evidence)) => Some(evidence.name()),
-        Some(Write::AddHold | Write::Record | Write::Delete(_)) | None => None,
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The same decision for a person: a snapshot from one live look, and its row in words.
 
-use belayer_core::decision::{Evidence as _, Row, Write};
+use belayer_core::decision::{Evidence as _, Row, Write, in_words};
 use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::slim::ObjectMeta;
@@ -54,14 +54,14 @@ pub fn says(row: Row) -> &'static str {
 
 /// What the decision waits for, in words.
 pub fn missing(decision: &ClaimDecision) -> Vec<String> {
-    decision.missing.iter().map(ToString::to_string).collect()
+    in_words(&decision.missing)
 }
 
 /// The name of the evidence that the decision releases on.
 pub fn evidence(decision: &ClaimDecision) -> Option<&'static str> {
     match &decision.write {
         Some(Write::Release(evidence)) => Some(evidence.name()),
-        Some(Write::AddHold | Write::Record | Write::Delete(_)) | None => None,
+        _ => None,
     }
 }
 

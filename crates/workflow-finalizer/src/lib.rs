@@ -5,6 +5,7 @@ pub mod component;
 pub mod config;
 pub mod decide;
 pub mod evidence;
+pub mod explain;
 pub mod look;
 pub mod question;
 pub mod row;

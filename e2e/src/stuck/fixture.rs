@@ -103,6 +103,7 @@ fixtures! {
     "within-grace": "a deletion within its grace does not hang",
     "our-rows": "pods at each row of pod-finalizer's table",
     "our-claim": "claims that Belayer holds: one in use, one not",
+    "our-workflow": "workflows that Belayer holds: one with held pods, one without",
     "our-hold": "a pod that Belayer's hold keeps",
 }
 

@@ -210,13 +210,9 @@ fn difference(expected: &str, seen: &str) -> String {
 
 async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Result<()> {
     if let Some(object) = &step.create {
-        let mut object: DynamicObject = read(object, made)?;
-        let by = step.by.clone();
-        if let Some(manager) = &by {
-            note_manager(&mut object, manager);
-        }
+        let object: DynamicObject = read(object, made)?;
         let params = PostParams {
-            field_manager: by,
+            field_manager: step.by.clone(),
             ..PostParams::default()
         };
         let name = object.name_any();
@@ -260,25 +256,6 @@ async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Re
             .await?;
     }
     Ok(())
-}
-
-/// What a server that notes no managers would have noted.
-fn note_manager(object: &mut DynamicObject, manager: &str) {
-    let finalizers = object.finalizers().to_vec();
-    if finalizers.is_empty() {
-        return;
-    }
-    let members: serde_json::Map<String, Value> = finalizers
-        .iter()
-        .map(|name| (format!("v:{}", json!(name)), json!({})))
-        .collect();
-    let api_version = object.types.as_ref().map(|types| types.api_version.clone());
-    let entry = json!({
-        "manager": manager, "operation": "Update", "apiVersion": api_version,
-        "fieldsType": "FieldsV1", "time": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        "fieldsV1": {"f:metadata": {"f:finalizers": members}},
-    });
-    object.metadata.managed_fields = serde_json::from_value(json!([entry])).ok();
 }
 
 /// Reads an object, with the UIDs of those made before put in.

@@ -4,6 +4,8 @@
 mod pod_finalizer;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
+#[cfg(feature = "workflow-finalizer")]
+mod workflow_finalizer;
 
 use std::path::Path;
 
@@ -31,6 +33,8 @@ pub(super) fn all(
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
+        #[cfg(feature = "workflow-finalizer")]
+        Box::new(workflow_finalizer::WorkflowFinalizer::new(&source)?),
     ];
     // In a build without any component there is nothing to explain with.
     let _ = (reader, &source);

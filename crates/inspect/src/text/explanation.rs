@@ -123,10 +123,10 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
     let action = match (explained.action, explained.held) {
         (Action::Release, _) => "releases it",
         (Action::AddHold, _) => "adds its hold",
+        (Action::Record, _) => "writes its record",
+        (Action::Delete, _) => "deletes it",
         (Action::Keep, true) => "keeps its hold",
         (Action::Keep, false) => "adds no hold now",
-        (Action::Record, _) => "writes a record of it, and keeps it until then",
-        (Action::Delete, _) => "deletes it",
         (Action::Nothing, _) => "does nothing",
     };
     let _ = writeln!(

@@ -131,10 +131,9 @@ impl PodFinalizer {
 
 fn next(action: Action, held: bool, resync: Duration) -> String {
     match (action, held) {
-        (Action::Record, _) => "a running Belayer writes down the outcome, then lets go".to_owned(),
-        (Action::Delete, _) => "a running Belayer deletes the pod, as its owner asked".to_owned(),
         (Action::Release, _) => "a running Belayer takes the hold off at once".to_owned(),
         (Action::AddHold, _) => "a running Belayer adds the hold at once".to_owned(),
+        (Action::Record | Action::Delete, _) => "a running Belayer does so at once".to_owned(),
         (Action::Keep, true) => format!(
             "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
              and its namespace, and without one about every {}",
@@ -185,6 +184,7 @@ impl Explainer for PodFinalizer {
 
     fn explain<'a>(
         &'a self,
+        _: &'a Resource,
         key: &'a ObjectKey,
         reader: &'a Reader,
     ) -> BoxFuture<'a, Result<Explained, String>> {

@@ -70,18 +70,18 @@ impl PvcProtection {
         let action = match (&decision.write, held) {
             (Some(Write::Release(_)), _) => Action::Release,
             (Some(Write::AddHold), _) => Action::AddHold,
+            (Some(Write::Record), _) => Action::Record,
+            (Some(Write::Delete(_)), _) => Action::Delete,
             (None, true) => Action::Keep,
-            // No row of its table records or deletes.
-            (Some(Write::Record | Write::Delete(_)) | None, _) => Action::Nothing,
+            (None, false) => Action::Nothing,
         };
         let next = match action {
             Action::Release => "a running Belayer takes the hold off at once",
             Action::AddHold => "a running Belayer adds the hold at once",
+            Action::Record | Action::Delete => "a running Belayer does so at once",
             Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
             Action::Keep => "Belayer lets go at once when the last of these pods is gone",
-            Action::Nothing | Action::Record | Action::Delete => {
-                "nothing: it is too late for a hold"
-            }
+            Action::Nothing => "nothing: it is too late for a hold",
         };
         Explained {
             component: component::NAME,
@@ -168,6 +168,7 @@ impl Explainer for PvcProtection {
 
     fn explain<'a>(
         &'a self,
+        _: &'a Resource,
         key: &'a ObjectKey,
         reader: &'a Reader,
     ) -> BoxFuture<'a, Result<Explained, String>> {

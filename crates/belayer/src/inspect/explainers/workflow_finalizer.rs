@@ -1,0 +1,154 @@
+//! What workflow-finalizer says of a workflow.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use belayer_core::decision::Write;
+use belayer_core::facts::NamespaceOracle;
+use belayer_core::http::{METADATA_ONLY, Request};
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
+use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_workflow_finalizer::component;
+use belayer_workflow_finalizer::config::Settings;
+use belayer_workflow_finalizer::decide::decide;
+use belayer_workflow_finalizer::explain::{self, Looks};
+use belayer_workflow_finalizer::look::PodsOracle;
+use belayer_workflow_finalizer::snapshot::{Held, Snapshot};
+
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Explains workflows, of whatever kind, by the same decision that the controller makes.
+pub(super) struct WorkflowFinalizer {
+    settings: Settings,
+}
+
+impl WorkflowFinalizer {
+    pub(super) fn new(source: &Source) -> Result<Self, Failure> {
+        let settings = source
+            .workflow_finalizer(None)
+            .map_err(Failure::configuration)?;
+        Ok(Self { settings })
+    }
+
+    async fn look(
+        &self,
+        kind: &Resource,
+        key: &ObjectKey,
+        reader: &Reader,
+    ) -> Result<Explained, String> {
+        let rule = self
+            .settings
+            .owners
+            .iter()
+            .find(|rule| is_same_kind(&rule.kind, kind))
+            .ok_or("its kind is in no rule")?;
+        let context = |keep: Keep| DecodeContext {
+            keep,
+            interner: Interner::default(),
+        };
+        let request = Request::get(kind.object_path(key)).accept(METADATA_ONLY);
+        let answer = reader
+            .read(&request)
+            .await
+            .map_err(|error| format!("{kind} {key}: {}", in_words(&error)))?;
+        let OwnerMeta(workflow) =
+            JsonDecoder::<OwnerMeta>::new(context(component::keep_of_owners(&self.settings)))
+                .decode_object(&answer.body)
+                .map_err(|error| format!("{kind} {key}: {error}"))?;
+        let namespaces = NamespaceOracle::new(
+            Arc::clone(reader.executor()),
+            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
+        );
+        let looks = Looks {
+            rule: rule.clone(),
+            namespaces: Arc::new(namespaces),
+            pods: Arc::new(PodsOracle::new(Arc::clone(reader.executor()))),
+        };
+        let snapshot = looks
+            .snapshot(&workflow, &self.settings)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(in_its_words(&workflow, &snapshot))
+    }
+}
+
+fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
+    let decision = decide(snapshot, Timestamp::now());
+    let view = snapshot.workflow.as_ref();
+    let held = view.is_some_and(|view| view.held == Held::Yes);
+    let action = match (&decision.write, held) {
+        (Some(Write::Release(_)), _) => Action::Release,
+        (Some(Write::AddHold), _) => Action::AddHold,
+        (Some(Write::Record), _) => Action::Record,
+        (Some(Write::Delete(_)), _) => Action::Delete,
+        (None, true) => Action::Keep,
+        (None, false) => Action::Nothing,
+    };
+    let next = match action {
+        Action::Release => "a running Belayer takes the hold off at once",
+        Action::AddHold => "a running Belayer adds the hold at once",
+        Action::Record | Action::Delete => "a running Belayer does so at once",
+        Action::Keep if workflow.is_deleting() => {
+            "Belayer releases its pods first, before all others, and then the workflow"
+        }
+        Action::Keep => "nothing, until it is deleted",
+        Action::Nothing => "nothing",
+    };
+    Explained {
+        component: component::NAME,
+        hold: names::WORKFLOW_HOLD,
+        held,
+        row: Row {
+            number: decision.row.number,
+            name: decision.row.name,
+            says: explain::says(decision.row).to_owned(),
+        },
+        action,
+        evidence: explain::evidence(&decision).map(str::to_owned),
+        missing: explain::missing(&decision),
+        why_not: view
+            .filter(|_| !held)
+            .and_then(|view| explain::why_not_selected(workflow, view.selection)),
+        next: next.to_owned(),
+        look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+        notes: Vec::new(),
+    }
+}
+
+/// Versions of one group and kind are the same objects.
+fn is_same_kind(a: &Resource, b: &Resource) -> bool {
+    a.group == b.group && a.plural == b.plural
+}
+
+impl Explainer for WorkflowFinalizer {
+    fn component(&self) -> &'static str {
+        component::NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::WORKFLOW_HOLD
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        self.settings
+            .owners
+            .iter()
+            .any(|rule| is_same_kind(&rule.kind, kind))
+    }
+
+    fn explain<'a>(
+        &'a self,
+        kind: &'a Resource,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(kind, key, reader))
+    }
+}

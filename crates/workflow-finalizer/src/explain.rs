@@ -1,0 +1,166 @@
+//! The same decision for a person: a snapshot from live looks instead of stores, and its row in
+//! words.
+
+use std::sync::Arc;
+
+use belayer_core::decision::{Evidence as _, Row, Write, in_words};
+use belayer_core::facts::{LookError, NamespaceQuestion, NamespaceState, Oracle, is_ignored, look};
+use belayer_core::moment::Moment;
+use belayer_core::names::{IGNORE_LABEL, WORKFLOW_HOLD};
+use belayer_core::selection::MassRelease;
+use belayer_core::slim::ObjectMeta;
+
+use crate::config::{OwnerRule, Settings};
+use crate::decide::WorkflowDecision;
+use crate::look::{PodsQuestion, PodsState};
+use crate::row;
+use crate::snapshot::{Deletion, Held, NamespaceView, PodsView, Selection, Snapshot, WorkflowView};
+
+/// What is looked at live.
+pub struct Looks {
+    /// The rule of the workflow's kind.
+    pub rule: OwnerRule,
+    /// Answers about namespaces.
+    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    /// Answers about pods.
+    pub pods: Arc<dyn Oracle<PodsQuestion>>,
+}
+
+impl Looks {
+    /// The snapshot that a controller would have whose stores are as of now.
+    ///
+    /// Whether too many workflows are unselected is not looked at: that takes a count of all.
+    ///
+    /// # Errors
+    ///
+    /// When a look gave no answer.
+    pub async fn snapshot(
+        &self,
+        workflow: &ObjectMeta,
+        settings: &Settings,
+    ) -> Result<Snapshot, LookError> {
+        // Everything below begins after this: it is evidence about this very deletion.
+        let seen = Moment::now();
+        let question = NamespaceQuestion::new(workflow.key.shared_namespace().clone());
+        let fact = look(&*self.namespaces, &question).await?;
+        let cached = match fact.answer() {
+            NamespaceState::Present(meta) => Some(meta.clone()),
+            NamespaceState::Gone => None,
+        };
+        let namespace = NamespaceView {
+            question,
+            cached,
+            fact: Some(fact),
+        };
+        let held = if workflow.has_finalizer(WORKFLOW_HOLD) {
+            Held::Yes
+        } else {
+            Held::No
+        };
+        Ok(Snapshot {
+            workflow: Some(WorkflowView {
+                held,
+                deletion: workflow
+                    .deletion_timestamp
+                    .map(|since| Deletion { since, seen }),
+                first_seen: seen,
+                selection: self.selection(workflow, namespace.cached.as_ref()),
+                namespace,
+                pods: self.pods(workflow).await?,
+            }),
+            mass_release: MassRelease::Within,
+            resync: settings.resync,
+        })
+    }
+
+    async fn pods(&self, workflow: &ObjectMeta) -> Result<PodsView, LookError> {
+        let question = PodsQuestion::new(
+            workflow.key.clone(),
+            workflow.uid.clone(),
+            self.rule.pod_label.clone(),
+        );
+        let fact = look(&*self.pods, &question).await?;
+        // How many they are only the index of a controller says.
+        let held = match fact.answer() {
+            PodsState::NoneHeld => Some(0),
+            PodsState::SomeHeld => None,
+        };
+        Ok(PodsView {
+            question,
+            held,
+            fact: Some(fact),
+        })
+    }
+
+    fn selection(&self, workflow: &ObjectMeta, namespace: Option<&ObjectMeta>) -> Selection {
+        let place = workflow.key.namespace().unwrap_or_default();
+        if !self.rule.selects(&workflow.labels, place) {
+            return Selection::No;
+        }
+        match namespace {
+            Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
+            _ => Selection::Yes,
+        }
+    }
+}
+
+/// What a row of the table says, for people.
+pub fn says(row: Row) -> &'static str {
+    match row {
+        row::UNSELECTED => "held, and nothing selects it any more",
+        row::ADD_HOLD => "selected and not held yet",
+        row::NOT_HELD => "being deleted without a hold; its pods settle by its end",
+        row::PODS_HELD => "being deleted, held, and pods of it still carry a hold",
+        row::CONFIRM => "being deleted, held, and none of its pods carries a hold",
+        row::NAMESPACE_TERMINATING => "being deleted together with its namespace, held",
+        row::NOTHING => "as it should be",
+        _ => "see the decision table",
+    }
+}
+
+/// Why nothing selects a workflow, in words; `None` if something does.
+pub fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<String> {
+    match selection {
+        Selection::Yes => None,
+        Selection::Ignored => Some(format!(
+            "its namespace carries the label {IGNORE_LABEL}=true"
+        )),
+        Selection::No => Some(format!(
+            "no rule selects it, by its labels or by its namespace {}",
+            workflow.key.namespace().unwrap_or_default()
+        )),
+    }
+}
+
+/// What the decision waits for, in words.
+pub fn missing(decision: &WorkflowDecision) -> Vec<String> {
+    in_words(&decision.missing)
+}
+
+/// The name of the evidence that the decision releases on.
+pub fn evidence(decision: &WorkflowDecision) -> Option<&'static str> {
+    match &decision.write {
+        Some(Write::Release(evidence)) => Some(evidence.name()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_has_its_words() {
+        for row in [
+            row::UNSELECTED,
+            row::ADD_HOLD,
+            row::NOT_HELD,
+            row::PODS_HELD,
+            row::CONFIRM,
+            row::NAMESPACE_TERMINATING,
+            row::NOTHING,
+        ] {
+            assert_ne!(says(row), "see the decision table", "{row}");
+        }
+    }
+}
