@@ -1,14 +1,17 @@
 #![doc = include_str!("../README.md")]
 
 pub mod census;
+pub mod cleanup;
 pub mod component;
 pub mod decide;
 pub mod evidence;
 mod observe;
+pub mod outcome;
 pub mod profile;
 pub mod question;
 pub mod row;
 pub mod snapshot;
+pub mod status;
 pub mod steward;
 
 pub use component::{NAME, PodFinalizer};

@@ -1,5 +1,6 @@
 //! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
 
+mod argo;
 mod belayer;
 mod cluster;
 mod kubectl;
@@ -10,6 +11,7 @@ mod scenario;
 mod wait;
 mod workflows;
 
+pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::cluster::{Cluster, Setting};
 pub use self::kubectl::Kubectl;

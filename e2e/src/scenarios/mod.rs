@@ -1,6 +1,7 @@
 //! The list of scenarios.
 
 mod admission;
+mod argo;
 mod crash;
 mod decision_table;
 mod downtime;
@@ -10,6 +11,7 @@ mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod outcomes;
 mod owners;
 mod quiet;
 mod selector;
@@ -28,6 +30,8 @@ pub fn all() -> Vec<Scenario> {
         foreign::scenarios(),
         owners::scenarios(),
         workflows::scenarios(),
+        argo::scenarios(),
+        outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),
