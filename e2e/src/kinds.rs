@@ -18,6 +18,30 @@ pub(crate) fn pods(client: &Client, namespace: &str) -> Objects {
     )
 }
 
+/// The claims of a namespace.
+pub(crate) fn claims(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// The claims of all namespaces.
+pub(crate) fn all_claims(client: &Client) -> Objects {
+    let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    Api::all_with(client.clone(), &resource)
+}
+
+/// All volumes.
+pub(crate) fn volumes(client: &Client) -> Objects {
+    let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");
+    Api::all_with(client.clone(), &resource)
+}
+
+/// The StatefulSets of a namespace.
+pub(crate) fn stateful_sets(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("apps", "v1", "StatefulSet", "statefulsets");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
 /// The ConfigMaps of a namespace.
 pub(crate) fn config_maps(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(

@@ -3,6 +3,7 @@
 //! Thin on purpose: it compiles in seconds. Whatever needs Kubernetes types is a program of its own
 //! that is built when it is asked for.
 
+mod bench;
 mod cargo;
 mod control_plane;
 mod demo;
@@ -27,6 +28,7 @@ enum Command {
     Demo(demo::Demo),
     Test(test::Test),
     E2e(e2e::E2e),
+    Bench(bench::Bench),
     ControlPlane(control_plane::ControlPlane),
 }
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.execute(),
         Command::Test(command) => command.execute(),
         Command::E2e(command) => command.execute(),
+        Command::Bench(command) => command.execute(),
         Command::ControlPlane(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

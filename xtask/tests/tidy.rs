@@ -74,6 +74,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     (
+        "belayer-pvc-protection",
+        &["belayer-core", "belayer-metrics"],
+    ),
+    (
         "belayer-workflow-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
@@ -84,6 +88,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-core",
             "belayer-metrics",
             "belayer-pod-finalizer",
+            "belayer-pvc-protection",
             "belayer-workflow-finalizer",
             "belayer-sandbox",
         ],
@@ -182,7 +187,11 @@ fn the_top_level_is_as_the_charter_says() {
 
 #[test]
 fn every_row_of_the_decision_tables_is_named_by_a_test() {
-    for (component, rows) in [("pod-finalizer", 14), ("workflow-finalizer", 7)] {
+    for (component, rows) in [
+        ("pod-finalizer", 14),
+        ("workflow-finalizer", 7),
+        ("pvc-protection", 5),
+    ] {
         rows_are_named(component, rows);
     }
 }

@@ -166,6 +166,19 @@ pub struct RunArguments {
     )]
     pub controllers: Vec<String>,
 
+    /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
+    /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
+    /// its place. Counts more than the configuration file
+    #[cfg(feature = "pvc-protection")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_PVC_PROTECTION_FINALIZER",
+        hide_env_values = true,
+        value_parser = belayer_pvc_protection::Mode::of
+    )]
+    pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
+
     /// Configuration file (YAML)
     #[arg(
         long,

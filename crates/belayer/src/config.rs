@@ -29,6 +29,10 @@ pub struct FileConfig {
     #[cfg(feature = "pod-finalizer")]
     #[serde(default)]
     pub pod_finalizer: Option<belayer_pod_finalizer::profile::config::PodFinalizerConfig>,
+    /// The key of pvc-protection.
+    #[cfg(feature = "pvc-protection")]
+    #[serde(default)]
+    pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
     /// The key of workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     #[serde(default)]
@@ -134,13 +138,23 @@ impl Source {
         controllers: &Controllers,
         workers: Option<usize>,
     ) -> Result<Components, ConfigError> {
-        #[cfg(not(any(feature = "pod-finalizer", feature = "workflow-finalizer")))]
+        #[cfg(not(any(
+            feature = "pod-finalizer",
+            feature = "workflow-finalizer",
+            feature = "pvc-protection"
+        )))]
         let _ = (controllers, workers);
         Ok(Components {
             #[cfg(feature = "pod-finalizer")]
             pod_finalizer: {
                 let settings = self.pod_finalizer(workers)?;
                 let on = controllers.contains(Controller::PodFinalizer);
+                on.then_some(settings)
+            },
+            #[cfg(feature = "pvc-protection")]
+            pvc_protection: {
+                let settings = self.pvc_protection(workers)?;
+                let on = controllers.contains(Controller::PvcProtection);
                 on.then_some(settings)
             },
             #[cfg(feature = "workflow-finalizer")]
@@ -190,6 +204,26 @@ impl Source {
                 self.error(error.path, error.message)
             },
         )
+    }
+
+    /// Checks the key of pvc-protection. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pvc-protection")]
+    pub fn pvc_protection(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pvc_protection::Settings, ConfigError> {
+        let mut config = self.config.pvc_protection.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        config
+            .try_into()
+            .map_err(|error: belayer_pvc_protection::config::ConfigError| {
+                self.error(error.path, error.message)
+            })
     }
 }
 

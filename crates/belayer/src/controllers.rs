@@ -10,17 +10,24 @@ pub enum Controller {
     PodFinalizer,
     /// Holds workflows until all their pods have been released.
     WorkflowFinalizer,
+    /// Holds claims while pods use them.
+    PvcProtection,
 }
 
 impl Controller {
     /// All that exist, part of this build or not.
-    pub const ALL: &[Self] = &[Self::PodFinalizer, Self::WorkflowFinalizer];
+    pub const ALL: &[Self] = &[
+        Self::PodFinalizer,
+        Self::WorkflowFinalizer,
+        Self::PvcProtection,
+    ];
 
     /// Its name on the command line, in metrics and in Events.
     pub fn name(self) -> &'static str {
         match self {
             Self::PodFinalizer => "pod-finalizer",
             Self::WorkflowFinalizer => "workflow-finalizer",
+            Self::PvcProtection => "pvc-protection",
         }
     }
 
@@ -29,6 +36,7 @@ impl Controller {
         match self {
             Self::PodFinalizer => cfg!(feature = "pod-finalizer"),
             Self::WorkflowFinalizer => cfg!(feature = "workflow-finalizer"),
+            Self::PvcProtection => cfg!(feature = "pvc-protection"),
         }
     }
 
@@ -176,12 +184,12 @@ mod tests {
         assert!(!error.contains('\n'));
     }
 
-    #[cfg(feature = "pod-finalizer")]
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
         let error = Controllers::parse(&["x"]).unwrap_err().to_string();
-        assert!(error.contains("known are pod-finalizer, "), "{error}");
-        assert!(error.ends_with(", *"), "{error}");
+        let known = Controller::built().map(Controller::name).chain(["*"]);
+        let known = known.collect::<Vec<_>>().join(", ");
+        assert!(error.ends_with(&format!("known are {known}")), "{error}");
     }
 
     #[cfg(not(feature = "pod-finalizer"))]

@@ -2,11 +2,18 @@
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "pod-finalizer")]
 use belayer_core::names;
+#[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::census::{Backlog, Selected};
+#[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::component::PodFinalizer;
+#[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::snapshot::{Gate, MassRelease};
+#[cfg(feature = "pvc-protection")]
+use belayer_pvc_protection::component::PvcProtection;
 
+#[cfg(feature = "pod-finalizer")]
 /// The pods that are held, from memory.
 pub fn pod_holds(finalizer: &PodFinalizer) -> Value {
     let census = finalizer.census();
@@ -51,5 +58,35 @@ pub fn pod_holds(finalizer: &PodFinalizer) -> Value {
             },
             "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
             "pods": pods,
+    })
+}
+
+/// The claims that wait for the pods that use them, the longest waiting first, from memory.
+#[cfg(feature = "pvc-protection")]
+pub fn claim_holds(protection: &PvcProtection) -> Value {
+    let waiting: Vec<Value> = protection
+        .waiting()
+        .into_iter()
+        .map(|claim| {
+            let users = claim.users.map(|users| {
+                json!({
+                    "count": users.total(),
+                    "names": users.named().iter().map(|name| &**name).collect::<Vec<_>>(),
+                })
+            });
+            json!({
+                "namespace": claim.key.namespace(),
+                "name": claim.key.name(),
+                "deletionTimestamp": claim.since.to_string(),
+                // Nothing is known as long as the pods are not.
+                "pods": users,
+            })
+        })
+        .collect();
+    json!({
+        "finalizer": protection.mode().hold(),
+        "held": protection.census().held(),
+        "waiting": protection.census().waiting(),
+        "claims": waiting,
     })
 }

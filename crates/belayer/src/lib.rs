@@ -8,7 +8,7 @@ pub mod controllers;
 pub mod demo;
 pub mod exit;
 pub mod health;
-#[cfg(feature = "pod-finalizer")]
+#[cfg(any(feature = "pod-finalizer", feature = "pvc-protection"))]
 pub mod holds;
 pub mod kubeconfig;
 pub mod logging;

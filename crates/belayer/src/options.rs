@@ -58,6 +58,8 @@ impl RunOptions {
         let components = source
             .components(&controllers, arguments.workers.map(to_usize))
             .map_err(Failure::configuration)?;
+        #[cfg(feature = "pvc-protection")]
+        let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
         let cluster = kubeconfig::load(
             arguments.kubeconfig.as_deref(),
             arguments.context.as_deref(),

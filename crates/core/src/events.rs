@@ -121,7 +121,7 @@ impl EventSender {
             let Some((regarding, notice)) = next else {
                 return;
             };
-            let request = event(&regarding, &notice, Timestamp::now());
+            let request = event(&regarding, &notice, crate::ambient::now());
             // An Event is for information: what cannot be told now is not worth a retry.
             if let Err(error) = self.executor.write(&request, Class::Notice).await {
                 tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "an Event was not written");
@@ -144,7 +144,7 @@ fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
     let name = format!(
         "{}.{:016x}",
         object.trim_end_matches(['.', '-']),
-        rand::random::<u64>()
+        crate::ambient::bits()
     );
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::moment::Moment;
+
 /// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
 /// scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,6 +21,9 @@ pub enum Invariant {
     NoLateHold,
     /// Once faults stop, every object whose evidence exists is released within a bound.
     Liveness,
+    /// A claim loses our hold only after a look begun after its deletion was seen found no pod
+    /// using it.
+    InUse,
     /// A workflow loses our hold only after a look begun after its deletion found none of its
     /// pods carrying one.
     Order,
@@ -35,6 +40,7 @@ impl Invariant {
             Self::Identity => "IDENTITY",
             Self::NoLateHold => "NO-LATE-HOLD",
             Self::Liveness => "LIVENESS",
+            Self::InUse => "IN-USE",
             Self::Order => "ORDER",
             Self::Quiet => "QUIET",
         }
@@ -77,6 +83,16 @@ pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
             .all(|hold| has(&before, hold) || !has(&after, hold))
 }
 
+/// IN-USE: a look begun at `look_begun` found `users` pods that use a claim whose deletion was seen
+/// at `deletion_seen`, if it was; the claim may be released.
+pub fn unused_after_deletion(
+    deletion_seen: Option<Moment>,
+    look_begun: Moment,
+    users: usize,
+) -> bool {
+    users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
+}
+
 /// Whether an object was being deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleting {
@@ -102,6 +118,16 @@ mod tests {
     #[case::foreign_moved(&["a", "b"], &["b", "a"], false)]
     fn foreign(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
         assert_eq!(foreign_kept(before, after, OURS), holds);
+    }
+
+    #[test]
+    fn in_use() {
+        let (before, seen, after) = (Moment::now(), Moment::now(), Moment::now());
+        assert!(unused_after_deletion(Some(seen), after, 0));
+        assert!(!unused_after_deletion(Some(seen), after, 1));
+        assert!(!unused_after_deletion(Some(seen), before, 0));
+        assert!(!unused_after_deletion(Some(seen), seen, 0));
+        assert!(!unused_after_deletion(None, after, 0));
     }
 
     #[rstest]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod ambient;
 pub mod client;
 pub mod decision;
 pub mod events;
@@ -18,4 +19,5 @@ pub mod release;
 pub mod runner;
 pub mod selection;
 pub mod slim;
+pub mod watch;
 pub mod workqueue;

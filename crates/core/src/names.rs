@@ -7,6 +7,12 @@ pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
 /// All holds of ours that can be on a pod.
 pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD];
 
+/// The hold of pvc-protection on claims where it runs beside Kubernetes' own controller.
+pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
+
+/// The hold of Kubernetes' own controller on claims, and of pvc-protection where it replaces that.
+/// The kubelet mounts a claim that is being deleted only while this is on it.
+pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// The hold of workflow-finalizer on workflows, whatever kind they are of.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 

@@ -85,7 +85,7 @@ impl Steward {
     async fn look(&mut self) {
         let census = self.finalizer.census();
         let (gate, mass) = (census.gate(), census.mass_release());
-        publish(&self.finalizer, Timestamp::now());
+        publish(&self.finalizer, belayer_core::ambient::now());
         if gate != self.last_gate {
             match gate {
                 Gate::Closed => tracing::warn!(

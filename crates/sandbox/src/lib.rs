@@ -5,6 +5,7 @@ mod cluster;
 pub mod companions;
 mod error;
 mod faults;
+mod fixtures;
 mod http;
 mod kinds;
 mod meta;
@@ -12,19 +13,25 @@ mod patch;
 mod recorder;
 mod sandbox;
 mod selector;
+mod signal;
 mod validate;
+mod wait;
 pub mod workload;
 
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};
 pub use cluster::{
-    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, Gvr, ListOptions, ListPage,
-    ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
+    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, Gvr, ListOptions,
+    ListPage, ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
     VersionMatch, WriteOptions,
 };
 pub use error::{ApiError, Cause, Details, Reason};
-pub use faults::{Answer, Fault, FaultHandle, Faults, Match, Target, WatchEnd};
+pub use faults::{
+    Answer, Fault, FaultHandle, FaultPlan, FaultPlanError, Faults, Match, Target, WatchEnd,
+};
+pub use fixtures::{FIXTURES_ACTOR, FixtureError, Place};
 pub use http::{Listener, SandboxBody, SandboxService};
 pub use kinds::{Column, ResourceInfo, Scope, ServedVersion, StatusFace};
-pub use recorder::{Mark, Outcome, Recorder, Verb, Write};
+pub use recorder::{Mark, Outcome, Recorder, Recording, Verb, Write, WriteFilter};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use selector::{FieldSelector, LabelSelector, SelectorError, Selectors};
+pub use wait::WaitError;

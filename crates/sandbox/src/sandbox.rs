@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Epoch, SharedRng};
 use crate::cluster::{Actor, Cluster};
 use crate::companions::{Companions, RunningCompanions};
-use crate::faults::Faults;
+use crate::faults::{FaultHandle, FaultPlan, Faults};
 use crate::http::{Listener, SandboxService, Server};
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Recording};
 
 /// Changes that watches can go back, unless told otherwise.
 const DEFAULT_LOG_LIMIT: usize = 100_000;
@@ -42,6 +42,7 @@ pub struct SandboxBuilder {
     seed: Option<u64>,
     epoch: Option<Epoch>,
     log_limit: usize,
+    recording: Recording,
     companions: Companions,
 }
 
@@ -52,6 +53,7 @@ impl Sandbox {
             seed: None,
             epoch: None,
             log_limit: DEFAULT_LOG_LIMIT,
+            recording: Recording::Everything,
             companions: Companions::none(),
         }
     }
@@ -79,6 +81,39 @@ impl Sandbox {
     /// An in-process connection for `kube::Client::new`; its requests count under this name.
     pub fn service(&self, client: impl AsRef<str>) -> SandboxService {
         SandboxService::new(Arc::clone(&self.server), Some(Actor::new(client)))
+    }
+
+    /// A client in namespace `default`, whose requests count under the name `client`.
+    ///
+    /// For another name or namespace: `kube::Client::new(sandbox.service("name"), "namespace")`.
+    ///
+    /// ```
+    /// # use belayer_sandbox::Sandbox;
+    /// use k8s_openapi::api::core::v1::Namespace;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kube::Result<()> {
+    /// let sandbox = Sandbox::default();
+    /// let namespaces: kube::Api<Namespace> = kube::Api::all(sandbox.client());
+    /// assert!(namespaces.get("default").await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[cfg(feature = "client")]
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.service("client"), "default")
+    }
+
+    /// Puts the faults of a plan in force, and carries its timeline out from now on, as a task of the current
+    /// tokio runtime. Answers the faults in the plan's order.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn follow(&self, plan: &FaultPlan) -> Vec<FaultHandle> {
+        plan.start(self.cluster(), self.faults())
     }
 
     /// Listens on a loopback address; port zero picks a free one.
@@ -124,6 +159,12 @@ impl SandboxBuilder {
         self
     }
 
+    /// What is recorded; without this, everything.
+    pub fn recording(mut self, recording: Recording) -> Self {
+        self.recording = recording;
+        self
+    }
+
     /// What runs beside the server; without this, nothing does. They stop with the sandbox.
     pub fn companions(mut self, companions: Companions) -> Self {
         self.companions = companions;
@@ -144,7 +185,7 @@ impl SandboxBuilder {
         let seed = self.seed.unwrap_or_else(rand::random);
         let rng = SharedRng::new(seed);
         let clock = Clock::new(self.epoch.unwrap_or(default));
-        let cluster = Cluster::new(clock, rng.clone(), self.log_limit);
+        let cluster = Cluster::recorded(clock, rng.clone(), self.log_limit, self.recording);
         let faults = Faults::new(rng.fork());
         let stop = CancellationToken::new();
         let companions = Arc::new(self.companions.start(&cluster, &stop));

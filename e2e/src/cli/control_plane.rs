@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control_plane::{Binaries, ControlPlane, Options, Process, cache_dir};
+use crate::control_plane::{Binaries, ControlPlane, Options, cache_dir};
 use crate::harness::eventually;
 
 const UP_DEADLINE: Duration = Duration::from_secs(150);
@@ -184,15 +184,15 @@ async fn serve(file: &Path, nodes: usize) -> Result<()> {
         &binaries,
         &Options {
             hollow_nodes: nodes,
+            ..Options::default()
         },
     )
     .await?;
-    let program = |process: &Process| process.pid().map(|pid| (process.name().to_owned(), pid));
     let state = State {
         pid: i32::try_from(std::process::id())?,
         kubeconfig: plane.admin_path().to_owned(),
         dir: plane.dir().to_owned(),
-        programs: plane.processes().filter_map(program).collect(),
+        programs: plane.programs().await,
     };
     state.write(file)?;
     tokio::select! {

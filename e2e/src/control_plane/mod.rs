@@ -17,6 +17,6 @@ mod rights;
 pub use self::binaries::{Binaries, BuildError, Program};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
-pub use self::plane::{ControlPlane, Options};
+pub use self::plane::{Beside, ClaimController, ControlPlane, Options};
 pub use self::process::Process;
 pub use self::rights::service_account_kubeconfig;

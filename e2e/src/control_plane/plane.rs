@@ -9,6 +9,7 @@ use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig as ClientConfig};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use super::binaries::{Binaries, Program};
 use super::certificates::Certificates;
@@ -28,7 +29,11 @@ const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller,\
     taint-eviction-controller,pod-garbage-collector-controller,job-controller,\
     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
-    persistentvolume-binder-controller,validatingadmissionpolicy-status-controller";
+    persistentvolume-binder-controller,statefulset-controller,\
+    validatingadmissionpolicy-status-controller";
+
+/// kube-controller-manager's own controller of claims, which is among them.
+const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 /// Every request that may change something and every GET of Belayer's (and nobody else's requests)
 /// leaves one line, once answered: what scenarios assert about what was *written* rests on it.
@@ -47,11 +52,45 @@ rules:
 pub struct Options {
     /// Hollow nodes, with kubelets that pretend to run containers. Zero where there is no kubemark.
     pub hollow_nodes: usize,
+    /// The programs beside the API server and its store.
+    pub beside: Beside,
+}
+
+/// The programs beside the API server and its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Controllers, scheduler, kubelets.
+    All,
+    /// None of them: what is measured shall not share the machine with others.
+    None,
+}
+
+/// Whether kube-controller-manager's own controller of claims runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimController {
+    /// It does, as usual.
+    On,
+    /// It does not: Belayer works in its place.
+    Off,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hollow_nodes: 1 }
+        Self {
+            hollow_nodes: 1,
+            beside: Beside::All,
+        }
+    }
+}
+
+impl Options {
+    /// An API server and its store, for what is measured.
+    #[must_use]
+    pub fn api_server_alone() -> Self {
+        Self {
+            hollow_nodes: 0,
+            beside: Beside::None,
+        }
     }
 }
 
@@ -59,6 +98,7 @@ impl Default for Options {
 /// [`ControlPlane::keep_files`] was called.
 pub struct ControlPlane {
     processes: Vec<Process>,
+    manager: Option<Manager>,
     admin: Kubeconfig,
     admin_path: PathBuf,
     client: Client,
@@ -139,9 +179,59 @@ impl ControlPlane {
         self.has_scheduler
     }
 
-    /// The programs with their process ids.
-    pub fn processes(&self) -> impl Iterator<Item = &Process> {
-        self.processes.iter()
+    /// The programs that run, with their process ids.
+    pub async fn programs(&self) -> Vec<(String, u32)> {
+        let id = |process: &Process| process.pid().map(|pid| (process.name().to_owned(), pid));
+        let mut programs: Vec<_> = self.processes.iter().filter_map(id).collect();
+        if let Some(manager) = &self.manager {
+            programs.extend(manager.running.lock().await.as_ref().and_then(id));
+        }
+        programs
+    }
+
+    /// The process id of a program, by its name.
+    pub async fn pid_of(&self, program: &str) -> Option<u32> {
+        let programs = self.programs().await;
+        let found = programs.into_iter().find(|(name, _)| name == program);
+        found.map(|(_, pid)| pid)
+    }
+
+    /// Starts kube-controller-manager anew with or without its own controller of claims; does
+    /// nothing if that is so already.
+    ///
+    /// # Errors
+    /// When there is no kube-controller-manager, or it cannot be stopped or started.
+    pub async fn switch_claim_controller(&self, claims: ClaimController) -> Result<()> {
+        let wanted: Vec<&str> = usual_controllers()
+            .into_iter()
+            .filter(|name| claims == ClaimController::On || *name != CLAIM_CONTROLLER)
+            .collect();
+        let manager = self.manager()?;
+        manager.run(&wanted, &USUAL_LIMITS.map(String::from)).await
+    }
+
+    /// Starts kube-controller-manager with nothing but its own controller of claims, as fast as it
+    /// goes.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::switch_claim_controller`].
+    pub async fn start_claim_controller_alone(&self) -> Result<()> {
+        let limits = ["--kube-api-qps=5000", "--kube-api-burst=5000"].map(String::from);
+        self.manager()?.run(&[CLAIM_CONTROLLER], &limits).await
+    }
+
+    /// Stops kube-controller-manager.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn stop_controllers(&self) -> Result<()> {
+        self.manager()?.stop().await
+    }
+
+    fn manager(&self) -> Result<&Manager> {
+        self.manager
+            .as_ref()
+            .context("there is no kube-controller-manager here")
     }
 
     /// Leaves the folder behind when the control plane is stopped or dropped.
@@ -154,10 +244,66 @@ impl ControlPlane {
     /// # Errors
     /// When the system refuses to kill one.
     pub async fn stop(mut self) -> Result<()> {
+        if let Some(manager) = &self.manager {
+            manager.stop().await?;
+        }
         while let Some(mut process) = self.processes.pop() {
             process.kill().await?;
         }
         Ok(())
+    }
+}
+
+/// The limits of kube-controller-manager where nothing is measured.
+const USUAL_LIMITS: [&str; 2] = ["--kube-api-qps=500", "--kube-api-burst=1000"];
+
+fn usual_controllers() -> Vec<&'static str> {
+    CONTROLLERS.split(',').map(str::trim).collect()
+}
+
+/// kube-controller-manager, which can be started anew with other controllers.
+struct Manager {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    /// What runs, and with which arguments it was started.
+    running: Mutex<Option<Process>>,
+    started_with: Mutex<Vec<String>>,
+}
+
+impl Manager {
+    async fn run(&self, controllers: &[&str], limits: &[String]) -> Result<()> {
+        let [port] = free_ports()?;
+        let mut arguments = vec![format!("--controllers={}", controllers.join(","))];
+        arguments.extend_from_slice(limits);
+        let mut started_with = self.started_with.lock().await;
+        if *started_with == arguments {
+            return Ok(());
+        }
+        self.kill().await?;
+        *started_with = arguments.clone();
+        arguments.extend_from_slice(&self.arguments);
+        arguments.push(format!("--secure-port={port}"));
+        let process = Process::start(
+            "kube-controller-manager",
+            &self.program,
+            arguments,
+            &self.log,
+        )?;
+        *self.running.lock().await = Some(process);
+        Ok(())
+    }
+
+    async fn stop(&self) -> Result<()> {
+        self.started_with.lock().await.clear();
+        self.kill().await
+    }
+
+    async fn kill(&self) -> Result<()> {
+        match self.running.lock().await.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -168,6 +314,7 @@ struct Starter<'a> {
     certificates: Certificates,
     server: String,
     processes: Vec<Process>,
+    manager: Option<Manager>,
 }
 
 impl<'a> Starter<'a> {
@@ -182,6 +329,7 @@ impl<'a> Starter<'a> {
             certificates,
             server: String::new(),
             processes: Vec::new(),
+            manager: None,
         };
         match starter.bring_up(options).await {
             Ok((admin, client)) => Ok(starter.finish(admin, client, options)),
@@ -193,7 +341,8 @@ impl<'a> Starter<'a> {
     }
 
     fn finish(self, admin: Kubeconfig, client: Client, options: &Options) -> ControlPlane {
-        let has = |program| self.binaries.path(program).is_some();
+        let all = options.beside == Beside::All;
+        let has = |program| all && self.binaries.path(program).is_some();
         ControlPlane {
             admin,
             admin_path: self.dir.path().join("admin.kubeconfig"),
@@ -207,6 +356,7 @@ impl<'a> Starter<'a> {
             has_controller_manager: has(Program::ControllerManager),
             has_scheduler: has(Program::Scheduler),
             processes: self.processes,
+            manager: self.manager,
             dir: self.dir,
         }
     }
@@ -217,6 +367,8 @@ impl<'a> Starter<'a> {
         fs::write(self.dir.path().join("audit-policy.yaml"), AUDIT_POLICY)?;
 
         let etcd = self.start_etcd()?;
+        // For who wants it to forget: beside the kubeconfig.
+        fs::write(self.dir.path().join("etcd.url"), &etcd)?;
         self.start_api_server(&etcd)?;
         let admin = self.kubeconfig("admin");
         admin.write(&self.dir.path().join("admin.kubeconfig"))?;
@@ -224,7 +376,15 @@ impl<'a> Starter<'a> {
         self.wait_for_api_server(&client).await?;
 
         if let Some(program) = self.binaries.path(Program::ControllerManager) {
-            self.start_controller_manager(&program)?;
+            let manager = self.controller_manager(program)?;
+            if options.beside == Beside::All {
+                let limits = USUAL_LIMITS.map(String::from);
+                manager.run(&usual_controllers(), &limits).await?;
+            }
+            self.manager = Some(manager);
+        }
+        if options.beside == Beside::None {
+            return Ok((admin, client));
         }
         if let Some(program) = self.binaries.path(Program::Scheduler) {
             self.start_scheduler(&program)?;
@@ -297,28 +457,26 @@ impl<'a> Starter<'a> {
         )
     }
 
-    fn start_controller_manager(&mut self, program: &Path) -> Result<()> {
-        let [port] = free_ports()?;
+    fn controller_manager(&self, program: PathBuf) -> Result<Manager> {
         let kubeconfig = self.write_kubeconfig("kube-controller-manager")?;
-        self.spawn(
+        let arguments = vec![
+            format!("--kubeconfig={kubeconfig}"),
+            "--leader-elect=false".into(),
+            format!(
+                "--service-account-private-key-file={}",
+                self.certificates.service_account_key.display()
+            ),
+            format!("--root-ca-file={}", self.certificates.authority.display()),
+            format!("--cert-dir={}", self.path("kube-controller-manager-certs")),
+            "--bind-address=127.0.0.1".into(),
+        ];
+        Ok(Manager {
             program,
-            "kube-controller-manager",
-            &[
-                format!("--kubeconfig={kubeconfig}"),
-                format!("--controllers={}", CONTROLLERS.replace(' ', "")),
-                "--leader-elect=false".into(),
-                "--kube-api-qps=500".into(),
-                "--kube-api-burst=1000".into(),
-                format!(
-                    "--service-account-private-key-file={}",
-                    self.certificates.service_account_key.display()
-                ),
-                format!("--root-ca-file={}", self.certificates.authority.display()),
-                format!("--cert-dir={}", self.path("kube-controller-manager-certs")),
-                "--bind-address=127.0.0.1".into(),
-                format!("--secure-port={port}"),
-            ],
-        )
+            arguments,
+            log: self.dir.path().join("kube-controller-manager.log"),
+            running: Mutex::default(),
+            started_with: Mutex::default(),
+        })
     }
 
     fn start_scheduler(&mut self, program: &Path) -> Result<()> {

@@ -546,6 +546,7 @@ impl Cluster {
     async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
         let pods = self.pods_in(namespace);
         let workflows = kinds::workflows(self.client(), namespace);
+        let claims = kinds::claims(self.client(), namespace);
         let api = kinds::namespaces(self.client());
         api.delete(namespace, &DeleteParams::default())
             .await
@@ -567,6 +568,12 @@ impl Cluster {
                     .or_else(gone)?;
                 strip_finalizers(&pods).await?;
                 strip_finalizers(&workflows).await?;
+                claims
+                    .delete_collection(&DeleteParams::default(), &ListParams::default())
+                    .await
+                    .map(drop)
+                    .or_else(gone)?;
+                strip_finalizers(&claims).await?;
                 let left = pods
                     .list_metadata(&ListParams::default().limit(1))
                     .await?

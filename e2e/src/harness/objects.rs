@@ -51,6 +51,8 @@ pub fn pod(name: impl Into<String>) -> PodBuilder {
         finalizers: Vec::new(),
         owners: Vec::new(),
         scheduler: "nobody",
+        node: None,
+        volumes: Vec::new(),
     }
 }
 
@@ -63,6 +65,8 @@ pub struct PodBuilder {
     finalizers: Vec<String>,
     owners: Vec<Value>,
     scheduler: &'static str,
+    node: Option<String>,
+    volumes: Vec<Value>,
 }
 
 impl PodBuilder {
@@ -107,11 +111,47 @@ impl PodBuilder {
         self.finalizer(HOLD)
     }
 
+    /// Bound to this node from the beginning.
+    #[must_use]
+    pub fn on_node(mut self, node: &str) -> Self {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// Using this claim.
+    #[must_use]
+    pub fn claim(mut self, claim: &str) -> Self {
+        self.volumes.push(json!({
+            "name": format!("v{}", self.volumes.len()),
+            "persistentVolumeClaim": { "claimName": claim },
+        }));
+        self
+    }
+
+    /// With a generic ephemeral volume, whose claim is called after the pod and this name.
+    #[must_use]
+    pub fn ephemeral(mut self, volume: &str) -> Self {
+        self.volumes.push(json!({
+            "name": volume,
+            "ephemeral": { "volumeClaimTemplate": { "spec": super::claims::spec() } },
+        }));
+        self
+    }
+
     /// Bound to a node by the cluster's own scheduler and run by its kubelet.
     #[must_use]
     pub fn scheduled(mut self) -> Self {
         self.scheduler = "default-scheduler";
         self
+    }
+
+    /// A volume that no container mounts is not looked at by a kubelet.
+    fn mounts(&self) -> Vec<Value> {
+        let mount = |volume: &Value| {
+            let name = volume["name"].as_str().unwrap_or_default();
+            json!({ "name": name, "mountPath": format!("/mnt/{name}") })
+        };
+        self.volumes.iter().map(mount).collect()
     }
 
     /// The object to create.
@@ -131,11 +171,15 @@ impl PodBuilder {
             },
             "spec": {
                 "schedulerName": self.scheduler,
+                "nodeName": self.node,
+                "volumes": self.volumes,
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 1,
                 // There is no account whose token could be mounted.
                 "automountServiceAccountToken": false,
-                "containers": [{ "name": "main", "image": "registry.invalid/step:1" }],
+                "containers": [{
+                    "name": "main", "image": "registry.invalid/step:1", "volumeMounts": self.mounts(),
+                }],
             },
         });
         serde_json::from_value(document).context("a pod")

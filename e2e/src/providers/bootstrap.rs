@@ -23,6 +23,8 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
         "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
+        "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
+        "claim-hold-policy" => include_str!("../../../deploy/manifests/claim-hold-policy.yaml"),
         "rbac-workflow-finalizer" => {
             include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
         }
@@ -117,6 +119,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "service-account",
         "rbac-core",
         "rbac-pod-finalizer",
+        "rbac-pvc-protection",
         "rbac-workflow-finalizer",
         "rbac-outcome-capture",
         "podoutcome-crd",
@@ -147,6 +150,8 @@ mod tests {
             "service-account",
             "rbac-core",
             "rbac-pod-finalizer",
+            "rbac-pvc-protection",
+            "claim-hold-policy",
             "rbac-workflow-finalizer",
             "rbac-outcome-capture",
             "rbac-pod-cleanup",

@@ -14,8 +14,12 @@ use serde::Deserialize;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
-use crate::control_plane::{Binaries, ControlPlane, Options, service_account_kubeconfig};
+use crate::conformance::{Compactor, beside};
+use crate::control_plane::{
+    Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
+};
 use crate::harness::{Kubectl, eventually};
+use crate::peers::INFORMER;
 
 /// Starts control planes from these programs.
 #[derive(Debug)]
@@ -95,15 +99,23 @@ impl Backend for LocalBackend {
             Capability::Rbac,
             Capability::AdmissionPolicies,
             Capability::Recorder,
+            Capability::Protobuf,
         ];
         if self.plane.has_controller_manager() {
-            can.extend([Capability::GarbageCollector, Capability::NamespaceDeletion]);
+            can.extend([
+                Capability::GarbageCollector,
+                Capability::NamespaceDeletion,
+                Capability::ClaimController,
+            ]);
         }
         if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
         }
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }
@@ -126,6 +138,17 @@ impl Backend for LocalBackend {
 
     fn faults(&self) -> Option<&Faults> {
         None
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
+        beside(self.plane.admin_path())
+    }
+
+    fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {
+        if !self.plane.has_controller_manager() {
+            return Box::pin(async { Ok(()) });
+        }
+        Box::pin(self.plane.switch_claim_controller(claims))
     }
 }
 

@@ -14,6 +14,9 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::conformance::Compactor;
+use crate::control_plane::ClaimController;
+
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
@@ -37,8 +40,14 @@ pub enum Capability {
     Recorder,
     /// Faults can be injected into Belayer's requests.
     Faults,
+    /// Objects travel as protobuf too.
+    Protobuf,
     /// kubectl is installed here.
     Kubectl,
+    /// Programs with client-go can be run here.
+    ClientGo,
+    /// kube-controller-manager runs, and its own controller of claims can be switched off.
+    ClaimController,
 }
 
 impl fmt::Display for Capability {
@@ -51,7 +60,10 @@ impl fmt::Display for Capability {
             Self::AdmissionPolicies => "admission policies",
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
+            Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::ClientGo => "client-go (Go builds it)",
+            Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
 }
@@ -99,6 +111,14 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Makes the server forget old versions, where that can be done.
+    fn compactor(&self) -> Option<Compactor>;
+
+    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
+    fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A place in the record of Belayer's requests.

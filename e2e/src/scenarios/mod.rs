@@ -2,6 +2,8 @@
 
 mod admission;
 mod argo;
+mod claims;
+mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
@@ -13,10 +15,12 @@ mod kubectl;
 mod kubelet;
 mod outcomes;
 mod owners;
+mod peers;
 mod quiet;
 mod selector;
 mod size;
 mod start;
+mod wire;
 mod workflows;
 
 use crate::harness::Scenario;
@@ -43,6 +47,10 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        peers::scenarios(),
+        wire::scenarios(),
+        claims::scenarios(),
+        claims_replacing::scenarios(),
     ]
     .into_iter()
     .flatten()

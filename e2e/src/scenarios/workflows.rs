@@ -469,7 +469,7 @@ async fn policy(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("workflow-hold-policy")?).await?;
     let shown = policy_obeys(&cluster).await;
     super::admission::remove_policy(&cluster, "belayer-workflow-hold").await?;
-    super::admission::switch(&cluster, "workflow-hold", "on").await?;
+    super::admission::switch(&cluster, "holdWorkflows", "on").await?;
     shown?;
     created_with(&cluster, &[], &[]).await
 }
@@ -478,7 +478,7 @@ async fn policy_obeys(cluster: &Cluster) -> Result<()> {
     created_with(cluster, &[], &[WORKFLOW_HOLD]).await?;
     created_with(cluster, &[ARTIFACT_GC], &[ARTIFACT_GC, WORKFLOW_HOLD]).await?;
     created_with(cluster, &[WORKFLOW_HOLD], &[WORKFLOW_HOLD]).await?;
-    super::admission::switch(cluster, "workflow-hold", "off").await?;
+    super::admission::switch(cluster, "holdWorkflows", "off").await?;
     created_with(cluster, &[], &[]).await
 }
 

@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
 use belayer_core::facts::Pace;
-use belayer_core::informer::{Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder, ProtobufDecoder};
 use belayer_core::object::Resource;
 use belayer_core::runner::Observer;
 use belayer_core::slim::json::SlimJson;
+use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace};
 
 use super::Options;
@@ -69,14 +70,15 @@ impl Ground {
     }
 
     /// Decoders of a kind whose rules read the labels and annotations in `keep`.
-    pub(super) fn decoders<K: SlimJson>(&self, keep: Keep) -> Decoders<K> {
+    pub(super) fn decoders<K: SlimJson + SlimProtobuf>(&self, keep: Keep) -> Decoders<K> {
         decoders(keep, &self.interner)
     }
 }
 
-fn decoders<K: SlimJson>(keep: Keep, interner: &Interner) -> Decoders<K> {
-    Decoders::new(JsonDecoder::new(DecodeContext {
+fn decoders<K: SlimJson + SlimProtobuf>(keep: Keep, interner: &Interner) -> Decoders<K> {
+    let context = DecodeContext {
         keep,
         interner: interner.clone(),
-    }))
+    };
+    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
 }

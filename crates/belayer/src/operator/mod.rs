@@ -4,6 +4,8 @@
 //! the runner of its kind and its handlers with the informers. Informers and runners are shared:
 //! one per kind, however many components look at it.
 
+#[cfg(feature = "pvc-protection")]
+mod claims;
 mod feed;
 mod ground;
 mod owners;
@@ -33,6 +35,10 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+#[cfg(feature = "pvc-protection")]
+use belayer_pvc_protection::component::PvcProtection;
+#[cfg(feature = "pvc-protection")]
+use belayer_pvc_protection::config::Settings as PvcProtectionSettings;
 
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::component as workflow_finalizer_component;
@@ -75,12 +81,25 @@ pub struct Components {
     /// pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     pub pod_finalizer: Option<PodFinalizerSettings>,
+    /// pvc-protection.
+    #[cfg(feature = "pvc-protection")]
+    pub pvc_protection: Option<PvcProtectionSettings>,
     /// workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
 }
 
 impl Components {
+    /// The same with claims held as a flag says, if it says anything.
+    #[cfg(feature = "pvc-protection")]
+    #[must_use]
+    pub fn with_claims_held_by(mut self, flag: Option<belayer_pvc_protection::Mode>) -> Self {
+        if let (Some(settings), Some(mode)) = (&mut self.pvc_protection, flag) {
+            settings.mode = mode;
+        }
+        self
+    }
+
     /// The labels and annotations of pods that some rule reads.
     fn keep_of_pods(&self) -> Keep {
         let keep = Keep::nothing();
@@ -158,6 +177,8 @@ pub struct Operator {
     holds: Arc<Vec<(&'static str, HoldsOf)>>,
     #[cfg(feature = "pod-finalizer")]
     finalizer: Option<Arc<PodFinalizer>>,
+    #[cfg(feature = "pvc-protection")]
+    protection: Option<Arc<PvcProtection>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
 }
@@ -179,6 +200,12 @@ impl Operator {
             finalizer
         });
 
+        #[cfg(feature = "pvc-protection")]
+        let claims = components.pvc_protection.as_ref().map(|settings| {
+            let joined = claims::join(settings, &ground, &mut pods);
+            holds.push(claims::holds(&joined.0));
+            joined
+        });
         // After pod-finalizer, whose word about a pod comes first.
         #[cfg(feature = "workflow-finalizer")]
         let workflows = components.workflow_finalizer.as_ref().map(|settings| {
@@ -196,6 +223,12 @@ impl Operator {
         let (feed, crew) = pods.finish();
         objects.push(feed);
         crews.push(crew);
+        #[cfg(feature = "pvc-protection")]
+        let protection = claims.map(|(protection, feed, crew)| {
+            objects.push(feed);
+            crews.push(crew);
+            protection
+        });
         #[cfg(feature = "workflow-finalizer")]
         crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
 
@@ -227,6 +260,8 @@ impl Operator {
             holds: Arc::new(holds),
             #[cfg(feature = "pod-finalizer")]
             finalizer,
+            #[cfg(feature = "pvc-protection")]
+            protection,
             after_work,
         }
     }
@@ -252,6 +287,12 @@ impl Operator {
     #[cfg(feature = "pod-finalizer")]
     pub fn finalizer(&self) -> Option<&Arc<PodFinalizer>> {
         self.finalizer.as_ref()
+    }
+
+    /// pvc-protection, if it is on, for those who want to look.
+    #[cfg(feature = "pvc-protection")]
+    pub fn protection(&self) -> Option<&Arc<PvcProtection>> {
+        self.protection.as_ref()
     }
 
     /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use belayer_core::facts::Wake;
 use belayer_core::index;
 use belayer_core::names;
@@ -39,6 +37,7 @@ impl Pods {
                 builder
                     .index(index::PODS_BY_OWNER, index::owner_of_pod)
                     .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
+                    .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
                     .index(owned::HELD_BY_OWNER, owned::held_by_owner)
             },
         );
@@ -51,7 +50,7 @@ impl Pods {
             executor: Arc::clone(&ground.executor),
             decoders: watched.decoders.clone(),
             events: ground.events.clone(),
-            clock: Arc::new(Timestamp::now),
+            clock: Arc::new(belayer_core::ambient::now),
             observer: Arc::clone(&ground.observer),
         });
         Self {

@@ -9,6 +9,8 @@
 )]
 
 mod answers;
+mod claims;
+mod determinism;
 mod limits;
 mod series;
 mod settling;

@@ -341,7 +341,7 @@ impl Pace {
         // Full jitter, but never a busy loop.
         self.first_retry
             .min(ceiling)
-            .max(ceiling.mul_f64(rand::random::<f64>()))
+            .max(ceiling.mul_f64(crate::ambient::unit()))
     }
 }
 

@@ -7,6 +7,7 @@
 //! the informer's business.
 
 mod error;
+mod protobuf_status;
 mod request;
 mod status;
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::ErrorClass;
 use crate::object::{ObjectKey, Resource};
+use crate::slim::protobuf::MAGIC;
 
 /// An answer of the API server that says no: the HTTP status, and the `Status` object if the
 /// server sent one.
@@ -66,17 +67,17 @@ pub struct Cause {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct RawStatus {
+pub(super) struct RawStatus {
     #[serde(deserialize_with = "or_default")]
-    kind: String,
+    pub(super) kind: String,
     #[serde(deserialize_with = "or_default")]
-    reason: String,
+    pub(super) reason: String,
     #[serde(deserialize_with = "or_default")]
-    message: String,
+    pub(super) message: String,
     #[serde(deserialize_with = "or_default")]
-    code: u16,
+    pub(super) code: u16,
     #[serde(deserialize_with = "or_default")]
-    details: Option<Details>,
+    pub(super) details: Option<Details>,
 }
 
 /// `null` counts as absent, as it does for the API server.
@@ -104,7 +105,7 @@ impl ApiError {
         }
     }
 
-    /// Reads the body of an HTTP error: a JSON `Status`, or anything else as text.
+    /// Reads the body of an HTTP error: a `Status`, or anything else as text.
     pub fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let mut error = Self::from_status(body).unwrap_or_else(|| {
             let text = String::from_utf8_lossy(body);
@@ -120,10 +121,14 @@ impl ApiError {
         error
     }
 
-    /// Reads a JSON `Status`; `None` if it is none. Inside a watch stream it comes without HTTP
-    /// status.
+    /// Reads a `Status`, in JSON or protobuf; `None` if it is none. Inside a watch stream it
+    /// comes without HTTP status.
     pub fn from_status(body: &[u8]) -> Option<Self> {
-        let raw: RawStatus = serde_json::from_slice(body).ok()?;
+        let raw = if body.starts_with(&MAGIC) {
+            RawStatus::from_protobuf(body).ok()?
+        } else {
+            serde_json::from_slice(body).ok()?
+        };
         if raw.kind != "Status" {
             return None;
         }

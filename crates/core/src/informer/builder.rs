@@ -210,7 +210,7 @@ impl<K: Slim> InformerBuilder<K> {
             handlers: self.handlers,
             settings: self.settings,
             store: store.clone(),
-            backoff: Backoff::new(self.seed.unwrap_or_else(rand::random)),
+            backoff: Backoff::new(self.seed.unwrap_or_else(crate::ambient::bits)),
             telemetry: Telemetry::new(&self.resource),
             resource: self.resource,
             older_lists: 0,

@@ -2,16 +2,17 @@ mod write;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use super::state::Progress;
 use super::table::{IndexDefinition, Table};
 use super::{InformerState, Stored, WaitError};
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::slim::Slim;
+use crate::watch;
 
 pub(super) use write::{Applied, Fit};
 
@@ -136,6 +137,20 @@ impl<K: Slim> Store<K> {
         Some(contents.table.find(index, value).cloned().collect())
     }
 
+    /// Shows the objects with `value` in an index to `look` until it breaks off; `None` while the
+    /// store is not complete, or if there is no such index. Writers wait meanwhile.
+    pub fn scan_index(
+        &self,
+        index: &str,
+        value: &str,
+        mut look: impl FnMut(&Stored<K>) -> ControlFlow<()>,
+    ) -> Option<()> {
+        let contents = self.shared.contents.read();
+        let index = contents.table.index(index).filter(|_| contents.complete)?;
+        let _ = contents.table.find(index, value).try_for_each(&mut look);
+        Some(())
+    }
+
     /// How many [`Store::by_index`] would find.
     pub fn count_by_index(&self, index: &str, value: &str) -> Option<usize> {
         let contents = self.shared.contents.read();
@@ -178,13 +193,13 @@ impl<K: Slim> Store<K> {
     /// When that may never come: the versions started over, or the informer was stopped.
     pub async fn wait_for(&self, version: ResourceVersion) -> Result<(), WaitError> {
         let mut progress = self.shared.progress.subscribe();
-        let regressions = progress.borrow_and_update().regressions;
+        let regressions = progress.borrow().regressions;
         let waited = progress.wait_for(|now| {
             now.stopped
                 || now.regressions != regressions
                 || (now.complete && now.resource_version >= version)
         });
-        let now = *waited.await.map_err(|_| WaitError::Stopped)?;
+        let now = waited.await.map_err(|_| WaitError::Stopped)?;
         if now.regressions != regressions {
             return Err(WaitError::Regressed);
         }
@@ -210,7 +225,7 @@ impl<K: Slim> Store<K> {
             .wait_for(|now| matches!(now, InformerState::Synced | InformerState::Stopped))
             .await
             .map_err(|_| WaitError::Stopped)?;
-        if *seen == InformerState::Stopped {
+        if seen == InformerState::Stopped {
             Err(WaitError::Stopped)
         } else {
             Ok(())

@@ -181,7 +181,7 @@ impl<K: Slim> Shared<K> {
     fn later(&self, key: &ObjectKey, again: Option<Duration>) -> Outcome {
         match again {
             Some(after) if after >= RESYNC => {
-                let spread = after.mul_f64(rand::random::<f64>() / 4.0);
+                let spread = after.mul_f64(crate::ambient::unit() / 4.0);
                 self.queue
                     .add_after(key.clone(), Band::Resync, after + spread);
                 Outcome::Done
@@ -273,7 +273,7 @@ impl<K: Slim> Shared<K> {
             return Next::End(Outcome::Retry(Backoff::CONFLICT));
         }
         let ceiling = Duration::from_millis(2 << attempt);
-        tokio::time::sleep(ceiling.mul_f64(rand::random())).await;
+        tokio::time::sleep(ceiling.mul_f64(crate::ambient::unit())).await;
         let slim = &object.object;
         match self.store.lookup(slim.key()) {
             Lookup::Absent => return Next::End(Outcome::Done),

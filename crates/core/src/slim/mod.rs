@@ -1,12 +1,15 @@
 //! Slim objects: of each kind only the fields that decisions read.
 
+mod claim;
 mod context;
 mod error;
 pub mod json;
 mod meta;
 mod namespace;
 mod pod;
+pub mod protobuf;
 
+pub use claim::Claim;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};

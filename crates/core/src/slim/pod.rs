@@ -40,8 +40,11 @@ pub struct Pod {
     pub meta: ObjectMeta,
     /// `spec.nodeName`: the node it is bound to.
     pub node_name: Option<Arc<str>>,
-    /// Names of the claims it uses, ephemeral ones by their generated name.
+    /// Names of the claims that its volumes refer to.
     pub claims: Box<[Arc<str>]>,
+    /// Names of the claims of its generic ephemeral volumes, `<pod>-<volume>`. A claim of that name
+    /// is the pod's only if the pod is its controller owner.
+    pub ephemeral_claims: Box<[Arc<str>]>,
     /// Names of its volumes.
     pub volumes: Box<[Arc<str>]>,
     /// `status.phase`.
@@ -68,6 +71,7 @@ impl Pod {
             meta,
             node_name: None,
             claims: Box::default(),
+            ephemeral_claims: Box::default(),
             volumes: Box::default(),
             phase: Phase::Pending,
             reason: None,
@@ -77,6 +81,17 @@ impl Pod {
             started: false,
             status_written: None,
         }
+    }
+
+    /// Whether it is bound to a node: only then can a kubelet use its volumes.
+    pub fn is_bound(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// Whether it is shut down: deleted, and no grace is left. So the kubelet reports a pod of which
+    /// nothing runs any more.
+    pub fn is_shut_down(&self) -> bool {
+        self.meta.is_deleting() && self.meta.deletion_grace_period == Some(0)
     }
 
     /// Whether the pod has ended: its phase is terminal.
@@ -94,6 +109,7 @@ impl Slim for Pod {
         self.meta.differs(&older.meta)
             || self.node_name != older.node_name
             || self.claims != older.claims
+            || self.ephemeral_claims != older.ephemeral_claims
             || self.volumes != older.volumes
             || self.phase != older.phase
             || self.reason != older.reason

@@ -105,7 +105,7 @@ impl<'q, K> Item<'q, K> {
     pub fn retry(mut self, backoff: Backoff) -> Duration {
         self.finish(Verdict::Failed {
             backoff,
-            draw: rand::random(),
+            draw: crate::ambient::unit(),
         })
     }
 

@@ -304,7 +304,7 @@ impl<K: Key> WorkQueue<K> {
     pub fn retry(&self, key: K, band: Band, backoff: Backoff) -> Duration {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(&key);
-        let draw = rand::random();
+        let draw = crate::ambient::unit();
         let now = shared.clock.now();
         let mut state = shared.state.lock();
         let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);

@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::types::ObjectKey;
+use super::write::Written;
+use crate::error::ApiError;
+use crate::http::{Versioned, VersionedPartial, encode};
 use crate::kinds::{Registry, ResourceInfo, ResourceKey};
 use crate::meta;
+use crate::recorder::Verb;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,10 +48,29 @@ pub struct StoreEvent {
     pub resource: Arc<ResourceInfo>,
     /// Name of the object.
     pub key: ObjectKey,
-    /// The object after the change; for a deletion its last state, at this version.
+    /// The object after the change; for a deletion its last state as it was stored, which says the version
+    /// before: the deletion's own is [`StoreEvent::rv`].
     pub object: Arc<Value>,
     /// The object before the change.
     pub old: Option<Arc<Value>>,
+    /// As watches send it. Written once, however many watch.
+    json: OnceLock<Bytes>,
+    /// The same for watches of metadata.
+    metadata_json: OnceLock<Bytes>,
+}
+
+impl StoreEvent {
+    /// The object as JSON, at the version of the event.
+    pub(crate) fn json(&self) -> &Bytes {
+        self.json
+            .get_or_init(|| encode(&Versioned(&self.object, self.rv)).into())
+    }
+
+    /// Its metadata as JSON, at the version of the event.
+    pub(crate) fn metadata_json(&self) -> &Bytes {
+        self.metadata_json
+            .get_or_init(|| encode(&VersionedPartial(&self.object, self.rv)).into())
+    }
 }
 
 pub(crate) type Table = BTreeMap<ObjectKey, Arc<Value>>;
@@ -61,6 +85,18 @@ pub(crate) struct State {
     log_limit: usize,
     /// Changes up to this version are forgotten.
     compacted: u64,
+    /// What the write under way has brought about besides, for the record.
+    pub(crate) consequences: Vec<Consequence>,
+}
+
+/// A write of the server's own, on account of somebody's.
+#[derive(Debug)]
+pub(crate) struct Consequence {
+    pub(crate) verb: Verb,
+    pub(crate) resource: Arc<ResourceInfo>,
+    pub(crate) subresource: &'static str,
+    pub(crate) key: ObjectKey,
+    pub(crate) result: Result<Written, ApiError>,
 }
 
 impl State {
@@ -73,6 +109,7 @@ impl State {
             log: VecDeque::new(),
             log_limit: log_limit.max(1),
             compacted: 1,
+            consequences: Vec::new(),
         }
     }
 
@@ -140,7 +177,7 @@ impl State {
         object
     }
 
-    /// Removes an object; answers its last state at the version of its removal.
+    /// Removes an object; answers its last state, without the version of its removal.
     pub(crate) fn remove(
         &mut self,
         info: &Arc<ResourceInfo>,
@@ -148,9 +185,8 @@ impl State {
     ) -> Option<Arc<Value>> {
         let old = self.table_mut(info).remove(key)?;
         self.rv += 1;
-        let mut last = Value::clone(&old);
-        meta::set(&mut last, "resourceVersion", json!(self.rv.to_string()));
-        let last = Arc::new(last);
+        // Shared, not copied: a release of a large object costs no second copy of it.
+        let last = Arc::clone(&old);
         self.append(info, key, EventType::Deleted, Arc::clone(&last), Some(old));
         Some(last)
     }
@@ -170,6 +206,8 @@ impl State {
             key: key.clone(),
             object,
             old,
+            json: OnceLock::new(),
+            metadata_json: OnceLock::new(),
         };
         self.log.push_back(Arc::new(event));
         while self.log.len() > self.log_limit {

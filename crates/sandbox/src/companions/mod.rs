@@ -7,6 +7,7 @@
 
 mod agenda;
 mod driver;
+mod events;
 pub mod garbage_collector;
 pub mod kubelet;
 pub mod namespaces;

@@ -11,6 +11,8 @@ pub struct Target {
     pub group: String,
     /// Plural resource; empty for discovery and the like.
     pub resource: String,
+    /// Kind of the objects, such as `Pod`; empty for what is not served.
+    pub kind: String,
     /// `status`, `binding`, ...; empty for the object itself.
     pub subresource: String,
     /// Empty for cluster-scoped objects and for all namespaces.
@@ -29,6 +31,7 @@ pub struct Match {
     verbs: Vec<Verb>,
     group: Option<String>,
     resource: Option<String>,
+    kind: Option<String>,
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
@@ -81,6 +84,12 @@ impl Match {
         self
     }
 
+    /// Of this kind, such as `Pod`.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
     /// Of this subresource; empty is the object itself.
     pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
         self.subresource = Some(subresource.into());
@@ -118,6 +127,7 @@ impl Match {
         (self.verbs.is_empty() || target.verb.is_some_and(|v| self.verbs.contains(&v)))
             && fits(&self.group, &target.group)
             && fits(&self.resource, &target.resource)
+            && fits(&self.kind, &target.kind)
             && fits(&self.subresource, &target.subresource)
             && fits(&self.client, &target.client)
             && self.matches_object(&target.namespace, &target.name)

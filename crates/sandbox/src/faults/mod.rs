@@ -2,26 +2,33 @@
 //!
 //! A fault is a [`Match`] of requests, a choice among the matching ones, and what happens to those chosen.
 //! Companions act on the cluster directly and never meet a fault.
+//!
+//! Faults that stand in a file are a [`FaultPlan`].
 
 mod answer;
 mod matching;
+mod plan;
+#[cfg(test)]
+mod tests;
 mod watches;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 pub use answer::Answer;
 pub(crate) use answer::Rendered;
 pub use matching::{Match, Target};
+pub use plan::{FaultPlan, FaultPlanError};
 pub use watches::WatchEnd;
 pub(crate) use watches::{LiveWatch, Visibility, WatchPlan};
 
 use crate::clock::SharedRng;
+use crate::signal::{Listener, Signal};
 
 /// What happens to a request that a fault has chosen.
 #[derive(Debug, Clone)]
@@ -38,10 +45,10 @@ enum Action {
     /// Reads see the cluster as of this version.
     Stale(u64),
     Watch(WatchPlan),
-    /// Events of matching objects never reach matching watches.
-    Hide(Match),
-    /// Matching watches stand still.
-    Pause,
+    /// Events of matching objects, of these versions, never reach matching watches.
+    Hide(Match, Option<Range<u64>>),
+    /// Matching watches stand still, for good or until the store reaches a version.
+    Pause(Option<u64>),
 }
 
 /// Which of the matching requests are chosen.
@@ -156,15 +163,36 @@ impl Fault {
         }))
     }
 
+    /// Every event of the watch arrives later by a time of its own, up to this one, drawn from the sandbox's
+    /// seed. Within a watch the order stays; between the watches of two kinds it does not.
+    pub fn jitter_events(self, jitter: Duration) -> Self {
+        self.action(Action::Watch(WatchPlan {
+            jitter,
+            ..WatchPlan::default()
+        }))
+    }
+
     /// Events of these objects never reach matching watches, running ones included, while the fault stands.
     /// What was hidden is not made up for: the next event of the object is the first that is seen.
     pub fn hide(self, objects: Match) -> Self {
-        self.action(Action::Hide(objects))
+        self.action(Action::Hide(objects, None))
+    }
+
+    /// As [`Fault::hide`], for the events from one version up to, and without, another: what happened to the
+    /// objects in between stays unseen, however it is cancelled later.
+    pub fn hide_versions(self, objects: Match, versions: Range<u64>) -> Self {
+        self.action(Action::Hide(objects, Some(versions)))
     }
 
     /// Matching watches, running ones included, stand still while the fault stands, and catch up after it.
     pub fn pause_watches(self) -> Self {
-        self.action(Action::Pause)
+        self.action(Action::Pause(None))
+    }
+
+    /// As [`Fault::pause_watches`], until the store reaches a version: what happened before is unseen until
+    /// then, and comes all at once.
+    pub fn pause_watches_until(self, version: u64) -> Self {
+        self.action(Action::Pause(Some(version)))
     }
 
     fn action(mut self, action: Action) -> Self {
@@ -220,7 +248,7 @@ struct Inner {
     rng: SharedRng,
     available: AtomicU64,
     /// Wakes everything that waits for faults to change.
-    changed: watch::Sender<u64>,
+    changed: Signal,
 }
 
 impl fmt::Debug for Faults {
@@ -253,14 +281,13 @@ pub(crate) enum Fate {
 
 impl Faults {
     pub(crate) fn new(rng: SharedRng) -> Self {
-        let (changed, _) = watch::channel(0);
         let inner = Inner {
             rules: Mutex::default(),
             watches: Mutex::default(),
             next_id: AtomicU64::new(1),
             rng,
             available: AtomicU64::new(1),
-            changed,
+            changed: Signal::default(),
         };
         Faults {
             inner: Arc::new(inner),
@@ -312,11 +339,11 @@ impl Faults {
     }
 
     fn wake(&self) {
-        self.inner.changed.send_modify(|n| *n += 1);
+        self.inner.changed.raise();
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.inner.changed.subscribe()
+    pub(crate) fn changes(&self) -> Listener {
+        self.inner.changed.listen()
     }
 
     pub(crate) fn stands(&self, id: u64) -> bool {
@@ -332,7 +359,7 @@ impl Faults {
     pub(crate) fn decide(&self, target: &Target) -> Decision {
         let mut decision = Decision::default();
         for rule in self.inner.rules.lock().iter_mut() {
-            if matches!(rule.fault.action, Action::Hide(_) | Action::Pause) {
+            if matches!(rule.fault.action, Action::Hide(..) | Action::Pause(_)) {
                 continue;
             }
             if !rule.fault.matching.matches(target) || !rule.chooses(&self.inner.rng) {
@@ -352,7 +379,7 @@ impl Faults {
                     decision.watch.add(plan);
                     continue;
                 }
-                Action::None | Action::Hide(_) | Action::Pause => continue,
+                Action::None | Action::Hide(..) | Action::Pause(_) => continue,
             };
             if matches!(decision.fate, Fate::Pass) {
                 decision.fate = fate;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Action, Faults, Match, Target};
+use super::{Action, Fault, FaultHandle, Faults, Match, Target};
 use crate::cluster::ObjectKey;
 
 /// How a watch is ended.
@@ -27,12 +27,15 @@ pub enum WatchEnd {
 pub(crate) struct WatchPlan {
     pub(crate) end: Option<(u64, WatchEnd)>,
     pub(crate) delay: Duration,
+    /// Up to that much more, drawn for each event.
+    pub(crate) jitter: Duration,
 }
 
 impl WatchPlan {
     pub(super) fn add(&mut self, other: &WatchPlan) {
         self.end = self.end.or(other.end);
         self.delay = self.delay.saturating_add(other.delay);
+        self.jitter = self.jitter.saturating_add(other.jitter);
     }
 }
 
@@ -98,12 +101,34 @@ impl Faults {
             .count()
     }
 
-    /// What a watch may show right now.
-    pub(crate) fn visibility(&self, target: &Target) -> Visibility {
+    /// The clients of these requests are moved to a second server that has seen nothing after a version: their
+    /// running watches break, and until the fault is removed whatever they read is as of then. Writes reach the
+    /// one and only store.
+    pub fn time_travel(&self, clients: Match, version: u64) -> FaultHandle {
+        let handle = self.inject(Fault::on(clients.clone()).stale(version));
+        self.end_watches(&clients, WatchEnd::Break);
+        handle
+    }
+
+    /// Draws how much later than planned an event arrives.
+    pub(crate) fn draw(&self, jitter: Duration) -> Duration {
+        if jitter.is_zero() {
+            return Duration::ZERO;
+        }
+        jitter.mul_f64(self.inner.rng.unit())
+    }
+
+    /// What a watch may show when the store is at that version.
+    pub(crate) fn visibility(&self, target: &Target, newest: impl Fn() -> u64) -> Visibility {
         let mut seen = Visibility::Everything;
         for rule in self.inner.rules.lock().iter() {
             match &rule.fault.action {
-                Action::Pause if rule.fault.matching.matches(target) => return Visibility::Nothing,
+                Action::Pause(until)
+                    if rule.fault.matching.matches(target)
+                        && until.is_none_or(|until| newest() < until) =>
+                {
+                    return Visibility::Nothing;
+                }
                 Action::Stale(version) if rule.fault.matching.matches(target) => {
                     seen = Visibility::UpTo(*version);
                 }
@@ -114,9 +139,10 @@ impl Faults {
     }
 
     /// True when an event of that object must not reach that watch; counts as a hit.
-    pub(crate) fn hides(&self, target: &Target, key: &ObjectKey) -> bool {
+    pub(crate) fn hides(&self, target: &Target, key: &ObjectKey, version: u64) -> bool {
         for rule in self.inner.rules.lock().iter() {
-            if let Action::Hide(objects) = &rule.fault.action
+            if let Action::Hide(objects, versions) = &rule.fault.action
+                && versions.as_ref().is_none_or(|v| v.contains(&version))
                 && rule.fault.matching.matches(target)
                 && objects.matches_object(&key.namespace, &key.name)
                 && !rule.spent()

@@ -5,6 +5,7 @@ mod discovery;
 mod listener;
 mod negotiate;
 mod openapi;
+mod read;
 mod resource;
 mod respond;
 mod review;
@@ -30,6 +31,7 @@ use tokio_util::sync::DropGuard;
 pub use body::SandboxBody;
 pub use listener::Listener;
 use respond::Answer;
+pub(crate) use respond::{Versioned, VersionedPartial, encode};
 use route::{Query, Route};
 
 use crate::cluster::{Actor, Cluster};
@@ -168,7 +170,7 @@ impl Server {
     ) -> io::Result<Answer> {
         let query = Query::parse(&parts.uri);
         let route = route::route(&parts.uri);
-        let target = target(&actor, &parts, route.as_ref(), &query);
+        let target = self.target(&actor, &parts, route.as_ref(), &query);
         if let Some(verb) = target.verb {
             let resource = qualified(&target.resource, &target.group);
             self.cluster.recorder().count(&actor, verb, &resource);
@@ -224,12 +226,29 @@ impl Server {
         Ok(self.dispatch(call, route))
     }
 
+    fn target(&self, actor: &Actor, parts: &Parts, route: Option<&Route>, query: &Query) -> Target {
+        let mut target = Target {
+            client: actor.as_str().to_owned(),
+            path: parts.uri.path().to_owned(),
+            ..Target::default()
+        };
+        if let Some(Route::Resource(request)) = route {
+            let info = self.cluster.resource(&request.gvr);
+            target.verb = route::verb(&parts.method, request, query);
+            target.group = request.gvr.group.to_string();
+            target.resource = request.gvr.resource.to_string();
+            target.kind = info.map(|info| info.kind.clone()).unwrap_or_default();
+            target.subresource = request.subresource.clone();
+            target.namespace = request.namespace.clone();
+            target.name = request.name.clone();
+        }
+        target
+    }
+
     async fn hang(&self, rule: u64) {
         let mut changes = self.faults.changes();
         while self.faults.stands(rule) && self.faults.is_available() {
-            if changes.changed().await.is_err() {
-                return;
-            }
+            changes.changed().await;
         }
     }
 
@@ -240,21 +259,4 @@ impl Server {
             Some(Route::Resource(request)) => resource::serve(self, &call, &request),
         }
     }
-}
-
-fn target(actor: &Actor, parts: &Parts, route: Option<&Route>, query: &Query) -> Target {
-    let mut target = Target {
-        client: actor.as_str().to_owned(),
-        path: parts.uri.path().to_owned(),
-        ..Target::default()
-    };
-    if let Some(Route::Resource(request)) = route {
-        target.verb = route::verb(&parts.method, request, query);
-        target.group = request.gvr.group.to_string();
-        target.resource = request.gvr.resource.to_string();
-        target.subresource = request.subresource.clone();
-        target.namespace = request.namespace.clone();
-        target.name = request.name.clone();
-    }
-    target
 }

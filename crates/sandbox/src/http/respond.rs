@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -55,6 +55,20 @@ pub(crate) fn json(status: u16, value: &Value) -> Answer {
 /// The plain page of a path that nothing serves.
 pub(crate) fn page_not_found() -> Answer {
     raw(404, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
+/// Tells a client what is odd about an accepted request.
+pub(crate) fn warn<'a>(
+    mut answer: Answer,
+    warnings: impl IntoIterator<Item = &'a String>,
+) -> Answer {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            answer.headers_mut().append(WARNING, value);
+        }
+    }
+    answer
 }
 
 /// A refusal as a `Status`.
@@ -175,6 +189,57 @@ impl Serialize for Partial<'_> {
         map.serialize_entry("kind", "PartialObjectMetadata")?;
         map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
         map.serialize_entry("metadata", self.0.get("metadata").unwrap_or(&Value::Null))?;
+        map.end()
+    }
+}
+
+/// An object at another version than it says, without copying it.
+pub(crate) struct Versioned<'a>(pub(crate) &'a Value, pub(crate) u64);
+
+impl Serialize for Versioned<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(fields) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (field, value) in fields {
+            match field.as_str() {
+                "metadata" => map.serialize_entry(field, &VersionedMetadata(value, self.1))?,
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// `PartialObjectMetadata` of an object at another version than it says.
+pub(crate) struct VersionedPartial<'a>(pub(crate) &'a Value, pub(crate) u64);
+
+impl Serialize for VersionedPartial<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let metadata = self.0.get("metadata").unwrap_or(&Value::Null);
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("kind", "PartialObjectMetadata")?;
+        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+        map.serialize_entry("metadata", &VersionedMetadata(metadata, self.1))?;
+        map.end()
+    }
+}
+
+struct VersionedMetadata<'a>(&'a Value, u64);
+
+impl Serialize for VersionedMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(fields) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(Some(fields.len()))?;
+        for (field, value) in fields {
+            match field.as_str() {
+                "resourceVersion" => map.serialize_entry(field, &self.1.to_string())?,
+                _ => map.serialize_entry(field, value)?,
+            }
+        }
         map.end()
     }
 }

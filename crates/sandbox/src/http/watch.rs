@@ -10,7 +10,6 @@ use futures::stream::{StreamExt as _, unfold};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::body::SandboxBody;
@@ -27,6 +26,7 @@ use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
 use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::selector::Selectors;
+use crate::signal::Listener;
 
 /// How often a quiet watch says where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ pub(super) fn serve(
     };
     let stream = WatchStream {
         subscription: server.cluster.subscribe(Some(&request.gvr), start.from),
-        store: server.cluster.inner.changed.subscribe(),
+        store: server.cluster.inner.changed.listen(),
         faults: server.faults.changes(),
         live: server.faults.register(call.target.clone()),
         plan: call.decision.watch.clone(),
@@ -112,7 +112,8 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
         "" => None,
         _ => Some(query.flag("sendInitialEvents")),
     };
-    check_initial(streams, query.get("resourceVersionMatch"))?;
+    let continues = !query.get("continue").is_empty();
+    check_initial(streams, query.get("resourceVersionMatch"), continues)?;
     let newest = server.cluster.version();
     let newest = call.decision.stale.map_or(newest, |at| at.min(newest));
     let show_state = match streams {
@@ -153,13 +154,21 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
     })
 }
 
-fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiError> {
+fn check_initial(
+    streams: Option<bool>,
+    version_match: &str,
+    continues: bool,
+) -> Result<(), ApiError> {
     let field = "resourceVersionMatch";
     let wrong = Cause::forbidden(
         field,
         "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
     );
     let causes = match (streams, version_match) {
+        (Some(_), "NotOlderThan") if continues => vec![Cause::forbidden(
+            field,
+            "resourceVersionMatch is forbidden when continue is provided",
+        )],
         (None, "") | (Some(_), "NotOlderThan") => return Ok(()),
         (None, _) => vec![Cause::forbidden(
             field,
@@ -173,6 +182,12 @@ fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiEr
     Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes))
 }
 
+/// Which state of an object an event shows.
+enum Shown<'e> {
+    After,
+    Before(&'e Arc<Value>),
+}
+
 struct WatchStream {
     server: Arc<Server>,
     request: ResourceRequest,
@@ -184,8 +199,8 @@ struct WatchStream {
     subscription: Subscription,
     /// Events taken from the log, each with the time it may leave.
     queue: VecDeque<(Instant, Arc<StoreEvent>)>,
-    store: watch::Receiver<u64>,
-    faults: watch::Receiver<u64>,
+    store: Listener,
+    faults: Listener,
     live: Arc<LiveWatch>,
     plan: WatchPlan,
     bookmarks: bool,
@@ -200,8 +215,8 @@ impl WatchStream {
         let mut chunk = Vec::new();
         while !self.over {
             // Seen before looking, so that what changes in between wakes us again.
-            self.faults.borrow_and_update();
-            self.store.borrow_and_update();
+            self.faults.mark_seen();
+            self.store.mark_seen();
             if !self.server.faults.is_available() {
                 self.over = true;
                 return Some(Err(broken()));
@@ -243,7 +258,7 @@ impl WatchStream {
 
     /// Writes one event into the chunk if one is ready. True when there may be more.
     fn step(&mut self, chunk: &mut Vec<u8>) -> bool {
-        let visible = match self.server.faults.visibility(&self.live.target) {
+        let visible = match self.visibility() {
             Visibility::Nothing => return false,
             Visibility::UpTo(version) => version,
             Visibility::Everything => u64::MAX,
@@ -277,14 +292,23 @@ impl WatchStream {
         true
     }
 
+    fn visibility(&self) -> Visibility {
+        let newest = || self.server.cluster.version();
+        self.server.faults.visibility(&self.live.target, newest)
+    }
+
     /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
     fn fetch(&mut self) -> Result<(), Expired> {
-        while self.queue.is_empty() || !self.plan.delay.is_zero() {
+        let late = !(self.plan.delay.is_zero() && self.plan.jitter.is_zero());
+        while self.queue.is_empty() || late {
             let Some(event) = self.subscription.try_next()? else {
                 break;
             };
-            self.queue
-                .push_back((Instant::now() + self.plan.delay, event));
+            let delay = self.plan.delay + self.server.faults.draw(self.plan.jitter);
+            let due = Instant::now() + delay;
+            // Within a watch the order stays.
+            let due = self.queue.back().map_or(due, |(last, _)| due.max(*last));
+            self.queue.push_back((due, event));
         }
         Ok(())
     }
@@ -301,8 +325,8 @@ impl WatchStream {
         };
         tokio::select! {
             biased;
-            _ = self.faults.changed() => {}
-            _ = self.store.changed() => {}
+            () = self.faults.changed() => {}
+            () = self.store.changed() => {}
             () = sleep_until(self.deadline) => {
                 self.over = true;
                 self.routine_bookmark(chunk);
@@ -321,7 +345,7 @@ impl WatchStream {
             return;
         }
         let position = self.subscription.position();
-        let position = match self.server.faults.visibility(&self.live.target) {
+        let position = match self.visibility() {
             Visibility::Everything => position,
             Visibility::UpTo(version) => position.min(version),
             Visibility::Nothing => return,
@@ -361,20 +385,39 @@ impl WatchStream {
         if !self.request.name.is_empty() && *key.name != *self.request.name {
             return;
         }
-        let Some((kind, object)) = self.select(event) else {
+        let Some((kind, shown)) = self.select(event) else {
             return;
         };
-        if self.server.faults.hides(&self.live.target, key) {
+        if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
-        let object = at_version(&self.info, &self.request.gvr.version, object);
-        self.write(chunk, kind, &object);
+        let stored = self.request.gvr.version == self.info.storage_version;
+        match (self.form, shown) {
+            // The common cases: written once for all who watch.
+            (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),
+            (Form::Metadata, Shown::After) => self.send(chunk, kind, event.metadata_json()),
+            (_, shown) => {
+                let object = match shown {
+                    Shown::After => &event.object,
+                    Shown::Before(old) => old,
+                };
+                let mut object = Value::clone(object);
+                meta::set(&mut object, "resourceVersion", json!(event.rv.to_string()));
+                let object = at_version(&self.info, &self.request.gvr.version, Arc::new(object));
+                self.write(chunk, kind, &object);
+            }
+        }
+    }
+
+    fn send(&mut self, chunk: &mut Vec<u8>, kind: &str, body: &[u8]) {
+        frame(chunk, kind, body);
+        self.sent += 1;
     }
 
     /// What an event is to a reader that only sees selected objects.
-    fn select(&self, event: &StoreEvent) -> Option<(&'static str, Arc<Value>)> {
+    fn select<'e>(&self, event: &'e StoreEvent) -> Option<(&'static str, Shown<'e>)> {
         if self.selectors.is_empty() {
-            return Some((event.event_type.as_str(), Arc::clone(&event.object)));
+            return Some((event.event_type.as_str(), Shown::After));
         }
         let before = event
             .old
@@ -383,17 +426,13 @@ impl WatchStream {
         let after = event.event_type != EventType::Deleted && self.selectors.matches(&event.object);
         match (before, after) {
             (false, false) => None,
-            (false, true) => Some(("ADDED", Arc::clone(&event.object))),
-            (true, true) => Some(("MODIFIED", Arc::clone(&event.object))),
+            (false, true) => Some(("ADDED", Shown::After)),
+            (true, true) => Some(("MODIFIED", Shown::After)),
             (true, false) if event.event_type == EventType::Deleted => {
-                Some(("DELETED", Arc::clone(&event.object)))
+                Some(("DELETED", Shown::After))
             }
-            (true, false) => {
-                // The last state that fitted, at the version of the change.
-                let mut last = Value::clone(event.old.as_ref()?);
-                meta::set(&mut last, "resourceVersion", json!(event.rv.to_string()));
-                Some(("DELETED", Arc::new(last)))
-            }
+            // The last state that fitted, at the version of the change.
+            (true, false) => Some(("DELETED", Shown::Before(event.old.as_ref()?))),
         }
     }
 
@@ -406,11 +445,13 @@ impl WatchStream {
             now: self.server.cluster.clock().now(),
         };
         // Forms that cannot be watched were refused before the stream began.
-        let Ok(body) = writer.encode_one(object) else {
+        let Ok(mut body) = writer.encode_one(object) else {
             return;
         };
-        frame(chunk, kind, &body);
-        self.sent += 1;
+        if matches!(self.form, Form::Table(_)) && self.sent > 0 {
+            body = without_columns(&body);
+        }
+        self.send(chunk, kind, &body);
     }
 
     fn bookmark(&mut self, chunk: &mut Vec<u8>, version: u64, annotations: Option<Value>) {
@@ -431,11 +472,20 @@ impl WatchStream {
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
             }),
-            Form::Object | Form::MetadataList => json!({
-                "kind": self.info.kind,
-                "apiVersion": self.info.api_version(&self.request.gvr.version),
-                "metadata": metadata,
-            }),
+            Form::Object | Form::MetadataList => {
+                let mut object = json!({
+                    "kind": self.info.kind,
+                    "apiVersion": self.info.api_version(&self.request.gvr.version),
+                    "metadata": metadata,
+                });
+                if let (false, Value::Object(empty)) = (self.info.custom, empty(&self.info)) {
+                    object
+                        .as_object_mut()
+                        .into_iter()
+                        .for_each(|o| o.extend(empty.clone()));
+                }
+                object
+            }
         };
         frame(chunk, "BOOKMARK", &encode(&object));
     }
@@ -443,6 +493,29 @@ impl WatchStream {
     fn error(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
         frame(chunk, "ERROR", &encode(&error.to_status()));
         self.over = true;
+    }
+}
+
+/// Only the first table of a watch describes its columns.
+fn without_columns(table: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice::<Value>(table) {
+        Ok(mut table) => {
+            table["columnDefinitions"] = Value::Null;
+            encode(&table)
+        }
+        Err(_) => table.to_vec(),
+    }
+}
+
+/// What a typed server prints of an object that has nothing but metadata.
+fn empty(info: &ResourceInfo) -> Value {
+    match info.resource.as_str() {
+        "pods" => json!({"spec": {"containers": null}, "status": {}}),
+        "namespaces" | "persistentvolumes" => json!({"spec": {}, "status": {}}),
+        "persistentvolumeclaims" => json!({"spec": {"resources": {}}, "status": {}}),
+        "services" => json!({"spec": {}, "status": {"loadBalancer": {}}}),
+        "leases" => json!({"spec": {}}),
+        _ => json!({}),
     }
 }
 

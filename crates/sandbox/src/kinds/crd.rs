@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace, Traits};
-use crate::cluster::{Cluster, DeleteOptions, Gvr, ObjectKey, State};
+use crate::cluster::{Cluster, Consequence, DeleteOptions, Gvr, ObjectKey, State, Written};
 use crate::error::{ApiError, Cause};
 use crate::meta;
+use crate::recorder::Verb;
 
 /// Keeps a definition until its last instance is gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -46,7 +47,6 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
         .map(|v| meta::text(v, &["name"]).to_owned())
         .unwrap_or_default();
     crd["status"] = json!({
-        "conditions": [],
         "acceptedNames": {"plural": "", "kind": ""},
         "storedVersions": [stored],
     });
@@ -100,11 +100,17 @@ fn check(crd: &Value) -> Vec<Cause> {
             &serde_json::to_string(&crd["spec"]["versions"]).unwrap_or_default(),
             "must have exactly one version marked as storage version",
         ));
+        let path = "status.storedVersions";
+        causes.push(Cause::invalid(
+            path,
+            "[]",
+            "must have at least one stored version",
+        ));
     }
     for (index, version) in versions(crd).enumerate() {
         if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {
             let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(&path, "schemas are required"));
+            causes.push(Cause::required(&path, ""));
         }
     }
     causes
@@ -156,6 +162,30 @@ pub(crate) fn accept(
     ]);
     let stored = state.put(info, key, crd);
     changed(state, &stored);
+    note(
+        state,
+        Verb::Update,
+        ("status", info),
+        key,
+        Ok(Written::changed(stored)),
+    );
+}
+
+/// The server's own write, for the record.
+fn note(
+    state: &mut State,
+    verb: Verb,
+    (subresource, info): (&'static str, &Arc<ResourceInfo>),
+    key: &ObjectKey,
+    result: Result<Written, ApiError>,
+) {
+    state.consequences.push(Consequence {
+        verb,
+        resource: Arc::clone(info),
+        subresource,
+        key: key.clone(),
+        result,
+    });
 }
 
 /// Serves what a definition says by now.
@@ -259,6 +289,7 @@ fn served_version(version: &Value) -> ServedVersion {
             StatusFace::None
         },
         columns: columns.into_iter().flatten().map(column).collect(),
+        schema: meta::at(version, &["schema", "openAPIV3Schema"]).map(|s| Arc::new(s.clone())),
         selectable: fields
             .into_iter()
             .flatten()
@@ -326,8 +357,11 @@ pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value
         .flat_map(|t| t.keys().cloned())
         .collect();
     for key in all {
-        // Gone already is as good.
-        let _ = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
+        let before = state.consequences.len();
+        let done = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
+        note(state, Verb::Delete, ("", &info), &key, done);
+        // The end of the last instance may have brought about that of the definition: cause before effect.
+        state.consequences[before..].rotate_right(1);
     }
     instance_removed(cluster, state, &info);
 }
@@ -355,11 +389,19 @@ pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<
     let last = left.is_empty();
     let mut crd = Value::clone(&crd);
     meta::set_finalizers(&mut crd, left);
-    if !last {
-        state.put(&definitions, &key, crd);
-        return;
-    }
-    cluster.remove_in(state, &definitions, &key);
+    let written = if last {
+        cluster.remove_in(state, &definitions, &key);
+        Written::removed(Arc::new(crd))
+    } else {
+        Written::changed(state.put(&definitions, &key, crd))
+    };
+    note(
+        state,
+        Verb::Update,
+        ("status", &definitions),
+        &key,
+        Ok(written),
+    );
 }
 
 /// 403 on a create of an instance while the definition is being deleted.

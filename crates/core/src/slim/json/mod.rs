@@ -14,7 +14,7 @@ pub use sniff::{Identity, sniff};
 
 use serde::Deserialize;
 
-use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
+use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 
 /// A slim kind that can be read from JSON.
 ///
@@ -53,6 +53,21 @@ impl SlimJson for OwnerMeta {
 }
 
 impl SlimJson for Namespace {
+    type Json<'a> = JsonObject<'a>;
+    const METADATA_ONLY: bool = true;
+
+    fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a> {
+        &json.metadata
+    }
+
+    fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
+        Ok(Self {
+            meta: json.metadata.to_meta(context)?,
+        })
+    }
+}
+
+impl SlimJson for Claim {
     type Json<'a> = JsonObject<'a>;
     const METADATA_ONLY: bool = true;
 

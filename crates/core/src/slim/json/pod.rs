@@ -125,12 +125,13 @@ fn any_started<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
 }
 
 impl JsonVolume<'_> {
-    /// The claim that the volume uses. That of an ephemeral volume is named after the pod.
-    fn claim(&self, pod: &str) -> Option<Arc<str>> {
+    fn claim(&self) -> Option<Arc<str>> {
         let claim = &*self.persistent_volume_claim.claim_name;
-        if !claim.is_empty() {
-            return Some(claim.into());
-        }
+        (!claim.is_empty()).then(|| claim.into())
+    }
+
+    /// The claim of an ephemeral volume is named after the pod.
+    fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
         self.ephemeral
             .then(|| format!("{pod}-{}", &*self.name).into())
     }
@@ -157,10 +158,11 @@ impl SlimJson for Pod {
         let keeps_message = phase == Phase::Failed && !status.message.is_empty();
         Ok(Self {
             node_name: some(&spec.node_name),
-            claims: spec
+            claims: spec.volumes.iter().filter_map(JsonVolume::claim).collect(),
+            ephemeral_claims: spec
                 .volumes
                 .iter()
-                .filter_map(|v| v.claim(metadata.name()))
+                .filter_map(|volume| volume.ephemeral_claim(metadata.name()))
                 .collect(),
             volumes: spec
                 .volumes

@@ -106,13 +106,8 @@ fn a_real_pod_keeps_what_decisions_read() {
         [("belayer.dev/release", "true")]
     );
     assert_eq!(pod.node_name.as_deref(), Some("node-7"));
-    assert_eq!(
-        *pod.claims,
-        [
-            Arc::from("build-x2x-work"),
-            Arc::from("build-x2x-1-scratch")
-        ]
-    );
+    assert_eq!(*pod.claims, [Arc::from("build-x2x-work")]);
+    assert_eq!(*pod.ephemeral_claims, [Arc::from("build-x2x-1-scratch")]);
     assert_eq!(
         *pod.volumes,
         [Arc::from("work"), Arc::from("scratch"), Arc::from("token")]
@@ -271,4 +266,23 @@ fn what_breaks_off_is_named_as_far_as_it_goes() {
     let secret = r#"{"type":"DELETED","object":{"type":"Opaque","metadata":{"name":7}}}"#;
     assert_eq!(sniff(secret.as_bytes()).event.as_deref(), Some("DELETED"));
     assert_eq!(sniff(secret.as_bytes()).key(), None);
+}
+
+#[test]
+fn a_claim_keeps_what_decisions_read() {
+    let text = r#"{
+      "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+      "metadata": {
+        "name": "web-0-scratch", "namespace": "shop", "uid": "c-1", "resourceVersion": "7",
+        "deletionTimestamp": "2026-03-01T10:05:00Z", "deletionGracePeriodSeconds": 0,
+        "finalizers": ["kubernetes.io/pvc-protection"],
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": "p-1", "controller": true}]
+      },
+      "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-1"}, "status": {"phase": "Bound"}
+    }"#;
+    let claim: crate::slim::Claim = read(text, &context()).unwrap();
+    assert_eq!(claim.meta.key.to_string(), "shop/web-0-scratch");
+    assert!(claim.meta.is_deleting());
+    assert!(claim.meta.has_finalizer("kubernetes.io/pvc-protection"));
+    assert_eq!(claim.meta.controller.unwrap().uid.as_str(), "p-1");
 }

@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::admit::{check_fit, wants_host_port};
 use super::decide::{Progress as PodProgress, Step, Told, check_room, decide};
 use super::lifecycle::{Now, RestartPolicy, Runtime};
 use super::node::{Readiness, ready};
 use super::plan::{Planner, PodPlan, RunPlan};
 use super::status::{self, Place};
+use super::volumes::{Claims, Mount};
 use super::{
     CLOUD_ACTOR, Command, KubeletConfig, Kubelets, NODE_LIFECYCLE_ACTOR, NodeSpec, actor_of,
 };
@@ -21,6 +23,7 @@ use crate::cluster::{
 };
 use crate::companions::agenda::Agenda;
 use crate::companions::driver::{Change, Controller, Interest, Progress};
+use crate::companions::events::warn;
 use crate::companions::object;
 use crate::companions::quantity::Amount;
 use crate::error::{ApiError, Reason};
@@ -77,6 +80,20 @@ struct Pod {
     address: String,
     /// What it is charged with on its node.
     charged: Amount,
+    /// Its kubelet has restarted and has yet to check it anew.
+    unchecked: bool,
+    /// Why its volumes are not mounted, as last told.
+    unmounted: String,
+}
+
+impl Pod {
+    /// It was accepted, its containers have not ended, and nobody wants it gone.
+    fn is_alive(&self) -> bool {
+        let runs = |progress: &PodProgress| matches!(progress, PodProgress::Accepted { runtime, .. } if !runtime.has_ended());
+        runs(&self.progress)
+            && !object::is_deleting(&self.object)
+            && !object::is_ended(&self.object)
+    }
 }
 
 /// The simulated nodes.
@@ -87,6 +104,7 @@ pub(crate) struct Hosts {
     hosts: BTreeMap<String, Host>,
     pods: BTreeMap<Uid, Pod>,
     by_node: BTreeMap<String, BTreeSet<Uid>>,
+    claims: Claims,
     agenda: Agenda<Key>,
     commands: mpsc::UnboundedReceiver<Command>,
     inbox: VecDeque<Command>,
@@ -115,6 +133,7 @@ impl Hosts {
             hosts: BTreeMap::new(),
             pods: BTreeMap::new(),
             by_node: BTreeMap::new(),
+            claims: Claims::default(),
             agenda: Agenda::default(),
             commands,
             inbox: nodes.into_iter().map(Command::Add).collect(),
@@ -155,6 +174,10 @@ impl Hosts {
                 }
                 Command::Destroy(name) => {
                     self.destroy(&name, now);
+                    name
+                }
+                Command::Restart(name) => {
+                    self.restart(&name);
                     name
                 }
             };
@@ -204,6 +227,19 @@ impl Hosts {
             .delete(&actor, &Gvr::NODES, None, name, &options)
         {
             tracing::debug!(%error, node = name, "a destroyed machine has no node to delete");
+        }
+    }
+
+    /// All that ran is counted and checked anew.
+    fn restart(&mut self, name: &str) {
+        let Some(host) = self.hosts.get_mut(name) else {
+            return;
+        };
+        for uid in self.by_node.get(name).into_iter().flatten() {
+            if let Some(pod) = self.pods.get_mut(uid).filter(|pod| pod.is_alive()) {
+                host.used = host.used - std::mem::take(&mut pod.charged);
+                pod.unchecked = true;
+            }
         }
     }
 
@@ -274,12 +310,28 @@ impl Hosts {
             return Ok(());
         };
         if let PodProgress::Accepted { runtime, .. } = &mut pod.progress {
+            if runtime.waits_for_volumes() {
+                match self.claims.mount(uid, &pod.object) {
+                    Mount::Ready => runtime.mounted(now),
+                    Mount::Waits { volume, why } => {
+                        if pod.unmounted != why {
+                            tell_unmounted(&self.cluster, host, &pod.object, &volume, &why);
+                            pod.unmounted = why;
+                        }
+                    }
+                }
+            }
             runtime.advance(now);
             if runtime.has_ended() {
                 host.used = host.used - std::mem::take(&mut pod.charged);
             }
         }
-        let step = decide(&pod.object, &pod.progress);
+        let recheck = std::mem::take(&mut pod.unchecked) && pod.is_alive();
+        let step = if recheck {
+            Step::Admit
+        } else {
+            decide(&pod.object, &pod.progress)
+        };
         match step {
             Step::Nothing => {
                 if let PodProgress::Accepted { runtime, .. } = &pod.progress
@@ -289,7 +341,7 @@ impl Hosts {
                 }
                 return Ok(());
             }
-            Step::Admit => admit(&self.cluster, &self.planner, host, pod, now)?,
+            Step::Admit => self.admit(uid, now)?,
             Step::GiveUp => {
                 let mut runtime = accept(pod, host, RunPlan::default(), now);
                 runtime.stop(Duration::ZERO, now);
@@ -311,6 +363,76 @@ impl Hosts {
         }
         self.agenda.add(Key::Pod(Arc::clone(uid)));
         Ok(())
+    }
+
+    /// Runs the pod or refuses it; after a restart of the kubelet, lets it run on or refuses it.
+    fn admit(&mut self, uid: &Uid, now: Now) -> Result<(), ApiError> {
+        let neighbours = self.neighbours(uid);
+        let Some(pod) = self.pods.get_mut(uid) else {
+            return Ok(());
+        };
+        let Some(host) = self.hosts.get_mut(&pod.node) else {
+            return Ok(());
+        };
+        let need = Amount::requested_by(&pod.object);
+        let runs = matches!(pod.progress, PodProgress::Accepted { .. });
+        let plan = pod
+            .plan
+            .get_or_insert_with(|| self.planner.plan(&host.spec.name, &pod.object))
+            .clone();
+        let rejection = match &plan {
+            PodPlan::Reject(rejection) if !runs => Some(rejection.clone()),
+            _ => {
+                let others = neighbours.iter().map(|other| &**other);
+                // Until it has seen its own Node object a kubelet goes by what it is about to register.
+                let node = match &host.object {
+                    Some(node) => Arc::clone(node),
+                    None => Arc::new(host.spec.object(&host.address, "")),
+                };
+                let misfit = check_fit(&pod.object, &node, others);
+                misfit.or_else(|| check_room(&need, &host.used, &host.spec.capacity()))
+            }
+        };
+        if let Some(rejection) = rejection {
+            let status = status::rejected(&pod.object, &rejection, now.wall);
+            if let Err(error) = write_status(&self.cluster, host, pod, status) {
+                pod.unchecked = runs;
+                return Err(error);
+            }
+            let said = (rejection.reason.as_str(), rejection.detail.as_str());
+            warn(&self.cluster, &host.actor, "kubelet", &pod.object, said);
+            pod.progress = PodProgress::New;
+            return Ok(());
+        }
+        pod.charged = need;
+        host.used += need;
+        if let PodPlan::Run(plan) = plan
+            && !runs
+        {
+            let mut runtime = accept(pod, host, plan, now);
+            if self.claims.mount(uid, &pod.object) != Mount::Ready {
+                runtime.wait_for_volumes();
+            }
+            pod.progress = PodProgress::Accepted {
+                runtime,
+                told: Told::Nothing,
+            };
+        }
+        Ok(())
+    }
+
+    /// The other pods that run on the pod's node, where it wants a port of the host.
+    fn neighbours(&self, uid: &Uid) -> Vec<Arc<Value>> {
+        let wants = |pod: &&Pod| wants_host_port(&pod.object);
+        let Some(pod) = self.pods.get(uid).filter(wants) else {
+            return Vec::new();
+        };
+        let there = self.by_node.get(&pod.node).into_iter().flatten();
+        there
+            .filter(|other| *other != uid)
+            .filter_map(|other| self.pods.get(other).filter(|other| other.is_alive()))
+            .map(|other| Arc::clone(&other.object))
+            .collect()
     }
 
     fn observe_node(&mut self, change: &Change) {
@@ -340,6 +462,8 @@ impl Hosts {
                 progress: PodProgress::New,
                 address: String::new(),
                 charged: Amount::default(),
+                unchecked: false,
+                unmounted: String::new(),
             };
             self.pods.insert(Arc::clone(&uid), pod);
             self.by_node
@@ -355,6 +479,7 @@ impl Hosts {
         let Some(pod) = self.pods.remove(&uid) else {
             return;
         };
+        self.claims.forget(&uid);
         if let Some(host) = self.hosts.get_mut(&pod.node) {
             host.used = host.used - pod.charged;
         }
@@ -370,12 +495,17 @@ impl Hosts {
 
 impl Controller for Hosts {
     fn interest(&self) -> Interest {
-        Interest::Only(&[Gvr::NODES, Gvr::PODS])
+        Interest::Only(&[Gvr::NODES, Gvr::PODS, Gvr::PERSISTENTVOLUMECLAIMS])
     }
 
     fn observe(&mut self, gvr: &Gvr, change: &Change, _: Instant) {
         match change {
             change if *gvr == Gvr::NODES => self.observe_node(change),
+            change if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => {
+                for uid in self.claims.observe(change) {
+                    self.agenda.add(Key::Pod(uid));
+                }
+            }
             Change::Upserted(object) => self.observe_pod(object),
             Change::Removed(object) => self.forget_pod(object),
         }
@@ -442,36 +572,19 @@ fn patch_status(
         .map(drop)
 }
 
-/// Runs the pod or refuses it.
-fn admit(
-    cluster: &Cluster,
-    planner: &Planner,
-    host: &mut Host,
-    pod: &mut Pod,
-    now: Now,
-) -> Result<(), ApiError> {
-    let need = Amount::requested_by(&pod.object);
-    let plan = pod
-        .plan
-        .get_or_insert_with(|| planner.plan(&host.spec.name, &pod.object));
-    let rejection = match plan {
-        PodPlan::Reject(rejection) => Some(rejection.clone()),
-        PodPlan::Run(_) => check_room(&need, &host.used, &host.spec.capacity()),
-    };
-    if let Some(rejection) = rejection {
-        return write_status(cluster, host, pod, status::rejected(&rejection, now.wall));
-    }
-    if let PodPlan::Run(plan) = plan {
-        let plan = plan.clone();
-        let runtime = accept(pod, host, plan, now);
-        pod.charged = need;
-        host.used += need;
-        pod.progress = PodProgress::Accepted {
-            runtime,
-            told: Told::Nothing,
-        };
-    }
-    Ok(())
+/// Says why the pod's containers are not started.
+fn tell_unmounted(cluster: &Cluster, host: &Host, pod: &Value, volume: &str, why: &str) {
+    let message = format!(
+        "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], \
+         failed to process volumes=[{volume}]: {why}"
+    );
+    warn(
+        cluster,
+        &host.actor,
+        "kubelet",
+        pod,
+        ("FailedMount", &message),
+    );
 }
 
 fn accept(pod: &mut Pod, host: &mut Host, plan: RunPlan, now: Now) -> Runtime {

@@ -84,6 +84,8 @@ pub(super) struct Runtime {
     plan: RunPlan,
     policy: RestartPolicy,
     stop: Option<Stop>,
+    /// Its volumes wait for a claim: until then no container is started.
+    unmounted: bool,
     pub(super) stage: Stage,
     pub(super) accepted: Timestamp,
     pub(super) restarts: u32,
@@ -96,10 +98,28 @@ impl Runtime {
             plan,
             policy,
             stop: None,
+            unmounted: false,
             stage: Stage::Starting { until },
             accepted: now.wall,
             restarts: 0,
         }
+    }
+
+    /// Its volumes cannot be mounted yet.
+    pub(super) fn wait_for_volumes(&mut self) {
+        self.unmounted = true;
+    }
+
+    /// Its volumes are there: it starts as one that was accepted now.
+    pub(super) fn mounted(&mut self, now: Now) {
+        if std::mem::take(&mut self.unmounted) {
+            let until = now.instant + self.plan.start_delay;
+            self.stage = Stage::Starting { until };
+        }
+    }
+
+    pub(super) fn waits_for_volumes(&self) -> bool {
+        self.unmounted && matches!(self.stage, Stage::Starting { .. })
     }
 
     /// Asks the containers to stop within `grace`. Asked again, only a shorter grace counts.
@@ -130,6 +150,7 @@ impl Runtime {
     /// When something will happen next without anybody's doing.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         match self.stage {
+            Stage::Starting { .. } if self.unmounted => None,
             Stage::Starting { until } | Stage::BackOff { until, .. } => Some(until),
             Stage::Running { until, .. } => self.end(until).map(|(when, _)| when),
             Stage::Ended { .. } => None,
@@ -165,6 +186,7 @@ impl Runtime {
                 last: Some(last),
                 at: now.wall,
             }),
+            Stage::Starting { .. } if self.unmounted => None,
             Stage::Starting { until } => (until <= now.instant).then(|| self.run(until, now)),
             Stage::BackOff { until, .. } => (until <= now.instant).then(|| {
                 self.restarts = self.restarts.saturating_add(1);

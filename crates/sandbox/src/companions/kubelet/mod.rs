@@ -1,8 +1,11 @@
 //! Simulated kubelets: nodes that run, reject, stop and lose pods as scripted.
 //!
 //! How a pod fares is decided when its node first sees it: by its annotations
-//! ([`annotations`]), by chance ([`RejectionChance`]) and by a program ([`KubeletScript`]).
+//! ([`annotations`]), by chance ([`RejectionChance`]) and by a program ([`KubeletScript`]). Besides, a node
+//! refuses what its own checks refuse (node affinity, host ports, `NoExecute` taints, room), and starts no pod
+//! whose claim is missing or being deleted.
 
+mod admit;
 mod decide;
 mod host;
 mod lifecycle;
@@ -11,6 +14,7 @@ mod plan;
 mod status;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,6 +91,7 @@ enum Command {
     ComeBack(String),
     Add(NodeSpec),
     Destroy(String),
+    Restart(String),
 }
 
 /// The hand on the simulated nodes. Orders take effect when the kubelets get their next turn;
@@ -115,6 +120,13 @@ impl Kubelets {
     /// Takes the machine away for good: its containers are gone, and so is its Node object.
     pub fn destroy(&self, node: impl Into<String>) {
         self.order(Command::Destroy(node.into()));
+    }
+
+    /// Restarts the node's kubelet: it checks every pod that runs there anew, against the node as it is by now,
+    /// and refuses those that do not fit any more. Their containers were running; what is told of them is
+    /// gone with the refusal, but for the time they were first started.
+    pub fn restart(&self, node: impl Into<String>) {
+        self.order(Command::Restart(node.into()));
     }
 
     fn order(&self, command: Command) {

@@ -60,15 +60,52 @@ impl Rejection {
     /// The rejection with this `status.reason` and the text that goes with it.
     #[must_use]
     pub fn new(reason: &str) -> Self {
+        let predicate = |why: &str| format!("Predicate {reason} failed: {why}");
         let detail = match reason {
-            "NodeAffinity" => {
-                "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
-                    .to_owned()
-            }
+            "NodeAffinity" => predicate("node(s) didn't match Pod's node affinity/selector"),
+            "MatchNodeSelector" => predicate("node(s) didn't match Pod's node selector"),
+            "NodeName" => predicate("node(s) didn't match the requested node name"),
+            "NodePorts" => predicate("node(s) didn't have free ports for the requested pod ports"),
+            "TaintToleration" => predicate("node(s) had taints that the pod didn't tolerate"),
             "UnexpectedAdmissionError" => {
                 "Allocate failed due to no healthy devices present; cannot allocate unhealthy \
                  devices, which is unexpected"
                     .to_owned()
+            }
+            "InvalidNodeInfo" => "Kubelet cannot get node info.".to_owned(),
+            "NodeShutdown" => "Pod was rejected as the node is shutting down.".to_owned(),
+            "Evicted" => "The node had condition: [MemoryPressure]. ".to_owned(),
+            "VolumeAttachmentLimitExceeded" => {
+                "Node has reached its volume attachment limit".to_owned()
+            }
+            "TopologyAffinityError" => {
+                "Resources cannot be allocated with Topology locality".to_owned()
+            }
+            "SMTAlignmentError" => {
+                "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2".to_owned()
+            }
+            "AppArmor" => "Cannot enforce AppArmor: AppArmor is not enabled on the host".to_owned(),
+            "SysctlForbidden" => "forbidden sysctl: \"kernel.msgmax\" not allowlisted".to_owned(),
+            "PodOSNotSupported" => {
+                "Failed to admit pod as the OS field doesn't match node OS".to_owned()
+            }
+            "PodOSSelectorNodeLabelDoesNotMatch" => {
+                "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+                    .to_owned()
+            }
+            "PodFeatureUnsupported" => "Pod-level feature is not supported on this node".to_owned(),
+            "PodLevelResourcesNotSupported" => {
+                "Node does not support pod-level resources".to_owned()
+            }
+            "SupplementalGroupsPolicyNotSupported" => {
+                "SupplementalGroupsPolicy=Strict is not supported in this node".to_owned()
+            }
+            "InitContainerRestartPolicyForbidden" => {
+                "Init container \"init\" may not have a non-default restartPolicy".to_owned()
+            }
+            "UnknownReason" => "Unexpected error: unknown reason".to_owned(),
+            "UnexpectedPredicateFailureType" => {
+                "GeneralPredicates failed due to an unknown error, which is unexpected.".to_owned()
             }
             other => match other.strip_prefix("OutOf") {
                 Some(resource) => return Self::out_of(resource, 1_000, 3_500, 4_000),
@@ -80,6 +117,36 @@ impl Rejection {
             detail,
         }
     }
+
+    /// Reasons for which real nodes refuse pods, those that another try may help first. `OutOf` stands for
+    /// any resource.
+    pub const REASONS: [&'static str; 25] = [
+        "NodeAffinity",
+        "MatchNodeSelector",
+        "NodePorts",
+        "TaintToleration",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+        "UnexpectedAdmissionError",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "Evicted",
+        "VolumeAttachmentLimitExceeded",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "AppArmor",
+        "SysctlForbidden",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "SupplementalGroupsPolicyNotSupported",
+        "InitContainerRestartPolicyForbidden",
+        "UnknownReason",
+        "UnexpectedPredicateFailureType",
+    ];
 
     /// The rejection for want of a resource, with the figures in the units of a kubelet's message:
     /// milli-cores, bytes, pods.

@@ -14,14 +14,52 @@ pub(super) struct Place<'a> {
     pub(super) pod_ip: &'a str,
 }
 
-/// The status of a pod that the node refused: no container status, for none was ever created.
-pub(super) fn rejected(rejection: &Rejection, now: Timestamp) -> Value {
-    json!({
+/// Conditions that a kubelet writes, and takes away with a fresh status.
+const OWN_CONDITIONS: [&str; 4] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+];
+
+/// The status of a pod that the node refused: written afresh, without a word about containers, also where
+/// some were running when a kubelet restarted. Only the time of the first start outlives it, and what others
+/// wrote.
+pub(super) fn rejected(pod: &Value, rejection: &Rejection, now: Timestamp) -> Value {
+    let started = object::text(pod, "/status/startTime");
+    let mut status = json!({
         "phase": "Failed",
         "reason": rejection.reason,
         "message": rejection.message(),
-        "startTime": rfc3339(now),
-    })
+        "startTime": started.map_or_else(|| rfc3339(now), str::to_owned),
+    });
+    let told = |field: &str| {
+        pod.get("status")
+            .is_some_and(|old| old.get(field).is_some())
+    };
+    for field in [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+        "podIP",
+        "podIPs",
+        "hostIP",
+        "hostIPs",
+    ] {
+        if told(field) {
+            status[field] = Value::Null;
+        }
+    }
+    let gone: Vec<Value> = object::items(pod, "/status/conditions")
+        .iter()
+        .filter_map(|condition| object::text(condition, "/type"))
+        .filter(|kind| OWN_CONDITIONS.contains(kind))
+        .map(|kind| json!({"$patch": "delete", "type": kind}))
+        .collect();
+    if !gone.is_empty() {
+        status["conditions"] = Value::Array(gone);
+    }
+    status
 }
 
 /// The status of a pod that the node accepted, for a strategic merge: conditions that are not the

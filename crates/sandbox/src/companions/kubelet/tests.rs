@@ -344,3 +344,163 @@ async fn a_pod_declared_dead_stays_dead() {
     let terminated = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
     assert_eq!(terminated["exitCode"], 0);
 }
+
+fn claim(name: &str) -> Value {
+    json!({"metadata": {"name": name, "finalizers": ["x/y"]}})
+}
+
+fn with_claim(name: &str, claim: &str) -> Value {
+    let mut pod = bound(name, "node-1", json!({}));
+    pod["spec"]["volumes"] =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+    pod
+}
+
+fn events(world: &World, reason: &str) -> Vec<String> {
+    let page = world
+        .cluster
+        .list(&Gvr::EVENTS, None, &Default::default())
+        .unwrap();
+    let of = |event: &&std::sync::Arc<Value>| event["reason"] == reason;
+    let message = |event: &std::sync::Arc<Value>| event["message"].as_str().unwrap().to_owned();
+    page.items.iter().filter(of).map(message).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_starts_no_pod_whose_claim_is_being_deleted_or_missing() {
+    const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+    let world = one_node();
+    world.create(&CLAIMS, claim("going"));
+    world.delete(&CLAIMS, "going");
+    world.create(&Gvr::PODS, with_claim("p", "going"));
+    world.pass(secs(600)).await;
+    let pod = world.pod("p");
+    assert_eq!(phase(&pod), "Pending", "it waits and is not refused");
+    let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ContainerCreating");
+    assert_eq!(
+        events(&world, "FailedMount"),
+        [
+            "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], \
+          failed to process volumes=[data]: PVC is being deleted"
+        ]
+    );
+    world.patch(&CLAIMS, "going", json!({"metadata": {"finalizers": null}}));
+    world.pass(secs(600)).await;
+    assert_eq!(phase(&world.pod("p")), "Pending", "now there is none");
+    world.create(&CLAIMS, claim("going"));
+    world.pass(secs(1)).await;
+    assert_eq!(phase(&world.pod("p")), "Running");
+    // A claim that goes under a running pod stops nothing.
+    world.delete(&CLAIMS, "going");
+    world.pass(secs(60)).await;
+    assert_eq!(phase(&world.pod("p")), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_for_its_claim_can_be_deleted() {
+    let world = one_node();
+    world.create(&Gvr::PODS, with_claim("p", "none"));
+    world.pass(secs(10)).await;
+    world.delete(&Gvr::PODS, "p");
+    world.settle().await;
+    assert!(world.get(&Gvr::PODS, "p").is_none());
+}
+
+#[rstest]
+#[case::race(
+    "OutOfmemory",
+    "Node didn't have enough resource: memory, requested: 1000, used: 3500, capacity: 4000"
+)]
+#[case::affinity(
+    "NodeAffinity",
+    "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+)]
+#[case::ports(
+    "NodePorts",
+    "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+)]
+#[case::shutdown("NodeShutdown", "Pod was rejected as the node is shutting down.")]
+#[case::no_node("InvalidNodeInfo", "Kubelet cannot get node info.")]
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_told_in_a_kubelets_words_and_with_its_habits(
+    #[case] reason: &str,
+    #[case] detail: &str,
+) {
+    let world = one_node();
+    world.create(
+        &Gvr::PODS,
+        bound("p", "node-1", json!({REJECT_REASON: reason})),
+    );
+    world.settle().await;
+    let pod = world.pod("p");
+    let status = pod["status"].as_object().unwrap();
+    assert_eq!(status["phase"], "Failed");
+    assert_eq!(status["reason"], reason);
+    assert_eq!(status["message"], format!("Pod was rejected: {detail}"));
+    assert_eq!(status["startTime"], "2026-01-01T00:00:00Z");
+    for absent in ["containerStatuses", "podIP", "hostIP"] {
+        assert!(!status.contains_key(absent), "{absent}");
+    }
+    assert_eq!(events(&world, reason), [detail]);
+}
+
+#[test]
+fn every_known_reason_has_words_of_its_own() {
+    for reason in Rejection::REASONS {
+        let rejection = Rejection::new(reason);
+        assert_eq!(rejection.reason, reason);
+        assert!(
+            !rejection.detail.ends_with(" failed"),
+            "{reason}: {}",
+            rejection.detail
+        );
+    }
+}
+
+/// The trap of a kubelet's restart: a pod that ran looks like one that never did.
+#[tokio::test(start_paused = true)]
+async fn a_restarted_kubelet_refuses_running_pods_that_fit_no_more() {
+    let world = world(nodes(vec![NodeSpec::new("node-1").label("zone", "a")]));
+    let mut picky = bound("picky", "node-1", json!({}));
+    picky["spec"]["nodeSelector"] = json!({"zone": "a"});
+    world.create(&Gvr::PODS, picky);
+    world.create(&Gvr::PODS, bound("easy", "node-1", json!({})));
+    world.pass(secs(10)).await;
+    let before = world.pod("easy");
+    assert_eq!(phase(&world.pod("picky")), "Running");
+    world.patch(
+        &Gvr::NODES,
+        "node-1",
+        json!({"metadata": {"labels": {"zone": "b"}}}),
+    );
+    world.pass(secs(60)).await;
+    assert_eq!(
+        phase(&world.pod("picky")),
+        "Running",
+        "labels alone end nothing"
+    );
+    world.companions.kubelets().restart("node-1");
+    world.settle().await;
+    let pod = world.pod("picky");
+    let status = pod["status"].as_object().unwrap();
+    assert_eq!(
+        (phase(&pod), &status["reason"]),
+        ("Failed", &json!("NodeAffinity"))
+    );
+    assert_eq!(
+        status["startTime"], "2026-01-01T00:00:00Z",
+        "the first start is kept"
+    );
+    for gone in ["containerStatuses", "podIP", "podIPs", "hostIP"] {
+        assert!(!status.contains_key(gone), "{gone}");
+    }
+    assert_eq!(
+        world.pod("easy"),
+        before,
+        "the other runs on, and nothing is written"
+    );
+    world.delete(&Gvr::PODS, "picky");
+    world.settle().await;
+    assert!(world.get(&Gvr::PODS, "picky").is_none());
+}

@@ -1,11 +1,20 @@
 //! Who wrote what: tests assert what was written, not only how things ended.
 
+mod asserts;
+mod diff;
+mod dump;
+mod filter;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
+
+pub use filter::WriteFilter;
 
 use crate::clock::Clock;
 use crate::cluster::{Actor, Gvr, ObjectKey};
@@ -120,6 +129,17 @@ impl Write {
     }
 }
 
+/// What is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Recording {
+    /// Every mutating request, and how many requests of each kind there were.
+    #[default]
+    Everything,
+    /// Only how many requests there were: for clusters of millions of objects, whose every state the record
+    /// would keep.
+    Counts,
+}
+
 /// A place in the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(usize);
@@ -137,18 +157,23 @@ struct Log {
 #[derive(Debug, Clone)]
 pub struct Recorder {
     clock: Clock,
+    recording: Recording,
     log: Arc<Mutex<Log>>,
 }
 
 impl Recorder {
-    pub(crate) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock, recording: Recording) -> Self {
         Recorder {
             clock,
+            recording,
             log: Arc::default(),
         }
     }
 
     pub(crate) fn push(&self, mut write: Write) {
+        if self.recording == Recording::Counts {
+            return;
+        }
         let mut log = self.log.lock();
         write.index = log.writes.len();
         write.at = self.clock.now();
@@ -174,6 +199,16 @@ impl Recorder {
             .filter(|w| w.actor.as_str() == actor)
             .cloned()
             .collect()
+    }
+
+    /// How many mutating requests there have been.
+    pub fn len(&self) -> usize {
+        self.log.lock().writes.len()
+    }
+
+    /// Whether nobody has tried to write anything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// A place to look back to.

@@ -1,0 +1,120 @@
+//! The claims and pvc-protection's place among them and the pods.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde_json::Value;
+
+use belayer_core::facts::{Facts, Wake};
+use belayer_core::object::Resource;
+use belayer_core::runner::{self, Runner};
+use belayer_core::slim::{Claim, Keep};
+use belayer_core::workqueue::WorkQueue;
+use belayer_metrics::{Known, KnownValues};
+use belayer_pvc_protection::component::{self, Parts, PvcProtection};
+use belayer_pvc_protection::config::Settings;
+use belayer_pvc_protection::evidence;
+use belayer_pvc_protection::ledger::Keeper;
+use belayer_pvc_protection::look::PodsOracle;
+use belayer_pvc_protection::steward::Steward;
+use belayer_pvc_protection::turns::Turns;
+
+use super::feed::{Crew, Feed, Watched};
+use super::ground::Ground;
+use super::pods::Pods;
+use crate::holds::claim_holds;
+
+/// Name of the queue.
+const QUEUE: &str = "claims";
+
+/// Puts pvc-protection in its place: the one component that holds claims, so that their informer
+/// and their runner are its own.
+pub(super) fn join(
+    settings: &Settings,
+    ground: &Ground,
+    pods: &mut Pods,
+) -> (Arc<PvcProtection>, Feed, Crew) {
+    write_zeros();
+    let Settings { workers, mode } = *settings;
+    let mut watched: Watched<Claim> = Watched::new(
+        &ground.client,
+        Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+        ground.decoders(Keep::nothing()),
+        |builder| builder,
+    );
+    let queue = WorkQueue::new(QUEUE);
+    let turns = Turns::new(queue.clone(), workers, ground.after_work.clone());
+    let wake: Wake = Arc::new(move |key| turns.add(key));
+    let oracle = PodsOracle::new(
+        Arc::clone(&ground.executor),
+        pods.watched.decoders.clone(),
+        pods.watched.store.clone(),
+    );
+    let protection = Arc::new(PvcProtection::new(
+        mode,
+        Parts {
+            claims: watched.store.clone(),
+            pods: pods.watched.store.clone(),
+            looks: Facts::new(
+                Arc::new(oracle),
+                wake,
+                component::pace(),
+                ground.after_work.clone(),
+            ),
+            queue: queue.clone(),
+        },
+    ));
+    let runner = Runner::builder(runner::Parts {
+        resource: watched.resource.clone(),
+        ours: mode.ours(),
+        store: watched.store.clone(),
+        queue: queue.clone(),
+        executor: Arc::clone(&ground.executor),
+        decoders: watched.decoders.clone(),
+        events: ground.events.clone(),
+        clock: Arc::new(belayer_core::ambient::now),
+        observer: Arc::new(Keeper {
+            ledger: Arc::clone(protection.ledger()),
+            next: Arc::clone(&ground.observer),
+        }),
+    })
+    .component(Arc::clone(&protection))
+    .build();
+
+    let told = Arc::clone(&protection);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&protection);
+    watched.on_event(move |event| told.on_claim(event));
+    watched.informer().add_handler(Arc::new(runner.clone()));
+
+    let steward = Steward::new(Arc::clone(&protection), ground.executor.writes());
+    let pods_state = pods.watched.store.watch_state();
+    let feed = watched.into_feed();
+    let crew = Crew {
+        name: QUEUE,
+        queue,
+        needs: vec![feed.state(), pods_state],
+        start: Box::new(move || runner.work(workers)),
+        beside: vec![Box::new(|stop| steward.run(stop).boxed())],
+    };
+    (protection, feed, crew)
+}
+
+/// What `/debug/holds` says of it.
+pub(super) fn holds(protection: &Arc<PvcProtection>) -> (&'static str, super::HoldsOf) {
+    let protection = Arc::clone(protection);
+    let told = move || -> Value { claim_holds(&protection) };
+    (component::NAME, Box::new(told))
+}
+
+/// A series that appears with its first event looks as if nothing had happened before.
+fn write_zeros() {
+    KnownValues::new()
+        .with(Known::Controller, [component::NAME])
+        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
+        .write_zeros();
+    KnownValues::new()
+        .with(Known::Question, ["pods"])
+        .with(Known::Answer, ["listed", "store", "error"])
+        .write_zeros();
+}

@@ -1,0 +1,388 @@
+//! What keeps a claim, and what lets it go.
+
+use std::time::Duration;
+
+use belayer_core::executor::Writes;
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_pvc_protection::Mode;
+use belayer_sandbox::{Fault, Gvr, Match, Subresource};
+use serde_json::{Value, json};
+
+use super::{CLAIMS, SHOP, Shop, protected_by_kubernetes};
+use crate::world::{BELAYER, eventually, let_pass, within};
+
+const A_WHILE: Duration = Duration::from_secs(120);
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_in_use_is_kept_and_released_when_the_pod_goes() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.claim("data");
+    shop.all_held(&["data"]).await;
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    shop.gone("data").await;
+    assert_eq!(shop.applied().len(), 2, "one hold, one release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_claim_goes_at_once() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.claim("data");
+    shop.unbound_pod("pending", &["data"]);
+    shop.pod("other", &["else"]);
+    shop.all_held(&["data"]).await;
+    shop.delete_claim("data");
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_keeps_all_its_claims_and_a_claim_waits_for_all_its_pods() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    let claims = ["a", "b", "c"];
+    claims.iter().for_each(|claim| shop.claim(claim));
+    shop.all_held(&claims).await;
+    shop.pod("one", &claims);
+    shop.pod("two", &["c"]);
+    claims.iter().for_each(|claim| shop.delete_claim(claim));
+    let_pass(A_WHILE).await;
+    assert!(claims.iter().all(|claim| shop.is_held(claim)));
+    shop.remove_pod("one");
+    shop.gone("a").await;
+    shop.gone("b").await;
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("c"));
+    shop.remove_pod("two");
+    shop.gone("c").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_does_not_free_a_claim() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    for phase in ["Running", "Succeeded"] {
+        let status = json!({ "status": { "phase": phase } });
+        shop.world
+            .patch_in(&Gvr::PODS, Some(SHOP), "web", status, Subresource::Status);
+        let_pass(A_WHILE).await;
+        assert!(shop.is_held("data"), "{phase}");
+    }
+    shop.remove_pod("web");
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_in_its_grace_keeps_its_claim() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    shop.delete_pod_gracefully("web");
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    shop.gone("data").await;
+}
+
+fn ephemeral() -> Value {
+    json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": { "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+    } } } }])
+}
+
+fn owner(uid: &str) -> Value {
+    json!({ "ownerReferences": [{
+        "apiVersion": "v1", "kind": "Pod", "name": "web", "uid": uid, "controller": true,
+    }] })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ephemeral_claim_is_kept_by_its_own_pod_until_that_is_shut_down() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    let uid = shop.create_pod_of("web", ephemeral(), json!("node-1"));
+    shop.claim_with("web-scratch", owner(&uid));
+    shop.all_held(&["web-scratch"]).await;
+    shop.delete_claim("web-scratch");
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("web-scratch"));
+    // Something else keeps the pod itself: it is shut down and stays.
+    let patch = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
+    shop.world
+        .patch_in(&Gvr::PODS, Some(SHOP), "web", patch, Subresource::None);
+    shop.delete_pod_gracefully("web");
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("web-scratch"), "in its grace");
+    shop.remove_pod("web");
+    shop.gone("web-scratch").await;
+    let pod = shop.world.cluster().get(&Gvr::PODS, Some(SHOP), "web");
+    assert!(pod.is_ok(), "the pod itself is there still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_somebody_else_with_an_ephemeral_claims_name_is_not_in_use() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.create_pod_of("web", ephemeral(), json!("node-1"));
+    shop.claim_with("web-scratch", owner("an-earlier-pod-of-that-name"));
+    shop.all_held(&["web-scratch"]).await;
+    shop.delete_claim("web-scratch");
+    shop.gone("web-scratch").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_made_again_under_its_name_frees_the_old_ones_claim() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.claim("old");
+    shop.claim("new");
+    shop.all_held(&["old", "new"]).await;
+    shop.pod("web", &["old"]);
+    shop.delete_claim("old");
+    shop.delete_claim("new");
+    shop.pod("keeper", &["new"]);
+    let_pass(Duration::from_secs(1)).await;
+    assert!(shop.is_held("old"));
+    // Neither the deletion nor the creation is seen: only a list shows another UID.
+    shop.world.sandbox.faults().cut_off();
+    shop.remove_pod("web");
+    shop.pod("web", &["new"]);
+    shop.remove_pod("keeper");
+    let version = shop.world.cluster().version();
+    shop.world.cluster().compact(version);
+    let_pass(Duration::from_secs(1)).await;
+    shop.world.sandbox.faults().restore();
+    shop.gone("old").await;
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("new"));
+    shop.remove_pod("web");
+    shop.gone("new").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_deletion_was_missed_frees_its_claim() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(Duration::from_secs(1)).await;
+    shop.world.sandbox.faults().cut_off();
+    shop.remove_pod("web");
+    let version = shop.world.cluster().version();
+    shop.world.cluster().compact(version);
+    let_pass(Duration::from_secs(1)).await;
+    shop.world.sandbox.faults().restore();
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_bound_between_keeps_the_claim() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("other", &[]);
+    shop.pod("another", &[]);
+    let_pass(Duration::from_secs(1)).await;
+    // The pod watch stands still: the index knows nothing of what comes.
+    let faults = shop.world.sandbox.faults();
+    let still =
+        faults.inject(Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches());
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(Duration::from_secs(20)).await;
+    assert!(shop.is_held("data"), "a list found the user");
+    still.remove();
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    shop.gone("data").await;
+}
+
+/// A list that saw the user before the store did must not outlive the user.
+#[tokio::test(start_paused = true)]
+async fn a_user_that_a_look_saw_first_frees_the_claim_when_it_goes() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("other", &[]);
+    let_pass(Duration::from_secs(1)).await;
+    let late = Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches();
+    let late = shop.world.sandbox.faults().inject(late);
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(Duration::from_millis(500)).await;
+    late.remove();
+    let_pass(Duration::from_secs(1)).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    within(Duration::from_secs(1), "at once", || !shop.exists("data")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_that_the_store_never_hears_of_is_looked_for_again() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    shop.pod("other", &[]);
+    let_pass(Duration::from_secs(1)).await;
+    let hidden = Fault::on(Match::watches().resource("pods").client(BELAYER))
+        .hide(Match::default().namespace(SHOP).name("web"));
+    shop.world.sandbox.faults().inject(hidden);
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(Duration::from_secs(20)).await;
+    assert!(shop.is_held("data"));
+    shop.remove_pod("web");
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_while_claims_wait_loses_nothing() {
+    let shop = Shop::new();
+    let belayer = shop.run();
+    shop.claim("used");
+    shop.claim("free");
+    shop.all_held(&["used", "free"]).await;
+    shop.pod("web", &["used"]);
+    shop.delete_claim("used");
+    let_pass(Duration::from_secs(5)).await;
+    belayer.crash();
+    shop.delete_claim("free");
+    let_pass(Duration::from_secs(5)).await;
+    let belayer = shop.run();
+    shop.gone("free").await;
+    let_pass(A_WHILE).await;
+    assert!(shop.is_held("used"));
+    belayer.stop().await;
+    shop.remove_pod("web");
+    let _belayer = shop.run();
+    shop.gone("used").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
+    let shop = Shop::new();
+    let _belayer = shop.run_as(Mode::Beside);
+    shop.claim_with("data", protected_by_kubernetes());
+    shop.all_held(&["data"]).await;
+    assert_eq!(
+        shop.finalizers("data"),
+        [KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD]
+    );
+    shop.delete_claim("data");
+    eventually("ours is off", || !shop.is_held("data")).await;
+    let_pass(A_WHILE).await;
+    assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_its_place_its_finalizer_is_added_and_taken_off() {
+    let shop = Shop::new();
+    let _belayer = shop.run_as(Mode::Replacing);
+    shop.claim("data");
+    let held = || shop.finalizers("data") == [KUBERNETES_PVC_PROTECTION];
+    eventually("it is held by Kubernetes' name", held).await;
+    shop.pod("web", &["data"]);
+    shop.delete_claim("data");
+    let_pass(A_WHILE).await;
+    assert!(held());
+    shop.remove_pod("web");
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handing_over_leaves_no_hold_of_the_former_name_behind() {
+    let shop = Shop::new();
+    let belayer = shop.run_as(Mode::Beside);
+    shop.claim("data");
+    shop.claim("late");
+    shop.all_held(&["data", "late"]).await;
+    belayer.stop().await;
+    shop.delete_claim("late");
+    let _belayer = shop.run_as(Mode::Replacing);
+    shop.gone("late").await;
+    eventually("both names are on it", || {
+        shop.finalizers("data").len() == 2
+    })
+    .await;
+    shop.delete_claim("data");
+    shop.gone("data").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_finalizers_stay_where_they_are() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    let foreign = ["z.example.com/one", "a.example.com/two"];
+    shop.claim_with("data", json!({ "finalizers": foreign }));
+    shop.all_held(&["data"]).await;
+    shop.delete_claim("data");
+    eventually("ours is off", || !shop.is_held("data")).await;
+    assert_eq!(shop.finalizers("data"), foreign);
+    let before = shop.applied().len();
+    let_pass(A_WHILE).await;
+    assert_eq!(shop.applied().len(), before, "no hold is added late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_writes_nothing() {
+    let shop = Shop::new();
+    let _belayer = shop.run_with(Mode::Beside, Writes::DryRun);
+    shop.claim("new");
+    shop.held_claim("held");
+    shop.delete_claim("held");
+    let_pass(A_WHILE).await;
+    let writes = shop.world.sandbox.recorder().writes_by(BELAYER);
+    assert!(writes.is_empty(), "{}", writes[0].summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_cluster_sees_no_write() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    for n in 0..20 {
+        shop.claim(&format!("data-{n}"));
+        shop.pod(&format!("web-{n}"), &[&format!("data-{n}")]);
+    }
+    shop.delete_claim("data-0");
+    let_pass(A_WHILE).await;
+    let before = shop.world.sandbox.recorder().writes_by(BELAYER).len();
+    let_pass(Duration::from_secs(1_200)).await;
+    let after = shop.world.sandbox.recorder().writes_by(BELAYER);
+    assert_eq!(after.len(), before, "{}", after.last().unwrap().summary());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_decided_again() {
+    let shop = Shop::new();
+    let _belayer = shop.run();
+    shop.held_claim("data");
+    let_pass(Duration::from_secs(1)).await;
+    // The claim watch stands still right after the deletion: every patch meets a newer version.
+    let slow = Fault::on(Match::verb(belayer_sandbox::Verb::Patch).client(BELAYER))
+        .delay(Duration::from_millis(100))
+        .times(1);
+    shop.world.sandbox.faults().inject(slow);
+    shop.delete_claim("data");
+    let_pass(Duration::from_millis(60)).await;
+    shop.patch_claim("data", json!({ "metadata": { "labels": { "a": "b" } } }));
+    shop.gone("data").await;
+    assert!(
+        shop.world
+            .cluster()
+            .list(&CLAIMS, Some(SHOP), &Default::default())
+            .unwrap()
+            .items
+            .is_empty()
+    );
+}

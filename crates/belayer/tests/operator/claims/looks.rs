@@ -1,0 +1,201 @@
+//! What a look costs, who shares it, and who must not.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+use serde_json::json;
+
+use super::{PVC_PROTECTION_HOLD, SHOP, Shop};
+use crate::world::{BELAYER, eventually, let_pass, within};
+
+fn lists() -> Match {
+    Match::verb(Verb::List).resource("pods").client(BELAYER)
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_wait_at_once_share_one_look() {
+    let shop = Shop::new();
+    for n in 0..500 {
+        shop.held_claim(&format!("data-{n}"));
+        shop.delete_claim(&format!("data-{n}"));
+    }
+    let _belayer = shop.run();
+    eventually("all are gone", || shop.applied().len() == 500).await;
+    // The informer's own first list, and one look.
+    assert!(shop.lists_of_pods() <= 2, "{}", shop.lists_of_pods());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_begun_before_a_deletion_was_seen_does_not_serve_that_claim() {
+    let shop = Shop::new();
+    shop.held_claim("first");
+    shop.held_claim("second");
+    shop.pod("other", &[]);
+    let _belayer = shop.run();
+    let_pass(Duration::from_secs(1)).await;
+    let faults = shop.world.sandbox.faults();
+    // The look for the first claim shows the cluster as it is now, and takes a while.
+    let now = shop.world.cluster().version();
+    let slow = faults.inject(
+        Fault::on(lists())
+            .stale(now)
+            .delay(Duration::from_secs(3))
+            .times(1),
+    );
+    let still =
+        faults.inject(Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches());
+    shop.delete_claim("first");
+    let_pass(Duration::from_secs(1)).await;
+    assert_eq!(slow.hits(), 1, "the look has begun");
+    shop.pod("web", &["second"]);
+    shop.delete_claim("second");
+    shop.gone("first").await;
+    let_pass(Duration::from_secs(20)).await;
+    assert!(
+        shop.is_held("second"),
+        "released on a look that began too early"
+    );
+    still.remove();
+    shop.remove_pod("web");
+    shop.gone("second").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_repeated_and_told() {
+    let shop = Shop::new();
+    shop.held_claim("data");
+    shop.pod("other", &[]);
+    let _belayer = shop.run();
+    let_pass(Duration::from_secs(1)).await;
+    let faults = shop.world.sandbox.faults();
+    let broken = faults.inject(Fault::on(lists()).answer(Answer::internal_error()));
+    shop.delete_claim("data");
+    let_pass(Duration::from_secs(60)).await;
+    assert!(shop.is_held("data"));
+    assert!(broken.hits() > 3);
+    assert_eq!(shop.world.events("DeletionWaits"), 1);
+    broken.remove();
+    shop.gone("data").await;
+}
+
+/// Bytes and lists for `claims` claims that are deleted one after the other, in a namespace of
+/// `pods` pods where something happens all the time.
+async fn cost(pods: usize, claims: usize) -> (u64, u64) {
+    let shop = Shop::new();
+    for n in 0..claims {
+        shop.claim_with(
+            &format!("data-{n}"),
+            json!({ "finalizers": [PVC_PROTECTION_HOLD] }),
+        );
+    }
+    for n in 0..pods {
+        shop.pod(&format!("web-{n}"), &[]);
+    }
+    let _belayer = shop.run();
+    within(Duration::from_secs(600), "it works", || {
+        shop.world.requests(Verb::Watch, "pods") > 0
+            && shop.world.requests(Verb::Watch, "persistentvolumeclaims") > 0
+    })
+    .await;
+    let_pass(Duration::from_secs(1)).await;
+    let (bytes, lists) = (shop.bytes.load(Ordering::Relaxed), shop.lists_of_pods());
+    for n in 0..claims {
+        let claim = format!("data-{n}");
+        shop.delete_claim(&claim);
+        let mut beats = 0;
+        while shop.exists(&claim) {
+            beats += 1;
+            assert!(beats < 1_000, "{claim} is not released");
+            let beat = json!({ "metadata": { "labels": { "beat": format!("{n}-{beats}") } } });
+            shop.world.patch_in(
+                &belayer_sandbox::Gvr::PODS,
+                Some(SHOP),
+                "web-0",
+                beat,
+                belayer_sandbox::Subresource::None,
+            );
+            let_pass(Duration::from_millis(10)).await;
+        }
+    }
+    (
+        shop.bytes.load(Ordering::Relaxed) - bytes,
+        shop.lists_of_pods() - lists,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cost_of_a_claim_does_not_grow_with_the_number_of_pods() {
+    let (few_bytes, few_lists) = cost(500, 100).await;
+    let (many_bytes, many_lists) = cost(5_000, 100).await;
+    assert!(few_lists <= 101, "{few_lists}");
+    assert!(many_lists <= 101, "{many_lists}");
+    assert!(
+        many_bytes < few_bytes * 5 / 4,
+        "{few_bytes} bytes with 500 pods, {many_bytes} with 5000"
+    );
+}
+
+/// The same in full: minutes in a debug build.
+#[tokio::test(start_paused = true)]
+#[ignore = "takes minutes; run it by name with --ignored"]
+async fn fifty_thousand_pods_and_a_thousand_claims() {
+    let (few_bytes, few_lists) = cost(500, 1_000).await;
+    let (many_bytes, many_lists) = cost(50_000, 1_000).await;
+    println!("500 pods: {few_bytes} bytes, {few_lists} lists; 50000: {many_bytes}, {many_lists}");
+    assert!(many_lists <= 1_001, "{many_lists}");
+    assert!(
+        many_bytes < few_bytes * 5 / 4,
+        "{few_bytes} bytes with 500 pods, {many_bytes} with 50000"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_pods_are_quiet_the_namespace_is_listed_after_a_moment() {
+    let shop = Shop::new();
+    shop.held_claim("data");
+    for n in 0..700 {
+        shop.pod(&format!("web-{n}"), &[]);
+    }
+    let _belayer = shop.run();
+    let_pass(Duration::from_secs(2)).await;
+    let before = shop.lists_of_pods();
+    // Something else raises the version, so that the store cannot know that it is up to date.
+    shop.delete_claim("data");
+    within(Duration::from_secs(2), "it is gone", || {
+        !shop.exists("data")
+    })
+    .await;
+    let lists = shop.lists_of_pods() - before;
+    assert_eq!(lists, 3, "one pod, and two pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_namespace_does_not_hold_up_another() {
+    let shop = Shop::new();
+    shop.world.create_namespace("quiet");
+    for n in 0..2_000 {
+        shop.held_claim(&format!("data-{n}"));
+        shop.delete_claim(&format!("data-{n}"));
+    }
+    shop.claim_in(
+        "quiet",
+        "data",
+        json!({ "finalizers": [PVC_PROTECTION_HOLD] }),
+    );
+    let slow = Fault::on(Match::verb(Verb::Patch).client(BELAYER)).delay(Duration::from_millis(10));
+    shop.world.sandbox.faults().inject(slow);
+    let _belayer = shop.run();
+    eventually("the hot namespace is worked on", || {
+        shop.applied().len() > 100
+    })
+    .await;
+    shop.world.delete(&super::CLAIMS, Some("quiet"), "data");
+    let hot = shop.applied().len();
+    eventually("the quiet one's claim is gone", || {
+        shop.finalizers_in("quiet", "data").is_empty()
+    })
+    .await;
+    let between = shop.applied().len() - hot;
+    assert!(between < 400, "{between} of the hot namespace went first");
+}

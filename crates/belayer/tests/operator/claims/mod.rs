@@ -1,0 +1,275 @@
+//! pvc-protection, whole, on the embedded API server under paused time.
+
+mod keeping;
+mod looks;
+mod random;
+mod telling;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use belayer::operator::{Components, Operator, Options};
+use belayer_core::client;
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_pvc_protection::{Mode, PvcProtection, Settings};
+use belayer_sandbox::{DeleteOptions, Gvr, Outcome, Sandbox, Subresource, Verb, Write};
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::MapFrame;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tower::{Service, ServiceBuilder};
+
+use crate::world::{BELAYER, World, eventually};
+
+const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const SHOP: &str = "shop";
+
+/// An API server with nothing beside it: pods are bound, and go, when a test says so.
+pub(crate) struct Shop {
+    world: World,
+    /// Bytes of the answers to Belayer.
+    bytes: Arc<AtomicU64>,
+}
+
+/// pvc-protection alone, running.
+pub(crate) struct Running {
+    protection: Arc<PvcProtection>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+
+    fn crash(self) {
+        self.task.abort();
+    }
+}
+
+impl Shop {
+    fn new() -> Self {
+        Self::with_seed(7)
+    }
+
+    fn with_seed(seed: u64) -> Self {
+        let world = World {
+            sandbox: Sandbox::builder().seed(seed).build(),
+        };
+        world.create_namespace(SHOP);
+        Self {
+            world,
+            bytes: Arc::default(),
+        }
+    }
+
+    fn run(&self) -> Running {
+        self.run_as(Mode::Beside)
+    }
+
+    fn run_as(&self, mode: Mode) -> Running {
+        self.run_with(mode, Writes::Sent)
+    }
+
+    fn run_with(&self, mode: Mode, writes: Writes) -> Running {
+        let service = counting(self.world.sandbox.service(BELAYER), Arc::clone(&self.bytes));
+        let operator = Operator::new(Options {
+            client: client::in_process(service),
+            namespace: "belayer-system".into(),
+            bounds: Bounds {
+                qps: 10_000.0,
+                burst: 10_000,
+                ..Bounds::default()
+            },
+            writes,
+            observer: Arc::new(()),
+            components: Components {
+                pvc_protection: Some(Settings {
+                    mode,
+                    ..Settings::default()
+                }),
+                ..Components::default()
+            },
+        });
+        let protection = Arc::clone(operator.protection().unwrap());
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(operator.run(stop.clone()));
+        Running {
+            protection,
+            stop,
+            task,
+        }
+    }
+
+    /// A claim that nobody holds yet.
+    fn claim(&self, name: &str) {
+        self.claim_with(name, json!({}));
+    }
+
+    fn held_claim(&self, name: &str) {
+        self.claim_with(name, json!({ "finalizers": [PVC_PROTECTION_HOLD] }));
+    }
+
+    fn claim_with(&self, name: &str, metadata: Value) {
+        self.claim_in(SHOP, name, metadata);
+    }
+
+    fn claim_in(&self, namespace: &str, name: &str, mut metadata: Value) {
+        metadata["name"] = name.into();
+        metadata["namespace"] = namespace.into();
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata,
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        self.world.create(&CLAIMS, Some(namespace), claim);
+    }
+
+    /// A pod bound to a node that refers to these claims; its UID.
+    fn pod(&self, name: &str, claims: &[&str]) -> String {
+        self.create_pod(name, claims, json!("node-1"))
+    }
+
+    fn unbound_pod(&self, name: &str, claims: &[&str]) -> String {
+        self.create_pod(name, claims, Value::Null)
+    }
+
+    fn create_pod(&self, name: &str, claims: &[&str], node: Value) -> String {
+        let volumes: Vec<Value> = claims
+            .iter()
+            .enumerate()
+            .map(|(n, claim)| json!({ "name": format!("v{n}"), "persistentVolumeClaim": { "claimName": claim } }))
+            .collect();
+        self.create_pod_of(name, volumes.into(), node)
+    }
+
+    fn create_pod_of(&self, name: &str, volumes: Value, node: Value) -> String {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": SHOP, "name": name },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }], "volumes": volumes },
+        });
+        if !node.is_null() {
+            pod["spec"]["nodeName"] = node;
+        }
+        let pod = self.world.create(&Gvr::PODS, Some(SHOP), pod);
+        pod["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    fn delete_claim(&self, name: &str) {
+        self.world.delete(&CLAIMS, Some(SHOP), name);
+    }
+
+    /// The pod goes at once.
+    fn remove_pod(&self, name: &str) {
+        self.world.delete(&Gvr::PODS, Some(SHOP), name);
+    }
+
+    /// The pod is asked to go, and stays until its kubelet says so.
+    fn delete_pod_gracefully(&self, name: &str) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(30),
+            ..DeleteOptions::default()
+        };
+        let user = belayer_sandbox::Actor::new("user");
+        self.world
+            .cluster()
+            .delete(&user, &Gvr::PODS, Some(SHOP), name, &options)
+            .unwrap();
+    }
+
+    fn patch_claim(&self, name: &str, patch: Value) {
+        self.world
+            .patch_in(&CLAIMS, Some(SHOP), name, patch, Subresource::None);
+    }
+
+    fn finalizers(&self, claim: &str) -> Vec<String> {
+        self.finalizers_in(SHOP, claim)
+    }
+
+    fn finalizers_in(&self, namespace: &str, claim: &str) -> Vec<String> {
+        let Ok(claim) = self.world.cluster().get(&CLAIMS, Some(namespace), claim) else {
+            return Vec::new();
+        };
+        let all = claim["metadata"]["finalizers"].as_array();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        all.map(|all| all.iter().map(text).collect())
+            .unwrap_or_default()
+    }
+
+    fn exists(&self, claim: &str) -> bool {
+        let found = self.world.cluster().get(&CLAIMS, Some(SHOP), claim);
+        found.is_ok()
+    }
+
+    fn is_held(&self, claim: &str) -> bool {
+        let all = self.finalizers(claim);
+        all.iter().any(|name| name == PVC_PROTECTION_HOLD)
+    }
+
+    async fn all_held(&self, claims: &[&str]) {
+        for claim in claims {
+            eventually("it is held", || self.is_held(claim)).await;
+        }
+    }
+
+    async fn gone(&self, claim: &str) {
+        eventually(&format!("the claim {claim} is gone"), || {
+            !self.exists(claim)
+        })
+        .await;
+    }
+
+    /// Writes of Belayer to claims that were carried out.
+    fn applied(&self) -> Vec<Write> {
+        let writes = self.world.sandbox.recorder().writes_by(BELAYER);
+        writes
+            .into_iter()
+            .filter(|write| write.resource == CLAIMS && write.outcome == Outcome::Applied)
+            .collect()
+    }
+
+    fn lists_of_pods(&self) -> u64 {
+        self.world.requests(Verb::List, "pods")
+    }
+}
+
+fn protected_by_kubernetes() -> Value {
+    json!({ "finalizers": [KUBERNETES_PVC_PROTECTION] })
+}
+
+type Count = Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>;
+
+/// Counts the bytes of answers.
+fn counting<S, R, B>(
+    service: S,
+    bytes: Arc<AtomicU64>,
+) -> impl Service<
+    R,
+    Response = http::Response<MapFrame<B, Count>>,
+    Error = S::Error,
+    Future: Send + 'static,
+> + Send
++ 'static
+where
+    S: Service<R, Response = http::Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    R: 'static,
+{
+    ServiceBuilder::new()
+        .map_response(move |answer: http::Response<B>| {
+            let bytes = Arc::clone(&bytes);
+            let count: Count = Box::new(move |frame: Frame<Bytes>| {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                bytes.fetch_add(length as u64, Ordering::Relaxed);
+                frame
+            });
+            answer.map(|body| body.map_frame(count))
+        })
+        .service(service)
+}

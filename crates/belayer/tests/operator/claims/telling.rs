@@ -1,0 +1,98 @@
+//! What people are told: Events, `/debug/holds`, metrics, advice.
+
+use std::time::Duration;
+
+use belayer_core::names::KUBERNETES_PVC_PROTECTION;
+use belayer_pvc_protection::Mode;
+use belayer_pvc_protection::advice::Advice;
+use belayer_sandbox::Gvr;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Shop, protected_by_kubernetes};
+use crate::world::{eventually, let_pass};
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_waits_says_for_which_pods() {
+    let shop = Shop::new();
+    let belayer = shop.run();
+    shop.held_claim("data");
+    for n in 0..7 {
+        shop.pod(&format!("web-{n}"), &["data"]);
+    }
+    let_pass(Duration::from_secs(1)).await;
+    shop.delete_claim("data");
+    eventually("it is told", || shop.world.events("DeletionWaits") == 1).await;
+    let events = shop
+        .world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &Default::default())
+        .unwrap();
+    let event = &events.items[0];
+    assert_eq!(event["involvedObject"]["kind"], "PersistentVolumeClaim");
+    let message = event["message"].as_str().unwrap();
+    assert!(message.contains("used by the pods web-"), "{message}");
+    assert!(message.ends_with("and 2 more"), "{message}");
+
+    let waiting = belayer.protection.waiting();
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].users.as_ref().unwrap().total(), 7);
+    assert_eq!(belayer.protection.census().held(), 1);
+    let told = belayer::holds::claim_holds(&belayer.protection);
+    assert_eq!(told["waiting"], 1);
+    assert_eq!(told["claims"][0]["pods"]["count"], 7);
+    let_pass(Duration::from_secs(600)).await;
+    assert_eq!(shop.world.events("DeletionWaits"), 1, "not again and again");
+}
+
+fn advice(belayer: &super::Running) -> Vec<&'static str> {
+    // By the sandbox's clock, which starts where it was told to, deletions are long ago.
+    let signs = belayer.protection.signs(Timestamp::now());
+    let all = Advice::on(belayer.protection.mode(), signs);
+    all.into_iter().map(Advice::name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_unsafe_or_pointless_is_seen() {
+    let shop = Shop::new();
+    let belayer = shop.run_as(Mode::Beside);
+    shop.claim_with("good", protected_by_kubernetes());
+    shop.all_held(&["good"]).await;
+    let_pass(Duration::from_secs(60)).await;
+    assert!(advice(&belayer).is_empty());
+    shop.claim("bare");
+    shop.all_held(&["bare"]).await;
+    assert_eq!(advice(&belayer), ["Unmountable"]);
+    shop.delete_claim("bare");
+    shop.gone("bare").await;
+    shop.delete_claim("good");
+    eventually("ours is off", || !shop.is_held("good")).await;
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(advice(&belayer), ["LeftBehind"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_controller_at_work_is_seen() {
+    let shop = Shop::new();
+    let belayer = shop.run_as(Mode::Replacing);
+    for n in 0..5 {
+        let claim = format!("ours-{n}");
+        shop.claim_with(&claim, protected_by_kubernetes());
+        shop.delete_claim(&claim);
+        shop.gone(&claim).await;
+    }
+    let_pass(Duration::from_secs(60)).await;
+    assert!(advice(&belayer).is_empty(), "all of it was ours");
+    for n in 0..5 {
+        let claim = format!("theirs-{n}");
+        shop.claim_with(&claim, protected_by_kubernetes());
+        shop.pod(&format!("web-{n}"), &[&claim]);
+        let_pass(Duration::from_secs(1)).await;
+        shop.delete_claim(&claim);
+        let_pass(Duration::from_secs(1)).await;
+        assert_eq!(shop.finalizers(&claim), [KUBERNETES_PVC_PROTECTION]);
+        shop.patch_claim(&claim, json!({ "metadata": { "finalizers": null } }));
+    }
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(advice(&belayer), ["TwoAtWork"]);
+}

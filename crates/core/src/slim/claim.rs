@@ -1,0 +1,19 @@
+use super::{ObjectMeta, Slim};
+
+/// A PersistentVolumeClaim: whether it is being deleted, what holds it, and which pod it was made
+/// for. All of that is metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Metadata. The controller owner of the claim of an ephemeral volume is its pod.
+    pub meta: ObjectMeta,
+}
+
+impl Slim for Claim {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn differs(&self, older: &Self) -> bool {
+        self.meta.differs(&older.meta)
+    }
+}

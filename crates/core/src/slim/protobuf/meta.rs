@@ -1,0 +1,239 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Field, Fields};
+use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+use crate::slim::json::Identity;
+use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
+
+/// Field numbers of `ObjectMeta`.
+mod number {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const NAMESPACE: u32 = 3;
+    pub(super) const UID: u32 = 5;
+    pub(super) const RESOURCE_VERSION: u32 = 6;
+    pub(super) const DELETION_TIMESTAMP: u32 = 9;
+    pub(super) const DELETION_GRACE_PERIOD_SECONDS: u32 = 10;
+    pub(super) const LABELS: u32 = 11;
+    pub(super) const ANNOTATIONS: u32 = 12;
+    pub(super) const OWNER_REFERENCES: u32 = 13;
+    pub(super) const FINALIZERS: u32 = 14;
+    pub(super) const MANAGED_FIELDS: u32 = 17;
+}
+
+/// The slim metadata in a message `ObjectMeta`.
+///
+/// # Errors
+///
+/// When the bytes are no such message, when name, UID or resourceVersion are missing, or a
+/// version or time means nothing.
+pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
+    let DecodeContext { keep, interner } = context;
+    let (mut name, mut namespace) = (Cow::default(), Cow::default());
+    let (mut uid, mut version) = (Cow::default(), Cow::default());
+    let (mut deletion_timestamp, mut deletion_grace_period) = (None, None);
+    let mut finalizers = Vec::new();
+    let mut controller = None;
+    let (mut labels, mut annotations) = (Vec::new(), Vec::new());
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.number {
+            number::NAME => name = field.text("metadata.name")?,
+            number::NAMESPACE => namespace = field.text("metadata.namespace")?,
+            number::UID => uid = field.text("metadata.uid")?,
+            number::RESOURCE_VERSION => version = field.text("metadata.resourceVersion")?,
+            number::DELETION_TIMESTAMP => {
+                deletion_timestamp = field.time("metadata.deletionTimestamp")?;
+            }
+            number::DELETION_GRACE_PERIOD_SECONDS => {
+                deletion_grace_period = Some(field.integer("metadata.deletionGracePeriodSeconds")?);
+            }
+            number::LABELS => {
+                labels.extend(pair(
+                    "metadata.labels",
+                    &field,
+                    keep.label_names(),
+                    interner,
+                )?);
+            }
+            number::ANNOTATIONS => {
+                let names = keep.annotation_names();
+                annotations.extend(pair("metadata.annotations", &field, names, interner)?);
+            }
+            number::OWNER_REFERENCES if controller.is_none() => {
+                controller = controlling(field.bytes("metadata.ownerReferences")?, interner)?;
+            }
+            number::FINALIZERS => {
+                finalizers.push(interner.intern(&field.text("metadata.finalizers")?));
+            }
+            _ => {}
+        }
+    }
+    if name.is_empty() {
+        return Err(DecodeError::Missing("metadata.name"));
+    }
+    if uid.is_empty() {
+        return Err(DecodeError::Missing("metadata.uid"));
+    }
+    Ok(ObjectMeta {
+        key: ObjectKey::new(interner.intern(&namespace), &*name),
+        uid: Uid::new(&*uid),
+        resource_version: parse_version(&version)?,
+        deletion_timestamp,
+        deletion_grace_period,
+        finalizers: finalizers.into(),
+        controller,
+        labels: pairs(labels),
+        annotations: pairs(annotations),
+    })
+}
+
+type Pair = (Arc<str>, Arc<str>);
+
+/// A map travels as a list of pairs.
+fn pair(
+    path: &'static str,
+    field: &Field<'_>,
+    names: &[Arc<str>],
+    interner: &Interner,
+) -> Result<Option<Pair>, DecodeError> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let (name, value) = name_and_value(path, field)?;
+    let found = names.binary_search_by(|have| (**have).cmp(&*name)).ok();
+    Ok(found.map(|at| (Arc::clone(&names[at]), interner.intern(&value))))
+}
+
+fn name_and_value<'a>(
+    path: &'static str,
+    field: &Field<'a>,
+) -> Result<(Cow<'a, str>, Cow<'a, str>), DecodeError> {
+    let (mut name, mut value) = (Cow::default(), Cow::default());
+    for field in Fields::of(field.bytes(path)?) {
+        let field = field?;
+        match field.number {
+            1 => name = field.text(path)?,
+            2 => value = field.text(path)?,
+            _ => {}
+        }
+    }
+    Ok((name, value))
+}
+
+fn pairs(pairs: Vec<Pair>) -> Labels {
+    if pairs.is_empty() {
+        Labels::default()
+    } else {
+        pairs.into_iter().collect()
+    }
+}
+
+/// The reference, if it is the one with `controller: true`.
+fn controlling(message: &[u8], interner: &Interner) -> Result<Option<OwnerReference>, DecodeError> {
+    let (mut api_version, mut kind) = (Cow::default(), Cow::default());
+    let (mut name, mut uid) = (Cow::default(), Cow::default());
+    let mut controller = false;
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.number {
+            1 => kind = field.text("metadata.ownerReferences.kind")?,
+            3 => name = field.text("metadata.ownerReferences.name")?,
+            4 => uid = field.text("metadata.ownerReferences.uid")?,
+            5 => api_version = field.text("metadata.ownerReferences.apiVersion")?,
+            6 => controller = field.boolean("metadata.ownerReferences.controller")?,
+            _ => {}
+        }
+    }
+    // All pods of one owner say the same.
+    Ok(controller.then(|| OwnerReference {
+        api_version: interner.intern(&api_version),
+        kind: interner.intern(&kind),
+        name: interner.intern(&name),
+        uid: Uid::new(interner.intern(&uid)),
+    }))
+}
+
+const TIME: &str = "metadata.managedFields.time";
+
+/// When the status was last written: by the kubelet, else by whoever wrote it.
+pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
+    let (mut kubelet, mut anybody) = (None, None);
+    for field in Fields::of(message) {
+        let field = field?;
+        if field.number != number::MANAGED_FIELDS {
+            continue;
+        }
+        let (mut manager, mut subresource): (&[u8], &[u8]) = (&[], &[]);
+        let mut time = None;
+        for field in Fields::of(field.bytes("metadata.managedFields")?) {
+            let field = field?;
+            match field.number {
+                1 => manager = field.bytes("metadata.managedFields.manager")?,
+                // Bookkeeping: a time that cannot be read is as good as none.
+                4 => time = field.time(TIME).unwrap_or_default(),
+                8 => subresource = field.bytes("metadata.managedFields.subresource")?,
+                _ => {}
+            }
+        }
+        if subresource == b"status" {
+            anybody = anybody.max(time);
+            if manager == b"kubelet" {
+                kubelet = kubelet.max(time);
+            }
+        }
+    }
+    Ok(kubelet.or(anybody))
+}
+
+/// The version in a message `ObjectMeta` or in one of a bookmark, which has nothing else.
+pub(crate) fn version_of(message: &[u8]) -> Result<ResourceVersion, DecodeError> {
+    for field in Fields::of(message) {
+        let field = field?;
+        if field.number == number::RESOURCE_VERSION {
+            return parse_version(&field.text("metadata.resourceVersion")?);
+        }
+    }
+    Err(DecodeError::Missing("metadata.resourceVersion"))
+}
+
+/// The value of one annotation in a message `ObjectMeta`.
+pub(crate) fn annotation<'a>(message: &'a [u8], wanted: &str) -> Option<Cow<'a, str>> {
+    Fields::of(message)
+        .map_while(Result::ok)
+        .filter(|field| field.number == number::ANNOTATIONS)
+        .filter_map(|field| name_and_value("metadata.annotations", &field).ok())
+        .find_map(|(name, value)| (name == wanted).then_some(value))
+}
+
+fn parse_version(text: &str) -> Result<ResourceVersion, DecodeError> {
+    if text.is_empty() {
+        return Err(DecodeError::Missing("metadata.resourceVersion"));
+    }
+    ResourceVersion::parse(text).ok_or_else(|| DecodeError::value("metadata.resourceVersion", text))
+}
+
+/// Reads whatever identifies a bad object, as far as the bytes go: they may break off, and any
+/// field may be of any type. `message` is that of the object, not of its metadata.
+pub fn identity(message: &[u8]) -> Identity {
+    let metadata = Fields::of_broken(message)
+        .map_while(Result::ok)
+        .filter(|field| field.number == 1)
+        .find_map(|field| field.bytes("metadata").ok());
+    let mut identity = Identity::default();
+    for field in Fields::of_broken(metadata.unwrap_or_default()).map_while(Result::ok) {
+        let into = match field.number {
+            number::NAME => &mut identity.name,
+            number::NAMESPACE => &mut identity.namespace,
+            number::UID => &mut identity.uid,
+            number::RESOURCE_VERSION => &mut identity.resource_version,
+            _ => continue,
+        };
+        if let Ok(text) = field.text("metadata") {
+            *into = Some(text.into_owned());
+        }
+    }
+    identity
+}

@@ -1,0 +1,221 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::meta::{meta, status_written};
+use super::{Fields, SlimProtobuf};
+use crate::slim::{DecodeContext, DecodeError, Interner, Phase, Pod};
+
+/// Field numbers of `PodStatus`.
+mod number {
+    pub(super) const PHASE: u32 = 1;
+    pub(super) const MESSAGE: u32 = 3;
+    pub(super) const REASON: u32 = 4;
+    pub(super) const POD_IP: u32 = 6;
+    pub(super) const START_TIME: u32 = 7;
+    pub(super) const CONTAINER_STATUSES: u32 = 8;
+    pub(super) const INIT_CONTAINER_STATUSES: u32 = 10;
+    pub(super) const EPHEMERAL_CONTAINER_STATUSES: u32 = 13;
+}
+
+impl SlimProtobuf for Pod {
+    const METADATA_ONLY: bool = false;
+
+    fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {
+        let (mut metadata, mut spec, mut status): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.number {
+                1 => metadata = field.bytes("metadata")?,
+                2 => spec = field.bytes("spec")?,
+                3 => status = field.bytes("status")?,
+                _ => {}
+            }
+        }
+        let meta = meta(metadata, context)?;
+        let Spec {
+            node_name,
+            claims,
+            ephemeral_claims,
+            volumes,
+        } = Spec::read(spec, meta.key.name(), &context.interner)?;
+        let status = Status::read(status)?;
+        let keeps_message = status.phase == Phase::Failed && !status.message.is_empty();
+        Ok(Self {
+            node_name,
+            claims,
+            ephemeral_claims,
+            volumes,
+            phase: status.phase,
+            reason: some(&status.reason, &context.interner),
+            message: keeps_message.then(|| Arc::from(&*status.message)),
+            has_ip: status.has_ip,
+            start_time: status.start_time,
+            started: status.started,
+            status_written: status_written(metadata)?,
+            meta,
+        })
+    }
+}
+
+fn some(text: &str, interner: &Interner) -> Option<Arc<str>> {
+    (!text.is_empty()).then(|| interner.intern(text))
+}
+
+struct Spec {
+    node_name: Option<Arc<str>>,
+    claims: Box<[Arc<str>]>,
+    ephemeral_claims: Box<[Arc<str>]>,
+    volumes: Box<[Arc<str>]>,
+}
+
+impl Spec {
+    fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
+        let (mut node_name, mut volumes) = (None, Vec::new());
+        let (mut claims, mut ephemeral_claims) = (Vec::new(), Vec::new());
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.number {
+                1 => {
+                    let volume = Volume::read(field.bytes("spec.volumes")?)?;
+                    claims.extend(volume.claim());
+                    ephemeral_claims.extend(volume.ephemeral_claim(pod));
+                    volumes.push(interner.intern(&volume.name));
+                }
+                10 => node_name = some(&field.text("spec.nodeName")?, interner),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            node_name,
+            claims: claims.into(),
+            ephemeral_claims: ephemeral_claims.into(),
+            volumes: volumes.into(),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Volume<'a> {
+    name: Cow<'a, str>,
+    claim: Cow<'a, str>,
+    ephemeral: bool,
+}
+
+impl<'a> Volume<'a> {
+    fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut volume = Self::default();
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.number {
+                1 => volume.name = field.text("spec.volumes.name")?,
+                2 => volume.read_source(field.bytes("spec.volumes")?)?,
+                _ => {}
+            }
+        }
+        Ok(volume)
+    }
+
+    fn read_source(&mut self, message: &'a [u8]) -> Result<(), DecodeError> {
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.number {
+                10 => {
+                    for field in Fields::of(field.bytes("spec.volumes.persistentVolumeClaim")?) {
+                        let field = field?;
+                        if field.number == 1 {
+                            self.claim = field.text("spec.volumes.persistentVolumeClaim")?;
+                        }
+                    }
+                }
+                29 => self.ephemeral = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn claim(&self) -> Option<Arc<str>> {
+        (!self.claim.is_empty()).then(|| Arc::from(&*self.claim))
+    }
+
+    /// The claim of an ephemeral volume is named after the pod.
+    fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
+        self.ephemeral
+            .then(|| format!("{pod}-{}", self.name).into())
+    }
+}
+
+#[derive(Default)]
+struct Status<'a> {
+    phase: Phase,
+    message: Cow<'a, str>,
+    reason: Cow<'a, str>,
+    has_ip: bool,
+    start_time: Option<Timestamp>,
+    started: bool,
+}
+
+impl<'a> Status<'a> {
+    fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut status = Self::default();
+        for field in Fields::of(message) {
+            let field = field?;
+            match field.number {
+                number::PHASE => status.phase = Phase::parse(&field.text("status.phase")?),
+                number::MESSAGE => status.message = field.text("status.message")?,
+                number::REASON => status.reason = field.text("status.reason")?,
+                number::POD_IP => status.has_ip = !field.bytes("status.podIP")?.is_empty(),
+                number::START_TIME => status.start_time = field.time("status.startTime")?,
+                number::CONTAINER_STATUSES
+                | number::INIT_CONTAINER_STATUSES
+                | number::EPHEMERAL_CONTAINER_STATUSES => {
+                    status.started |= has_started(field.bytes("status.containerStatuses")?)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(status)
+    }
+}
+
+/// A container that terminated without ever having started has no `startedAt`: so the kubelet
+/// reports the containers of a pod that it rejects. A last state exists only after a run.
+fn has_started(container: &[u8]) -> Result<bool, DecodeError> {
+    const PATH: &str = "status.containerStatuses";
+    let mut any = false;
+    for field in Fields::of(container) {
+        let field = field?;
+        match field.number {
+            2 => any |= ran(field.bytes(PATH)?)?,
+            3 => any |= !field.bytes(PATH)?.is_empty(),
+            5 => any |= field.integer(PATH)? > 0,
+            9 => any |= field.boolean(PATH)?,
+            _ => {}
+        }
+    }
+    Ok(any)
+}
+
+/// Whether this state is `running`, or `terminated` after a start.
+fn ran(state: &[u8]) -> Result<bool, DecodeError> {
+    const PATH: &str = "status.containerStatuses.state";
+    let mut any = false;
+    for field in Fields::of(state) {
+        let field = field?;
+        match field.number {
+            2 => any = true,
+            3 => {
+                for field in Fields::of(field.bytes(PATH)?) {
+                    let field = field?;
+                    if field.number == 5 {
+                        any |= !field.bytes(PATH)?.is_empty();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(any)
+}

@@ -1,0 +1,346 @@
+//! A pod that can be written in both formats, as the API server writes it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::messages::*;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct ModelPod {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+    pub(super) node_name: String,
+    pub(super) deletion: Option<(i64, i64)>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) owners: Vec<(String, Option<bool>)>,
+    pub(super) finalizers: Vec<String>,
+    pub(super) managers: Vec<(String, String, Option<i64>)>,
+    pub(super) volumes: Vec<(String, Source)>,
+    pub(super) phase: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) pod_ip: String,
+    pub(super) start_time: Option<i64>,
+    pub(super) containers: [Vec<Container>; 3],
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    EmptyDir,
+    Claim(String),
+    Ephemeral,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Container {
+    state: State,
+    last: State,
+    restarts: i32,
+    started: Option<bool>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    None,
+    Waiting,
+    Running,
+    Terminated { started_at: Option<i64> },
+}
+
+fn text(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap().to_string()
+}
+
+fn time(seconds: i64) -> TimeMessage {
+    TimeMessage {
+        seconds: Some(seconds),
+        nanos: Some(0),
+    }
+}
+
+impl State {
+    fn json(&self) -> Value {
+        match self {
+            Self::None => json!({}),
+            Self::Waiting => json!({ "waiting": { "reason": "ContainerCreating" } }),
+            Self::Running => json!({ "running": {} }),
+            Self::Terminated { started_at } => json!({
+                "terminated": { "exitCode": 1, "startedAt": started_at.map(text) },
+            }),
+        }
+    }
+
+    fn message(&self) -> StateMessage {
+        let mut message = StateMessage::default();
+        match self {
+            Self::None => {}
+            Self::Waiting => message.waiting = Some(EmptyMessage {}),
+            Self::Running => message.running = Some(EmptyMessage {}),
+            Self::Terminated { started_at } => {
+                message.terminated = Some(TerminatedMessage {
+                    exit_code: Some(1),
+                    // A zero time travels as an empty message.
+                    started_at: Some(started_at.map_or_else(TimeMessage::default, time)),
+                });
+            }
+        }
+        message
+    }
+}
+
+impl Container {
+    fn json(&self) -> Value {
+        let mut json = json!({
+            "name": "c", "ready": false, "restartCount": self.restarts,
+            "state": self.state.json(), "lastState": self.last.json(),
+        });
+        if let Some(started) = self.started {
+            json["started"] = started.into();
+        }
+        json
+    }
+
+    fn message(&self) -> ContainerMessage {
+        ContainerMessage {
+            name: Some("c".into()),
+            state: Some(self.state.message()),
+            last_state: Some(self.last.message()),
+            ready: Some(false),
+            restart_count: Some(self.restarts),
+            started: self.started,
+        }
+    }
+}
+
+impl ModelPod {
+    pub(super) fn json(&self) -> Value {
+        let owner = |(uid, controller): &(String, Option<bool>)| {
+            json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w",
+                "uid": uid, "controller": controller,
+            })
+        };
+        let manager = |(manager, subresource, time): &(String, String, Option<i64>)| {
+            json!({
+                "manager": manager, "operation": "Update", "apiVersion": "v1",
+                "subresource": subresource, "time": time.map(text), "fieldsV1": { "f:status": {} },
+            })
+        };
+        let volume = |(name, source): &(String, Source)| {
+            let mut volume = json!({ "name": name });
+            match source {
+                Source::EmptyDir => volume["emptyDir"] = json!({}),
+                Source::Claim(claim) => {
+                    volume["persistentVolumeClaim"] = json!({ "claimName": claim });
+                }
+                Source::Ephemeral => volume["ephemeral"] = json!({ "volumeClaimTemplate": {} }),
+            }
+            volume
+        };
+        let statuses = |of: &[Container]| of.iter().map(Container::json).collect::<Vec<_>>();
+        let mut json = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": self.name, "namespace": self.namespace, "uid": self.uid,
+                "resourceVersion": self.resource_version, "generation": 3,
+                "labels": self.labels, "annotations": self.annotations,
+                "ownerReferences": self.owners.iter().map(owner).collect::<Vec<_>>(),
+                "finalizers": self.finalizers,
+                "managedFields": self.managers.iter().map(manager).collect::<Vec<_>>(),
+            },
+            "spec": {
+                "nodeName": self.node_name, "priority": -5,
+                "volumes": self.volumes.iter().map(volume).collect::<Vec<_>>(),
+            },
+            "status": {
+                "phase": self.phase, "reason": self.reason, "message": self.message,
+                "hostIP": "10.0.0.1", "podIP": self.pod_ip,
+                "startTime": self.start_time.map(text),
+                "containerStatuses": statuses(&self.containers[0]),
+                "initContainerStatuses": statuses(&self.containers[1]),
+                "ephemeralContainerStatuses": statuses(&self.containers[2]),
+            },
+        });
+        if let Some((at, grace)) = self.deletion {
+            json["metadata"]["deletionTimestamp"] = text(at).into();
+            json["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+        }
+        json
+    }
+
+    pub(super) fn message(&self) -> PodMessage {
+        let owners = self.owners.iter().map(|(uid, controller)| OwnerMessage {
+            kind: Some("Workflow".into()),
+            name: Some("w".into()),
+            uid: Some(uid.clone()),
+            api_version: Some("argoproj.io/v1alpha1".into()),
+            controller: *controller,
+        });
+        let managers =
+            self.managers
+                .iter()
+                .map(|(manager, subresource, at)| ManagedFieldsMessage {
+                    manager: Some(manager.clone()),
+                    operation: Some("Update".into()),
+                    time: at.map(time),
+                    subresource: Some(subresource.clone()),
+                });
+        let volumes = self.volumes.iter().map(|(name, source)| VolumeMessage {
+            name: Some(name.clone()),
+            source: Some(match source {
+                Source::EmptyDir => VolumeSourceMessage {
+                    empty_dir: Some(EmptyMessage {}),
+                    ..VolumeSourceMessage::default()
+                },
+                Source::Claim(claim) => VolumeSourceMessage {
+                    claim: Some(ClaimMessage {
+                        claim_name: Some(claim.clone()),
+                        read_only: Some(false),
+                    }),
+                    ..VolumeSourceMessage::default()
+                },
+                Source::Ephemeral => VolumeSourceMessage {
+                    ephemeral: Some(EmptyMessage {}),
+                    ..VolumeSourceMessage::default()
+                },
+            }),
+        });
+        let statuses = |of: &[Container]| of.iter().map(Container::message).collect();
+        PodMessage {
+            metadata: Some(MetaMessage {
+                name: Some(self.name.clone()),
+                generate_name: Some(String::new()),
+                namespace: Some(self.namespace.clone()),
+                uid: Some(self.uid.clone()),
+                resource_version: Some(self.resource_version.clone()),
+                generation: Some(3),
+                deletion_timestamp: self.deletion.map(|(at, _)| time(at)),
+                deletion_grace_period_seconds: self.deletion.map(|(_, grace)| grace),
+                labels: self.labels.clone(),
+                annotations: self.annotations.clone(),
+                owner_references: owners.collect(),
+                finalizers: self.finalizers.clone(),
+                managed_fields: managers.collect(),
+            }),
+            spec: Some(SpecMessage {
+                volumes: volumes.collect(),
+                termination_grace_period_seconds: Some(30),
+                node_name: Some(self.node_name.clone()),
+                priority: Some(-5),
+            }),
+            status: Some(PodStatusMessage {
+                phase: Some(self.phase.clone()),
+                message: Some(self.message.clone()),
+                reason: Some(self.reason.clone()),
+                host_ip: Some("10.0.0.1".into()),
+                pod_ip: Some(self.pod_ip.clone()),
+                start_time: self.start_time.map(time),
+                containers: statuses(&self.containers[0]),
+                init_containers: statuses(&self.containers[1]),
+                ephemeral_containers: statuses(&self.containers[2]),
+            }),
+        }
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "[ -~äß\\n\"\\\\]{0,6}", 1 => Just(String::new())]
+}
+
+fn seconds() -> impl Strategy<Value = i64> {
+    -2_000_000_000_i64..4_000_000_000
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![
+        Just(State::None),
+        Just(State::Waiting),
+        Just(State::Running),
+        option::of(seconds()).prop_map(|started_at| State::Terminated { started_at }),
+    ]
+}
+
+fn container() -> impl Strategy<Value = Container> {
+    (state(), state(), 0..3_i32, option::of(any::<bool>())).prop_map(
+        |(state, last, restarts, started)| Container {
+            state,
+            last,
+            restarts,
+            started,
+        },
+    )
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    prop_oneof![
+        Just(Source::EmptyDir),
+        word().prop_map(Source::Claim),
+        Just(Source::Ephemeral),
+    ]
+}
+
+fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
+    let name = prop_oneof![
+        Just("app".to_owned()),
+        Just("gone".to_owned()),
+        Just("belayer.dev/release".to_owned()),
+        word(),
+    ];
+    btree_map(name, word(), 0..5)
+}
+
+prop_compose! {
+    fn identified()(
+        name in word(),
+        namespace in word(),
+        uid in word(),
+        version in prop_oneof![6 => "[1-9][0-9]{0,9}", 1 => word()],
+        deletion in option::of((seconds(), 0..600_i64)),
+        labels in pairs(),
+        annotations in pairs(),
+        owners in vec((word(), option::of(any::<bool>())), 0..4),
+        finalizers in vec(word(), 0..4),
+        managers in vec(
+            (
+                prop_oneof![Just("kubelet".to_owned()), word()],
+                prop_oneof![Just("status".to_owned()), Just(String::new())],
+                option::of(seconds()),
+            ),
+            0..4,
+        ),
+    ) -> ModelPod {
+        ModelPod {
+            name, namespace, uid, resource_version: version, deletion, labels, annotations,
+            owners, finalizers, managers, ..ModelPod::default()
+        }
+    }
+}
+
+prop_compose! {
+    pub(super) fn any_pod()(
+        pod in identified(),
+        node_name in word(),
+        volumes in vec((word(), source()), 0..4),
+        phase in prop_oneof![
+            Just("Failed".to_owned()), Just("Running".to_owned()),
+            Just("Succeeded".to_owned()), Just("Pending".to_owned()), word(),
+        ],
+        reason in word(),
+        message in word(),
+        pod_ip in word(),
+        start_time in option::of(seconds()),
+        containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],
+    ) -> ModelPod {
+        ModelPod {
+            node_name, volumes, phase, reason, message, pod_ip, start_time, containers, ..pod
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! pvc-protection as a component of the claims' runner: what queues a claim, what is read about it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::Decision;
+use belayer_core::facts::{Facts, Pace};
+use belayer_core::index::{PODS_BY_CLAIM, claim_value};
+use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::names::KUBERNETES_PVC_PROTECTION;
+use belayer_core::object::ObjectKey;
+use belayer_core::runner::{Change, Component, Source};
+use belayer_core::slim::{Claim, ObjectMeta, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+
+use crate::advice::Signs;
+use crate::census::{Census, Entry};
+use crate::config::Mode;
+use crate::decide::decide;
+use crate::evidence::Evidence;
+use crate::ledger::Ledger;
+use crate::look::PodsQuestion;
+use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+use crate::uses::{self, NAMED, Users, uses};
+
+/// Name of the component: in `--controllers`, in metrics, in logs.
+pub const NAME: &str = "pvc-protection";
+
+/// A claim that Kubernetes' own controller leaves alone for so long, though nothing uses it, is left
+/// for good.
+const LEFT_AFTER: Duration = Duration::from_secs(60);
+
+/// How looks at one namespace wait for one another. They are shared, so a short pause suffices:
+/// claims deleted one after the other are each released at once, claims deleted in a storm share.
+pub fn pace() -> Pace {
+    Pace {
+        min_interval: Duration::from_millis(20),
+        keep: Duration::from_secs(60),
+        ..Pace::default()
+    }
+}
+
+/// What the component stands on.
+pub struct Parts {
+    /// The informers' stores: claims.
+    pub claims: Store<Claim>,
+    /// Pods, with the index [`PODS_BY_CLAIM`].
+    pub pods: Store<Pod>,
+    /// Live looks at the pods of namespaces, at the [`pace`] of this module.
+    pub looks: Facts<PodsQuestion>,
+    /// The queue of the claims' runner.
+    pub queue: WorkQueue<ObjectKey>,
+}
+
+/// Holds claims while pods use them.
+pub struct PvcProtection {
+    mode: Mode,
+    claims: Store<Claim>,
+    pods: Store<Pod>,
+    looks: Facts<PodsQuestion>,
+    queue: WorkQueue<ObjectKey>,
+    census: Census,
+    ledger: Arc<Ledger>,
+}
+
+/// A claim that waits, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The claim.
+    pub key: ObjectKey,
+    /// When its deletion was asked for.
+    pub since: Timestamp,
+    /// The pods that use it, by the pod store; `None` while that cannot say.
+    pub users: Option<Users>,
+}
+
+impl PvcProtection {
+    /// The component in this mode.
+    pub fn new(mode: Mode, parts: Parts) -> Self {
+        let Parts {
+            claims,
+            pods,
+            looks,
+            queue,
+        } = parts;
+        Self {
+            mode,
+            claims,
+            pods,
+            looks,
+            queue,
+            census: Census::default(),
+            ledger: Arc::default(),
+        }
+    }
+
+    /// By which finalizer claims are held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The census of held claims.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// The ledger of our releases, to be kept by a [`Keeper`](crate::ledger::Keeper).
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Queues the claims that a change of a pod concerns: those of a pod that came or changed while
+    /// it is ended or not bound, that was bound just now, or that went. A pod that was deleted and
+    /// made again under one name is two of these, so the claims of the old one are queued as well;
+    /// so are those of a pod whose deletion was only noticed later.
+    pub fn on_pod(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added { object, .. } if is_idle(object) => self.queue_claims_of(object),
+            Event::Updated { old, new } if is_idle(new) || old.is_bound() != new.is_bound() => {
+                self.queue_claims_of(new);
+            }
+            Event::Deleted { last, .. } => self.queue_claims_of(last),
+            _ => {}
+        }
+    }
+
+    /// Keeps the census and the ledger. To be told of every event of the claims *before* their
+    /// runner is.
+    pub fn on_claim(&self, event: &Event<Claim>) {
+        match event {
+            Event::Added { object, .. } => self.note(&object.meta),
+            Event::Updated { new, .. } => self.note(&new.meta),
+            Event::Deleted { last, .. } => self.noted(&last.meta, Entry::Free),
+            _ => {}
+        }
+    }
+
+    /// All claims that wait, the longest waiting first.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let waiting = self.census.list_waiting().into_iter();
+        let waits = |(since, key): (Timestamp, ObjectKey)| {
+            let users = match self.claims.lookup(&key) {
+                Lookup::Found(claim) => match self.cached_users(&claim.meta) {
+                    CachedUsers::Known { users, .. } => Some(users),
+                    CachedUsers::Unknown => None,
+                },
+                Lookup::Absent | Lookup::Unknown => None,
+            };
+            Waiting { key, since, users }
+        };
+        waiting.map(waits).collect()
+    }
+
+    /// What is seen of who else protects claims here.
+    pub fn signs(&self, now: Timestamp) -> Signs {
+        let mut signs = Signs {
+            foreign: self.ledger.foreign(),
+            ..Signs::default()
+        };
+        let mut left = Vec::new();
+        self.claims.for_each(|claim| {
+            let meta = &claim.meta;
+            let protected = meta.has_finalizer(KUBERNETES_PVC_PROTECTION);
+            match meta.deletion_timestamp {
+                None if !protected => signs.bare += 1,
+                Some(since)
+                    if protected
+                        && meta.finalizers.len() == 1
+                        && now.duration_since(since).as_secs() >= LEFT_AFTER.as_secs() as i64 =>
+                {
+                    left.push(Arc::clone(&claim.object));
+                }
+                _ => {}
+            }
+        });
+        let unused = |claim: &Arc<Claim>| match self.cached_users(&claim.meta) {
+            CachedUsers::Known { users, .. } => users.is_empty(),
+            CachedUsers::Unknown => false,
+        };
+        signs.left_behind = left.iter().filter(|claim| unused(claim)).count();
+        signs
+    }
+
+    /// Claims that are not waiting have nothing to gain from a pod that goes; claims whose deletion
+    /// was not heard of yet are queued when it is.
+    fn queue_claims_of(&self, pod: &Stored<Pod>) {
+        for claim in uses::claims_of(pod) {
+            let namespace = pod.meta.key.shared_namespace();
+            let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(claim));
+            match self.claims.lookup(&key) {
+                Lookup::Found(claim) if self.is_waiting(&claim.meta) => {
+                    self.queue.add(key, Band::Release);
+                }
+                Lookup::Found(_) | Lookup::Absent | Lookup::Unknown => {}
+            }
+        }
+    }
+
+    fn note(&self, claim: &ObjectMeta) {
+        let entry = if self.hold_of(claim).keeps() {
+            Entry::Held {
+                deleting: claim.deletion_timestamp,
+            }
+        } else {
+            Entry::Free
+        };
+        self.noted(claim, entry);
+    }
+
+    fn noted(&self, claim: &ObjectMeta, entry: Entry) {
+        let before = self.census.note(&claim.key, entry);
+        let waited = matches!(before, Entry::Held { deleting: Some(_) });
+        if waited && entry == Entry::Free {
+            self.ledger.gone(&claim.uid);
+        }
+    }
+
+    fn hold_of(&self, claim: &ObjectMeta) -> Hold {
+        if claim.has_finalizer(self.mode.hold()) {
+            return Hold::Present;
+        }
+        let former = |name: &&&str| claim.has_finalizer(name);
+        match self.mode.ours().iter().find(former) {
+            Some(_) => Hold::Former,
+            None => Hold::Missing,
+        }
+    }
+
+    /// Being deleted, and held by us.
+    fn is_waiting(&self, claim: &ObjectMeta) -> bool {
+        claim.is_deleting() && self.hold_of(claim).keeps()
+    }
+
+    /// The users of a claim by the index. All pods under it are bound; the version is read first, so
+    /// that the index is at least as new.
+    fn cached_users(&self, claim: &ObjectMeta) -> CachedUsers {
+        let as_of = self.pods.resource_version();
+        let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
+        let mut users = Users::default();
+        let mut seen = 0;
+        let scanned = self.pods.scan_index(PODS_BY_CLAIM, &value, |pod| {
+            seen += 1;
+            if uses(pod, claim) {
+                users.note(pod.meta.key.name());
+            }
+            if users.total() >= NAMED {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        if scanned.is_none() || (users.is_empty() && self.pods.unreadable() > 0) {
+            return CachedUsers::Unknown;
+        }
+        if users.total() >= NAMED {
+            // The rest is counted, not looked at: thousands of pods may share one claim.
+            let all = self
+                .pods
+                .count_by_index(PODS_BY_CLAIM, &value)
+                .unwrap_or(seen);
+            users.note_more(all.saturating_sub(seen));
+        }
+        CachedUsers::Known { users, as_of }
+    }
+}
+
+/// Ended, shut down, or not bound: its claims may be free.
+fn is_idle(pod: &Pod) -> bool {
+    !pod.is_bound() || uses::is_terminated(pod)
+}
+
+impl Component<Claim> for PvcProtection {
+    type Snapshot = Snapshot;
+    type Evidence = Evidence;
+    type Question = PodsQuestion;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        self.mode.hold()
+    }
+
+    fn interest(&self, change: &Change<'_, Claim>) -> Option<Band> {
+        let claim = &change.new?.meta;
+        match (claim.is_deleting(), self.hold_of(claim)) {
+            (true, hold) if hold.keeps() => Some(Band::Release),
+            (false, Hold::Missing | Hold::Former) => Some(match change.source {
+                Source::InitialList => Band::Resync,
+                Source::Watch => Band::Normal,
+            }),
+            _ => None,
+        }
+    }
+
+    fn observe(&self, claim: &Stored<Claim>) -> Snapshot {
+        let meta = claim.meta.clone();
+        let question = PodsQuestion::new(Arc::clone(meta.key.shared_namespace()));
+        // The look first: what a store that it found fresh says is read after it.
+        let look = self.looks.get(&question);
+        let look_error = self
+            .looks
+            .last_error(&question)
+            .map(|error| error.to_string());
+        Snapshot {
+            claim: Some(ClaimView {
+                hold: self.hold_of(&meta),
+                deletion_seen: claim.deletion_seen,
+                cached: self.cached_users(&meta),
+                question,
+                look,
+                look_error,
+                meta,
+            }),
+        }
+    }
+
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodsQuestion> {
+        decide(snapshot, now)
+    }
+
+    fn ask(&self, question: PodsQuestion, key: &ObjectKey, after: Duration) {
+        self.looks.ask(question, key.clone(), after);
+    }
+}

@@ -1,0 +1,175 @@
+//! The key `pvcProtection` of the configuration file: as written, and as checked.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+
+/// The key of the configuration file: the root of every path in an error.
+pub const KEY: &str = "pvcProtection";
+
+/// Keys worked on at once, unless told otherwise.
+pub const DEFAULT_WORKERS: usize = 32;
+
+/// More workers than this would only wait for each other.
+const MAX_WORKERS: usize = 1_024;
+
+/// By which finalizer claims are held, and with that, beside or instead of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// By our own name, beside kube-controller-manager's controller.
+    #[default]
+    Beside,
+    /// By Kubernetes' name, in place of kube-controller-manager's controller.
+    Replacing,
+}
+
+impl Mode {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Beside, Self::Replacing];
+
+    /// The finalizer that claims are held by.
+    pub fn hold(self) -> &'static str {
+        match self {
+            Self::Beside => PVC_PROTECTION_HOLD,
+            Self::Replacing => KUBERNETES_PVC_PROTECTION,
+        }
+    }
+
+    /// Every finalizer that is ours to take off. Where Kubernetes' controller is replaced, what we
+    /// held by our own name before goes as well; where it is not, its finalizer is none of ours.
+    pub fn ours(self) -> &'static [&'static str] {
+        match self {
+            Self::Beside => &[PVC_PROTECTION_HOLD],
+            Self::Replacing => &[KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD],
+        }
+    }
+
+    /// The mode that holds by this finalizer.
+    ///
+    /// # Errors
+    ///
+    /// When none does.
+    pub fn of(finalizer: &str) -> Result<Self, UnknownFinalizer> {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.hold() == finalizer)
+            .ok_or_else(|| UnknownFinalizer(finalizer.to_owned()))
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.hold())
+    }
+}
+
+/// A finalizer by which claims cannot be held.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not known: it is {PVC_PROTECTION_HOLD} (beside kube-controller-manager's controller) \
+     or {KUBERNETES_PVC_PROTECTION} (in its place)"
+)]
+pub struct UnknownFinalizer(String);
+
+/// What is checked and complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Keys worked on at once.
+    pub workers: usize,
+    /// By which finalizer claims are held.
+    pub mode: Mode,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: DEFAULT_WORKERS,
+            mode: Mode::default(),
+        }
+    }
+}
+
+/// What is wrong with a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigError {
+    /// The key from the root of the file, such as `pvcProtection.finalizer`.
+    pub path: String,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+/// The key as it is written. What is left out has its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PvcProtectionConfig {
+    /// See [`Settings::workers`].
+    pub workers: Option<usize>,
+    /// See [`Settings::mode`].
+    pub finalizer: Option<String>,
+}
+
+impl TryFrom<PvcProtectionConfig> for Settings {
+    type Error = ConfigError;
+
+    fn try_from(config: PvcProtectionConfig) -> Result<Self, ConfigError> {
+        let error = |key: &str, message: String| ConfigError {
+            path: format!("{KEY}.{key}"),
+            message,
+        };
+        let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            let message = format!("{workers} is not from 1 to {MAX_WORKERS}");
+            return Err(error("workers", message));
+        }
+        let mode = match config.finalizer.as_deref() {
+            None => Mode::default(),
+            Some(name) => {
+                Mode::of(name).map_err(|unknown| error("finalizer", unknown.to_string()))?
+            }
+        };
+        Ok(Self { workers, mode })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn config(finalizer: Option<&str>, workers: Option<usize>) -> Result<Settings, ConfigError> {
+        PvcProtectionConfig {
+            workers,
+            finalizer: finalizer.map(str::to_owned),
+        }
+        .try_into()
+    }
+
+    #[rstest]
+    #[case(None, Mode::Beside)]
+    #[case(Some("belayer.dev/pvc-protection"), Mode::Beside)]
+    #[case(Some("kubernetes.io/pvc-protection"), Mode::Replacing)]
+    fn the_finalizer_says_the_mode(#[case] finalizer: Option<&str>, #[case] mode: Mode) {
+        assert_eq!(config(finalizer, None).unwrap().mode, mode);
+    }
+
+    #[test]
+    fn what_makes_no_sense_names_its_key() {
+        let error = config(Some("example.com/mine"), None).unwrap_err();
+        assert_eq!(error.path, "pvcProtection.finalizer");
+        assert!(error.message.contains("kubernetes.io/pvc-protection"));
+        assert_eq!(
+            config(None, Some(0)).unwrap_err().path,
+            "pvcProtection.workers"
+        );
+    }
+
+    #[test]
+    fn kubernetes_finalizer_is_ours_only_where_its_controller_is_replaced() {
+        assert!(!Mode::Beside.ours().contains(&KUBERNETES_PVC_PROTECTION));
+        assert!(Mode::Replacing.ours().contains(&KUBERNETES_PVC_PROTECTION));
+    }
+}

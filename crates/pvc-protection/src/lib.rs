@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+pub mod advice;
+pub mod census;
+pub mod component;
+pub mod config;
+pub mod decide;
+pub mod evidence;
+pub mod ledger;
+pub mod look;
+pub mod row;
+pub mod snapshot;
+pub mod steward;
+pub mod turns;
+pub mod uses;
+
+pub use component::{NAME, PvcProtection};
+pub use config::{Mode, Settings};

@@ -1,0 +1,265 @@
+//! A live look at the pods of a namespace, shared by all claims there that wait for one.
+//!
+//! One `limit=1` list says which version the pods are at now. Once the pod store has passed that
+//! version it is as good as a list: where pods are busy that takes a moment and costs one small
+//! request, however many pods there are. A quiet watch hears of the version only by a bookmark, about
+//! once a minute, so after [`STORE_WITHIN`] the namespace is listed after all. Only versions of pods
+//! are compared with each other.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use hashbrown::HashMap;
+
+use belayer_core::executor::{Class, Executor};
+use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::http::{Request, RequestError};
+use belayer_core::informer::{Decoders, Page, Reading, Store};
+use belayer_core::object::{Resource, ResourceVersion, Uid};
+use belayer_core::slim::{ObjectMeta, Pod};
+
+use crate::uses::Users;
+
+/// How long the pod store may take to reach the version that the server is at.
+pub const STORE_WITHIN: Duration = Duration::from_millis(250);
+
+/// Where fewer pods are left than this, listing them is cheaper than waiting for the store.
+const FEW: u64 = 100;
+
+/// Pods asked for at once.
+const PAGE: u32 = 500;
+
+/// For one page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The largest page that is read, in bytes.
+const PAGE_LIMIT: usize = 512 << 20;
+
+/// Which claims the pods of a namespace use now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodsQuestion(Arc<str>);
+
+impl PodsQuestion {
+    /// A question about the pods of the namespace called `name`.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for PodsQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "which claims do the pods of namespace {} use", self.0)
+    }
+}
+
+/// What a look found.
+#[derive(Debug, Clone)]
+pub enum PodsLook {
+    /// The namespace's pods were listed.
+    Listed(Arc<Listed>),
+    /// The pod store passed the version that the server was at: what its index says then is the
+    /// answer.
+    StoreReached(ResourceVersion),
+}
+
+impl Question for PodsQuestion {
+    type Answer = PodsLook;
+
+    const NAME: &'static str = "pods";
+
+    fn outcome(answer: &PodsLook) -> &'static str {
+        match answer {
+            PodsLook::Listed(_) => "listed",
+            PodsLook::StoreReached(_) => "store",
+        }
+    }
+}
+
+/// Which claims the listed pods use.
+#[derive(Debug)]
+pub struct Listed {
+    version: ResourceVersion,
+    by_name: HashMap<Arc<str>, UsersOfName>,
+}
+
+/// What is noted under one name of a claim.
+#[derive(Debug, Default)]
+struct UsersOfName {
+    /// Pods that refer to the claim.
+    plain: Users,
+    /// Pods for whose ephemeral volume a claim of this name would have been made.
+    ephemeral: Vec<(Uid, Arc<str>)>,
+}
+
+impl Listed {
+    /// A list at this version, with no pod yet.
+    pub fn at(version: ResourceVersion) -> Self {
+        Self {
+            version,
+            by_name: HashMap::new(),
+        }
+    }
+
+    /// The version that the list shows. A store that has passed it knows whatever became of the
+    /// users since.
+    pub fn version(&self) -> ResourceVersion {
+        self.version
+    }
+
+    /// Notes one pod.
+    pub fn note(&mut self, pod: &Pod) {
+        if !pod.is_bound() {
+            return;
+        }
+        let name = pod.meta.key.name();
+        for claim in &pod.claims {
+            self.by_name.entry_ref(claim).or_default().plain.note(name);
+        }
+        if pod.is_shut_down() {
+            return;
+        }
+        for claim in &pod.ephemeral_claims {
+            let uid = pod.meta.uid.clone();
+            let users = self.by_name.entry_ref(claim).or_default();
+            users.ephemeral.push((uid, name.into()));
+        }
+    }
+
+    /// The pods that use this claim.
+    pub fn users_of(&self, claim: &ObjectMeta) -> Users {
+        let Some(users) = self.by_name.get(claim.key.name()) else {
+            return Users::default();
+        };
+        let mut all = users.plain.clone();
+        let owner = claim.controller.as_ref().map(|owner| &owner.uid);
+        for (uid, pod) in &users.ephemeral {
+            if Some(uid) == owner {
+                all.note(pod);
+            }
+        }
+        all
+    }
+}
+
+/// Answers [`PodsQuestion`]s.
+#[derive(Debug)]
+pub struct PodsOracle {
+    executor: Arc<Executor>,
+    decoders: Decoders<Pod>,
+    pods: Store<Pod>,
+}
+
+impl PodsOracle {
+    /// An oracle that reads pods by `decoders`; `pods` is the informer's store.
+    pub fn new(executor: Arc<Executor>, decoders: Decoders<Pod>, pods: Store<Pod>) -> Self {
+        Self {
+            executor,
+            decoders,
+            pods,
+        }
+    }
+
+    async fn pods(&self, question: &PodsQuestion) -> Result<PodsLook, LookError> {
+        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&question.0));
+        let first = self.page(&path, 1, None).await?;
+        let now = first.resource_version;
+        let mut listed = Listed::at(now);
+        let more = first.remaining.unwrap_or(u64::MAX);
+        if first.continue_token.is_none() {
+            note_all(&mut listed, first)?;
+            return Ok(PodsLook::Listed(Arc::new(listed)));
+        }
+        if more >= FEW && self.store_reaches(now).await {
+            return Ok(PodsLook::StoreReached(now));
+        }
+        // From the beginning: what the first page showed is older than what follows would be.
+        let mut token: Option<String> = None;
+        loop {
+            let mut page = self.page(&path, PAGE, token.as_deref()).await?;
+            if token.is_none() {
+                listed = Listed::at(page.resource_version);
+            }
+            token = page.continue_token.take();
+            note_all(&mut listed, page)?;
+            if token.is_none() {
+                return Ok(PodsLook::Listed(Arc::new(listed)));
+            }
+        }
+    }
+
+    /// A store that cannot read some pod says nothing about who uses what.
+    async fn store_reaches(&self, version: ResourceVersion) -> bool {
+        let reached = tokio::time::timeout(STORE_WITHIN, self.pods.wait_for(version)).await;
+        matches!(reached, Ok(Ok(()))) && self.pods.unreadable() == 0
+    }
+
+    async fn page(
+        &self,
+        path: &str,
+        limit: u32,
+        token: Option<&str>,
+    ) -> Result<Page<Pod>, LookError> {
+        let request = Request::list(path, limit, token)
+            .accept(self.decoders.accept(Reading::List))
+            .timeout(PAGE_TIMEOUT)
+            .body_limit(PAGE_LIMIT);
+        let answer = self
+            .executor
+            .read(&request, Class::Evidence)
+            .await
+            .map_err(|error| failed(&error))?;
+        let Some(decoder) = self.decoders.pick(&answer.content_type) else {
+            return Err(unreadable(format!(
+                "content type {:?} was not asked for",
+                answer.content_type
+            )));
+        };
+        decoder
+            .decode_page(&answer.body)
+            .map_err(|error| unreadable(error.to_string()))
+    }
+}
+
+/// A pod that cannot be read may use anything: without it the list is no answer.
+fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
+    for item in page.items {
+        match item {
+            Ok(pod) => listed.note(&pod),
+            Err(bad) => {
+                let whose = bad
+                    .key
+                    .map_or_else(|| "of unknown name".to_owned(), |key| key.to_string());
+                return Err(unreadable(format!(
+                    "the pod {whose} cannot be read: {}",
+                    bad.why
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: &RequestError) -> LookError {
+    LookError {
+        message: error.to_string(),
+        retry_after: error.retry_after().filter(|after| !after.is_zero()),
+    }
+}
+
+fn unreadable(message: String) -> LookError {
+    LookError {
+        message,
+        retry_after: None,
+    }
+}
+
+impl Oracle<PodsQuestion> for PodsOracle {
+    fn look<'a>(
+        &'a self,
+        question: &'a PodsQuestion,
+    ) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+        Box::pin(self.pods(question))
+    }
+}

@@ -1,0 +1,76 @@
+//! What stores and looks say about one claim at one moment. Built without I/O.
+
+use jiff::Timestamp;
+
+use belayer_core::facts::Fact;
+use belayer_core::moment::Moment;
+use belayer_core::object::ResourceVersion;
+use belayer_core::slim::ObjectMeta;
+
+use crate::look::{PodsLook, PodsQuestion};
+use crate::uses::Users;
+
+/// Everything that [`crate::decide`] reads.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The claim; `None` if it is not in the cache.
+    pub claim: Option<ClaimView>,
+}
+
+/// One claim.
+#[derive(Debug, Clone)]
+pub struct ClaimView {
+    /// Its metadata: the name that pods refer to it by, and the pod that it was made for.
+    pub meta: ObjectMeta,
+    /// Whether we hold it.
+    pub hold: Hold,
+    /// When this process first saw its deletion.
+    pub deletion_seen: Option<Moment>,
+    /// The pods that use it, by the pod store.
+    pub cached: CachedUsers,
+    /// What to ask about its namespace.
+    pub question: PodsQuestion,
+    /// As the last live look at its namespace's pods saw them.
+    pub look: Option<Fact<PodsLook>>,
+    /// Why the look that is under way fails, if it does.
+    pub look_error: Option<String>,
+}
+
+impl ClaimView {
+    /// When its deletion was asked for.
+    pub fn deleting(&self) -> Option<Timestamp> {
+        self.meta.deletion_timestamp
+    }
+}
+
+/// Whether we hold a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// The hold is on it.
+    Present,
+    /// Not the hold, but one that we put on before the configuration named another.
+    Former,
+    /// None of ours is.
+    Missing,
+}
+
+impl Hold {
+    /// Whether anything of ours keeps the claim.
+    pub fn keeps(self) -> bool {
+        self != Self::Missing
+    }
+}
+
+/// The users of a claim by the pod store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CachedUsers {
+    /// The store is not complete, or cannot read some pod and shows no user. Never taken for none.
+    Unknown,
+    /// What the index shows.
+    Known {
+        /// The pods.
+        users: Users,
+        /// The version that the store had reached before the index was read.
+        as_of: ResourceVersion,
+    },
+}

@@ -1,0 +1,90 @@
+//! The steward: publishes the census, and says what is unsafe or pointless.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use jiff::Timestamp;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::executor::Writes;
+
+use crate::advice::{Advice, SWITCH_OFF};
+use crate::component::{NAME, PvcProtection};
+use crate::config::Mode;
+
+/// How often the census is published. It costs a look at a few numbers.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How often signs are looked for. It costs a look at every claim in the store.
+const SIGNS_EVERY: Duration = Duration::from_secs(30);
+
+/// The same advice is not given again within this time.
+const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// Publishes numbers and gives advice.
+pub struct Steward {
+    protection: Arc<PvcProtection>,
+    writes: Writes,
+    given: HashMap<&'static str, Instant>,
+}
+
+impl Steward {
+    /// A steward of `protection`. Where nothing is written it gives no advice: others do the work.
+    pub fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
+        Self {
+            protection,
+            writes,
+            given: HashMap::new(),
+        }
+    }
+
+    /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
+    /// only a part is known.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        if self.protection.mode() == Mode::Replacing {
+            tracing::info!(
+                "pvc-protection works in place of kube-controller-manager's \
+                 persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
+            );
+        }
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_signs = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            publish(&self.protection, belayer_core::ambient::now());
+            if self.writes == Writes::Sent && next_signs <= Instant::now() {
+                next_signs = Instant::now() + SIGNS_EVERY;
+                self.advise();
+            }
+        }
+    }
+
+    fn advise(&mut self) {
+        let signs = self.protection.signs(belayer_core::ambient::now());
+        for advice in Advice::on(self.protection.mode(), signs) {
+            let lately = |given: &Instant| given.elapsed() < REPEAT_AFTER;
+            if !self.given.get(advice.name()).is_some_and(lately) {
+                self.given.insert(advice.name(), Instant::now());
+                tracing::warn!(advice = advice.name(), "{advice}");
+            }
+        }
+    }
+}
+
+fn publish(protection: &PvcProtection, now: Timestamp) {
+    let census = protection.census();
+    let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
+    gauge(belayer_metrics::HOLDS, census.held() as f64);
+    gauge(belayer_metrics::WAITING, census.waiting() as f64);
+    let oldest = census
+        .oldest_waiting()
+        .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
+    gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
+}

@@ -1,0 +1,217 @@
+//! When a pod uses a claim, and who the users of a claim are.
+//!
+//! A pod uses a claim once it is bound to a node and refers to it, in whatever phase: a phase does
+//! not prove that the volume is unmounted (kubernetes#123320). Before it is bound no kubelet sees
+//! it, and the scheduler binds no pod to a claim that is being deleted.
+//!
+//! The claim of a generic ephemeral volume is named `<pod>-<volume>`, which a claim of somebody
+//! else may be called as well: it is the pod's only if the pod, by its UID, is its controller owner.
+//! Such a claim goes with its pod, so that a pod that is shut down (deleted, no grace left) does not
+//! count any more; else both would wait for each other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use belayer_core::slim::{ObjectMeta, Pod};
+
+/// How many users of a claim are named to people.
+pub const NAMED: usize = 5;
+
+/// Whether `pod` uses the claim that `claim` is the metadata of.
+pub fn uses(pod: &Pod, claim: &ObjectMeta) -> bool {
+    if !pod.is_bound() || pod.meta.key.namespace() != claim.key.namespace() {
+        return false;
+    }
+    let named = |names: &[Arc<str>]| names.iter().any(|name| **name == *claim.key.name());
+    named(&pod.claims)
+        || (named(&pod.ephemeral_claims) && !pod.is_shut_down() && is_made_for(pod, claim))
+}
+
+fn is_made_for(pod: &Pod, claim: &ObjectMeta) -> bool {
+    claim
+        .controller
+        .as_ref()
+        .is_some_and(|owner| owner.uid == pod.meta.uid)
+}
+
+/// The names of all claims that a pod refers to, whether they are its own or not.
+pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.claims.iter().chain(&pod.ephemeral_claims)
+}
+
+/// Whether a pod has ended or is shut down: what it uses may soon be free.
+pub fn is_terminated(pod: &Pod) -> bool {
+    pod.is_ended() || pod.is_shut_down()
+}
+
+/// Pods that use a claim: some names, and how many there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Users {
+    named: Vec<Arc<str>>,
+    total: usize,
+}
+
+impl Users {
+    /// One more pod.
+    pub fn note(&mut self, pod: &str) {
+        self.total += 1;
+        if self.named.len() < NAMED {
+            self.named.push(pod.into());
+        }
+    }
+
+    /// `more` pods whose names nobody asked for.
+    pub fn note_more(&mut self, more: usize) {
+        self.total += more;
+    }
+
+    /// Some of their names, in no order that means anything.
+    pub fn named(&self) -> &[Arc<str>] {
+        &self.named
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+impl<S: AsRef<str>> FromIterator<S> for Users {
+    fn from_iter<I: IntoIterator<Item = S>>(pods: I) -> Self {
+        let mut users = Self::default();
+        pods.into_iter().for_each(|pod| users.note(pod.as_ref()));
+        users
+    }
+}
+
+/// As in "web-0, web-1 and 7 more".
+impl fmt::Display for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.join(", "))?;
+        match self.total - self.named.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+    use belayer_core::slim::Phase;
+    use jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn meta(name: &str, uid: &str) -> ObjectMeta {
+        ObjectMeta::new(
+            ObjectKey::new("shop", name),
+            Uid::new(uid),
+            ResourceVersion::new(1),
+        )
+    }
+
+    fn pod() -> Pod {
+        Pod {
+            node_name: Some("node-1".into()),
+            ..Pod::new(meta("web-0", "p-1"))
+        }
+    }
+
+    fn plain() -> Pod {
+        Pod {
+            claims: Box::from(["data".into()]),
+            ..pod()
+        }
+    }
+
+    fn ephemeral() -> Pod {
+        Pod {
+            ephemeral_claims: Box::from(["web-0-scratch".into()]),
+            ..pod()
+        }
+    }
+
+    fn unbound(pod: Pod) -> Pod {
+        Pod {
+            node_name: None,
+            ..pod
+        }
+    }
+
+    fn phase(phase: Phase, pod: Pod) -> Pod {
+        Pod { phase, ..pod }
+    }
+
+    fn deleted(grace: i64, pod: Pod) -> Pod {
+        Pod {
+            meta: ObjectMeta {
+                deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+                deletion_grace_period: Some(grace),
+                ..pod.meta
+            },
+            ..pod
+        }
+    }
+
+    fn owned_by(uid: &str) -> ObjectMeta {
+        ObjectMeta {
+            controller: Some(OwnerReference {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                name: "web-0".into(),
+                uid: Uid::new(uid),
+            }),
+            ..meta("web-0-scratch", "c-1")
+        }
+    }
+
+    #[rstest]
+    #[case::bound(plain(), true)]
+    #[case::not_bound(unbound(plain()), false)]
+    #[case::a_succeeded_pod_counts(phase(Phase::Succeeded, plain()), true)]
+    #[case::a_failed_pod_counts(phase(Phase::Failed, plain()), true)]
+    #[case::a_deleted_pod_counts(deleted(30, plain()), true)]
+    #[case::a_shut_down_pod_counts(deleted(0, plain()), true)]
+    #[case::a_pod_that_refers_to_another(ephemeral(), false)]
+    fn a_claim_by_name(#[case] pod: Pod, #[case] expected: bool) {
+        assert_eq!(uses(&pod, &meta("data", "c-1")), expected);
+    }
+
+    #[rstest]
+    #[case::of_this_pod(ephemeral(), owned_by("p-1"), true)]
+    #[case::of_another_pod_of_that_name(ephemeral(), owned_by("p-0"), false)]
+    #[case::of_nobody(ephemeral(), meta("web-0-scratch", "c-1"), false)]
+    #[case::not_bound(unbound(ephemeral()), owned_by("p-1"), false)]
+    #[case::ended(phase(Phase::Succeeded, ephemeral()), owned_by("p-1"), true)]
+    #[case::in_its_grace(deleted(30, ephemeral()), owned_by("p-1"), true)]
+    #[case::shut_down(deleted(0, ephemeral()), owned_by("p-1"), false)]
+    fn an_ephemeral_claim(#[case] pod: Pod, #[case] claim: ObjectMeta, #[case] expected: bool) {
+        assert_eq!(uses(&pod, &claim), expected);
+    }
+
+    #[test]
+    fn a_pod_of_another_namespace_does_not_count() {
+        let mut other = plain();
+        other.meta.key = ObjectKey::new("bank", "web-0");
+        assert!(!uses(&other, &meta("data", "c-1")));
+    }
+
+    #[test]
+    fn few_users_are_named_and_the_others_counted() {
+        let few: Users = ["a", "b"].into_iter().collect();
+        assert_eq!(few.to_string(), "a, b");
+        let many: Users = (0..9).map(|n| format!("web-{n}")).collect();
+        assert_eq!(
+            many.to_string(),
+            "web-0, web-1, web-2, web-3, web-4 and 4 more"
+        );
+        assert_eq!(many.total(), 9);
+    }
+}

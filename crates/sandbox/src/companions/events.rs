@@ -1,0 +1,33 @@
+//! Events that companions write about pods, as their originals do.
+
+use serde_json::{Value, json};
+
+use super::object;
+use crate::cluster::{Actor, Cluster, Gvr, WriteOptions};
+
+/// A Warning about a pod. A cluster that takes no Event, because the namespace is going, gets none.
+pub(crate) fn warn(
+    cluster: &Cluster,
+    actor: &Actor,
+    component: &str,
+    pod: &Value,
+    (reason, message): (&str, &str),
+) {
+    let namespace = object::namespace(pod).unwrap_or_default();
+    let now = cluster.clock().now_rfc3339();
+    let stamp = cluster.rng().next_u64();
+    let event = json!({
+        "metadata": {"name": format!("{}.{stamp:016x}", object::name(pod)), "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": namespace,
+            "name": object::name(pod), "uid": object::uid(pod),
+        },
+        "type": "Warning", "reason": reason, "message": message,
+        "source": {"component": component}, "reportingComponent": component,
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    });
+    let options = WriteOptions::default();
+    if let Err(error) = cluster.create(actor, &Gvr::EVENTS, Some(namespace), event, &options) {
+        tracing::debug!(%error, reason, "an event was not written");
+    }
+}

@@ -1,0 +1,336 @@
+//! Waiting for a condition, with a deadline, driven by the log instead of a clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, EventType, Gvr, ListOptions, ObjectKey};
+use crate::sandbox::Sandbox;
+
+/// Longest text of an object in an error, in bytes.
+const SHOWN: usize = 4_000;
+
+/// The condition did not come true in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what}: not as awaited within {waited:?}; {changes} changes were seen, and at the end {last}"
+)]
+pub struct WaitError {
+    /// What was looked at: `pods default/web`.
+    pub what: String,
+    /// How long.
+    pub waited: Duration,
+    /// Changes seen meanwhile.
+    pub changes: u64,
+    /// The last state, as JSON, or that there was none.
+    pub last: String,
+}
+
+impl Sandbox {
+    /// Waits until an object fulfils a condition, and answers it; `None` stands for "there is none", so that
+    /// its end can be awaited too. Cluster-scoped objects have the empty namespace.
+    ///
+    /// Every state the object passes through is shown to the condition, also one that lasts no time at all.
+    /// No request is sent: the record stays as it is.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use belayer_sandbox::{Gvr, Sandbox};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sandbox = Sandbox::default();
+    /// sandbox.load_yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}")?;
+    /// let soon = Duration::from_secs(5);
+    /// let map = sandbox.wait_until(&Gvr::CONFIGMAPS, "default", "settings", soon, |map| map.is_some()).await?;
+    /// assert!(map.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// At the deadline, with the last state.
+    pub async fn wait_until(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        name: &str,
+        deadline: Duration,
+        mut condition: impl FnMut(Option<&Value>) -> bool,
+    ) -> Result<Option<Arc<Value>>, WaitError> {
+        let wait = Wait {
+            cluster: self.cluster(),
+            gvr,
+            key: ObjectKey::new(Some(namespace), name),
+        };
+        wait.run(deadline, |object| condition(object).then_some(()))
+            .await
+            .map(|(object, ())| object)
+    }
+
+    /// As [`Sandbox::wait_until`], for a type that knows its own kind. An object that does not fit the type
+    /// counts as one that does not fulfil the condition.
+    ///
+    /// # Errors
+    /// At the deadline, with the last state.
+    #[cfg(feature = "client")]
+    pub async fn wait_until_typed<K>(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Duration,
+        mut condition: impl FnMut(Option<&K>) -> bool,
+    ) -> Result<Option<K>, WaitError>
+    where
+        K: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned,
+    {
+        let gvr = Gvr::new(K::group(&()), K::version(&()), K::plural(&()));
+        let wait = Wait {
+            cluster: self.cluster(),
+            gvr: &gvr,
+            key: ObjectKey::new(Some(namespace), name),
+        };
+        let check = |object: Option<&Value>| {
+            let typed = match object {
+                Some(object) => Some(K::deserialize(object).ok()?),
+                None => None,
+            };
+            condition(typed.as_ref()).then_some(typed)
+        };
+        wait.run(deadline, check).await.map(|(_, typed)| typed)
+    }
+
+    /// Waits until the objects of a kind, in one namespace or (empty) in all, fulfil a condition together.
+    ///
+    /// # Errors
+    /// At the deadline, with the names of what there was.
+    pub async fn wait_until_all(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        deadline: Duration,
+        mut condition: impl FnMut(&[Arc<Value>]) -> bool,
+    ) -> Result<Vec<Arc<Value>>, WaitError> {
+        let began = Instant::now();
+        let (cluster, mut changes) = (self.cluster(), 0);
+        let mut log = cluster.subscribe(Some(gvr), cluster.version());
+        loop {
+            let namespace = Some(namespace).filter(|ns| !ns.is_empty());
+            let page = cluster.list(gvr, namespace, &ListOptions::default());
+            let found = page.map(|page| page.items).unwrap_or_default();
+            if condition(&found) {
+                return Ok(found);
+            }
+            let more = tokio::time::timeout_at(began + deadline, log.next()).await;
+            match more {
+                Ok(Ok(_)) => changes += 1,
+                Ok(Err(_)) => log = cluster.subscribe(Some(gvr), cluster.version()),
+                Err(_) => {
+                    let names = found.iter().map(|object| crate::meta::name(object));
+                    let names: Vec<&str> = names.take(50).collect();
+                    return Err(WaitError {
+                        what: gvr.resource.to_string(),
+                        waited: deadline,
+                        changes,
+                        last: format!("there were {}: {}", found.len(), names.join(", ")),
+                    });
+                }
+            }
+        }
+    }
+}
+
+struct Wait<'a> {
+    cluster: &'a Cluster,
+    gvr: &'a Gvr,
+    key: ObjectKey,
+}
+
+impl Wait<'_> {
+    fn current(&self) -> Option<Arc<Value>> {
+        let namespace = Some(&*self.key.namespace).filter(|ns| !ns.is_empty());
+        self.cluster.get(self.gvr, namespace, &self.key.name).ok()
+    }
+
+    async fn run<T>(
+        &self,
+        deadline: Duration,
+        mut check: impl FnMut(Option<&Value>) -> Option<T>,
+    ) -> Result<(Option<Arc<Value>>, T), WaitError> {
+        let end = Instant::now() + deadline;
+        let mut changes = 0;
+        // Asked before looking, so that what changes in between is seen again rather than not at all.
+        let mut log = self
+            .cluster
+            .subscribe(Some(self.gvr), self.cluster.version());
+        let mut object = self.current();
+        loop {
+            if let Some(found) = check(object.as_deref()) {
+                return Ok((object, found));
+            }
+            object = loop {
+                match tokio::time::timeout_at(end, log.next()).await {
+                    Ok(Ok(event)) if event.key != self.key => {}
+                    Ok(Ok(event)) => {
+                        changes += 1;
+                        let there = event.event_type != EventType::Deleted;
+                        break there.then(|| Arc::clone(&event.object));
+                    }
+                    Ok(Err(_)) => {
+                        log = self
+                            .cluster
+                            .subscribe(Some(self.gvr), self.cluster.version());
+                        break self.current();
+                    }
+                    Err(_) => return Err(self.failed(deadline, changes, object.as_deref())),
+                }
+            };
+        }
+    }
+
+    fn failed(&self, waited: Duration, changes: u64, last: Option<&Value>) -> WaitError {
+        let last = match last {
+            Some(object) => {
+                let mut text = serde_json::to_string_pretty(object).unwrap_or_default();
+                text.truncate(text.floor_char_boundary(SHOWN));
+                format!("it was\n{text}")
+            }
+            None if self.cluster.resource(self.gvr).is_none() => {
+                format!("the server serves no {}", self.gvr)
+            }
+            None => "there was none".to_owned(),
+        };
+        WaitError {
+            what: format!("{} {}", self.gvr.resource, self.key),
+            waited,
+            changes,
+            last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Actor, DeleteOptions, Patch, Subresource, WriteOptions};
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    fn write(sandbox: &Sandbox, value: u64) {
+        let (actor, options) = (Actor::new("me"), WriteOptions::default());
+        let cluster = sandbox.cluster();
+        let data = json!({"data": {"value": value.to_string()}});
+        let patch = Patch::Merge(data.clone());
+        let (gvr, namespace) = (&Gvr::CONFIGMAPS, Some("default"));
+        let patched = cluster.patch(
+            &actor,
+            gvr,
+            namespace,
+            "a",
+            patch,
+            Subresource::None,
+            &options,
+        );
+        if patched.is_err() {
+            let mut map = json!({"metadata": {"name": "a"}});
+            map["data"] = data["data"].clone();
+            cluster
+                .create(&actor, gvr, namespace, map, &options)
+                .unwrap();
+        }
+    }
+
+    fn has(value: &'static str) -> impl Fn(Option<&Value>) -> bool {
+        move |map| map.is_some_and(|map| map["data"]["value"] == value)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_sees_states_that_last_no_time_at_all() {
+        let sandbox = Sandbox::builder().seed(1).build();
+        let waiter = sandbox.clone();
+        let waiting = tokio::spawn(async move {
+            waiter
+                .wait_until(&Gvr::CONFIGMAPS, "default", "a", SOON, has("2"))
+                .await
+        });
+        tokio::task::yield_now().await;
+        (1..4).for_each(|value| write(&sandbox, value));
+        let found = waiting.await.unwrap().unwrap().unwrap();
+        assert_eq!(found["data"]["value"], "2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_an_object_can_be_awaited() {
+        let sandbox = Sandbox::builder().seed(1).build();
+        write(&sandbox, 1);
+        let waiter = sandbox.clone();
+        let waiting = tokio::spawn(async move {
+            let gone = |map: Option<&Value>| map.is_none();
+            waiter
+                .wait_until(&Gvr::CONFIGMAPS, "default", "a", SOON, gone)
+                .await
+        });
+        tokio::task::yield_now().await;
+        let (actor, now) = (Actor::new("me"), DeleteOptions::default());
+        sandbox
+            .cluster()
+            .delete(&actor, &Gvr::CONFIGMAPS, Some("default"), "a", &now)
+            .unwrap();
+        assert_eq!(waiting.await.unwrap(), Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_tells_the_last_state() {
+        let sandbox = Sandbox::builder().seed(1).build();
+        let wait = async |gvr: Gvr| {
+            let never = sandbox.wait_until(&gvr, "default", "a", SOON, has("9"));
+            never.await.unwrap_err().to_string()
+        };
+        assert_eq!(
+            wait(Gvr::CONFIGMAPS).await,
+            "configmaps default/a: not as awaited within 5s; 0 changes were seen, and at the end there was none"
+        );
+        assert!(
+            wait(Gvr::new("x.dev", "v1", "things"))
+                .await
+                .ends_with("the server serves no x.dev/v1/things")
+        );
+        write(&sandbox, 7);
+        let said = wait(Gvr::CONFIGMAPS).await;
+        assert!(said.contains("\"value\": \"7\""), "{said}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_objects_together() {
+        let sandbox = Sandbox::builder().seed(1).build();
+        let none = |maps: &[Arc<Value>]| maps.is_empty();
+        let found = sandbox
+            .wait_until_all(&Gvr::CONFIGMAPS, "", SOON, none)
+            .await;
+        assert_eq!(found, Ok(vec![]));
+        write(&sandbox, 1);
+        let said = sandbox
+            .wait_until_all(&Gvr::CONFIGMAPS, "", SOON, none)
+            .await;
+        let said = said.unwrap_err().to_string();
+        assert!(said.ends_with("there were 1: a"), "{said}");
+    }
+
+    #[cfg(feature = "client")]
+    #[tokio::test(start_paused = true)]
+    async fn typed_objects_too() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let sandbox = Sandbox::builder().seed(1).build();
+        write(&sandbox, 3);
+        let map: Option<ConfigMap> = sandbox
+            .wait_until_typed("default", "a", SOON, |map: Option<&ConfigMap>| {
+                map.is_some_and(|map| map.data.is_some())
+            })
+            .await
+            .unwrap();
+        assert_eq!(map.unwrap().data.unwrap()["value"], "3");
+    }
+}

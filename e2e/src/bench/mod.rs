@@ -1,0 +1,76 @@
+//! Benchmarks against the peers, side by side in one run on one machine.
+//!
+//! A benchmark prepares the same work for every contender, round after round, and measures each in
+//! turn, so that what the machine does meanwhile hits all of them. What counts is the ratio within
+//! a run; absolute figures are those of this machine.
+
+mod chart;
+mod drain;
+mod measure;
+mod pvc;
+mod raw;
+mod report;
+mod samples;
+mod server;
+pub mod workqueue;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+
+use crate::control_plane::{Binaries, ControlPlane, Options};
+
+pub(crate) use self::measure::Measured;
+pub(crate) use self::report::{Goal, Report};
+pub(crate) use self::server::Traffic;
+
+/// One benchmark.
+pub struct Bench {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What is measured, against whom.
+    pub about: &'static str,
+    run: fn(Bed) -> BoxFuture<'static, Result<Report>>,
+}
+
+impl Bench {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When something that is measured fails: there is no figure without its work done.
+    pub async fn run(&self, bed: Bed) -> Result<Report> {
+        (self.run)(bed).await
+    }
+}
+
+/// All of them, in the order in which they are listed.
+#[must_use]
+pub fn all() -> Vec<Bench> {
+    vec![drain::bench(), workqueue::bench(), pvc::bench()]
+}
+
+/// What a benchmark runs on, and how much of it.
+#[derive(Debug, Clone)]
+pub struct Bed {
+    /// The programs of the control plane.
+    pub binaries: Binaries,
+    /// The `belayer` binary: a release build, or the figures say nothing.
+    pub belayer: PathBuf,
+    /// How often each contender is measured, after one round that is not counted.
+    pub rounds: usize,
+    /// How many objects, where the benchmark does not say.
+    pub size: Option<usize>,
+}
+
+impl Bed {
+    /// An API server with nothing beside it: whatever else runs would be measured too.
+    pub(crate) async fn api_server(&self) -> Result<ControlPlane> {
+        ControlPlane::start(&self.binaries, &Options::api_server_alone()).await
+    }
+
+    /// The binary.
+    pub(crate) fn belayer(&self) -> &Path {
+        &self.belayer
+    }
+}

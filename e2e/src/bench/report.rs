@@ -1,0 +1,284 @@
+//! What came of a benchmark: a table, goals, and files that documents are made of.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::chart;
+use super::chart::figure;
+use super::samples::Samples;
+
+/// What came of a benchmark.
+#[derive(Debug)]
+pub struct Report {
+    name: &'static str,
+    title: String,
+    metrics: Vec<(&'static str, &'static str)>,
+    contenders: Vec<Contender>,
+    goals: Vec<Goal>,
+    notes: Vec<String>,
+}
+
+/// One of those that were measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Contender {
+    name: String,
+    samples: Vec<Samples>,
+}
+
+/// A ratio that is to be reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Goal {
+    /// Of which metric.
+    pub(crate) metric: &'static str,
+    /// Whose figure.
+    pub(crate) of: &'static str,
+    /// Divided by whose.
+    pub(crate) against: &'static str,
+    /// May be this large.
+    pub(crate) at_most: f64,
+}
+
+impl Report {
+    /// A report of these metrics: name and unit of each.
+    pub(crate) fn new(
+        name: &'static str,
+        title: impl Into<String>,
+        metrics: &[(&'static str, &'static str)],
+    ) -> Self {
+        Self {
+            name,
+            title: title.into(),
+            metrics: metrics.to_vec(),
+            contenders: Vec::new(),
+            goals: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// One round of a contender: its figures, in the order of the metrics; NaN is one that was
+    /// not measured.
+    pub(crate) fn round(&mut self, contender: &str, figures: &[f64]) {
+        let at = self
+            .contenders
+            .iter()
+            .position(|have| have.name == contender);
+        let at = at.unwrap_or_else(|| {
+            self.contenders.push(Contender {
+                name: contender.to_owned(),
+                samples: vec![Samples::default(); self.metrics.len()],
+            });
+            self.contenders.len() - 1
+        });
+        for (samples, figure) in self.contenders[at].samples.iter_mut().zip(figures) {
+            if figure.is_finite() {
+                samples.push(*figure);
+            }
+        }
+    }
+
+    /// Something worth knowing that is no figure of every contender.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// A goal.
+    pub(crate) fn goal(&mut self, goal: Goal) {
+        self.goals.push(goal);
+    }
+
+    fn median(&self, contender: &str, metric: &str) -> Option<f64> {
+        let at = self.metrics.iter().position(|(name, _)| *name == metric)?;
+        let contender = self.contenders.iter().find(|have| have.name == contender)?;
+        contender.samples.get(at)?.median()
+    }
+
+    /// The goal in words, and whether it was reached; `None` if it could not be measured.
+    fn judged(&self, goal: &Goal) -> (String, Option<bool>) {
+        let Goal {
+            metric,
+            of,
+            against,
+            at_most,
+        } = goal;
+        let ratio = self
+            .median(of, metric)
+            .zip(self.median(against, metric))
+            .map(|(of, against)| of / against);
+        let Some(ratio) = ratio else {
+            return (
+                format!("{metric}: {of} against {against} was not measured"),
+                None,
+            );
+        };
+        let reached = ratio <= *at_most;
+        let verdict = if reached { "reached" } else { "MISSED" };
+        let said = format!(
+            "{metric}: {of} / {against} = {ratio:.2}, goal at most {at_most:.2}: {verdict}"
+        );
+        (said, Some(reached))
+    }
+
+    /// The report as Markdown: what is printed, and what the documents show.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = format!("### {}\n\n| |", self.title);
+        for (name, unit) in &self.metrics {
+            let _ = write!(text, " {name} ({unit}) |");
+        }
+        text.push_str("\n| --- |");
+        text.push_str(&" ---: |".repeat(self.metrics.len()));
+        text.push('\n');
+        for contender in &self.contenders {
+            let _ = write!(text, "| {} |", contender.name);
+            for samples in &contender.samples {
+                let _ = write!(text, " {} |", cell(samples));
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+        for goal in &self.goals {
+            let _ = writeln!(text, "- {}", self.judged(goal).0);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "- {note}");
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let contenders: Vec<_> = self
+            .contenders
+            .iter()
+            .map(|contender| {
+                let figures = self.metrics.iter().zip(&contender.samples);
+                let figures: serde_json::Map<String, Value> = figures
+                    .map(|((name, _), samples)| ((*name).to_owned(), json!(samples.sorted())))
+                    .collect();
+                json!({ "name": contender.name, "rounds": figures })
+            })
+            .collect();
+        let goals: Vec<_> = self
+            .goals
+            .iter()
+            .map(|goal| {
+                let (said, reached) = self.judged(goal);
+                json!({ "goal": said, "reached": reached })
+            })
+            .collect();
+        json!({
+            "name": self.name, "title": self.title, "contenders": contenders,
+            "units": self.metrics.iter().map(|(name, unit)| json!({ "metric": name, "unit": unit })).collect::<Vec<_>>(),
+            "goals": goals, "notes": self.notes,
+        })
+    }
+
+    /// Writes `NAME.md`, `NAME.json` and one picture per metric into `folder`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        let write = |file: String, text: String| {
+            let path = folder.join(file);
+            fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+        };
+        write(format!("{}.md", self.name), self.markdown())?;
+        let json = serde_json::to_string_pretty(&self.json())?;
+        write(format!("{}.json", self.name), json)?;
+        for (at, (metric, unit)) in self.metrics.iter().enumerate() {
+            let bars: Vec<_> = self
+                .contenders
+                .iter()
+                .filter_map(|contender| Some((&*contender.name, contender.samples.get(at)?)))
+                .collect();
+            let file = format!("{}-{}.svg", self.name, metric.replace(' ', "-"));
+            write(
+                file,
+                chart::draw(&format!("{}: {metric}", self.title), unit, &bars),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Prints it.
+    pub fn print(&self) {
+        anstream::println!("{}", self.markdown());
+    }
+}
+
+/// Median, and the spread where there was more than one round.
+fn cell(samples: &Samples) -> String {
+    let (Some(least), Some(median), Some(most)) =
+        (samples.least(), samples.median(), samples.most())
+    else {
+        return "".to_owned();
+    };
+    if samples.sorted().len() == 1 {
+        return figure(median);
+    }
+    format!("{} ({}–{})", figure(median), figure(least), figure(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report::new("drain", "10 pods", &[("wall", "s"), ("CPU", "s")]);
+        for wall in [2.0, 3.0, 4.0] {
+            report.round("Belayer", &[wall, 1.0]);
+            report.round("raw", &[wall / 2.0, 0.5]);
+        }
+        report
+    }
+
+    fn goal(at_most: f64) -> Goal {
+        Goal {
+            metric: "wall",
+            of: "Belayer",
+            against: "raw",
+            at_most,
+        }
+    }
+
+    #[test]
+    fn a_table_shows_median_and_spread() {
+        let text = report().markdown();
+        assert!(
+            text.contains("| Belayer | 3.00 (2.00–4.00) | 1.00 (1.00–1.00) |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_goal_is_reached_or_missed() {
+        let (said, reached) = report().judged(&goal(2.0));
+        assert_eq!(
+            said,
+            "wall: Belayer / raw = 2.00, goal at most 2.00: reached"
+        );
+        assert_eq!(reached, Some(true));
+        assert_eq!(report().judged(&goal(1.9)).1, Some(false));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_reached() {
+        let unknown = Goal {
+            against: "nobody",
+            ..goal(2.0)
+        };
+        assert_eq!(report().judged(&unknown).1, None);
+    }
+
+    #[test]
+    fn files_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        report().write(folder.path()).unwrap();
+        for file in ["drain.md", "drain.json", "drain-wall.svg", "drain-CPU.svg"] {
+            assert!(folder.path().join(file).is_file(), "{file}");
+        }
+    }
+}

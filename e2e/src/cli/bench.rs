@@ -1,0 +1,109 @@
+//! `belayer-e2e bench`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::bench::{self, Bed, Bench};
+use crate::control_plane::{Binaries, BuildError};
+
+/// Measure against the peers
+///
+/// Every contender does the same work in the same run; what counts is the ratio.
+#[derive(Debug, Args)]
+pub(super) struct Measure {
+    /// Print the benchmarks and what each measures
+    #[arg(long)]
+    list: bool,
+
+    /// How often each contender is measured, after one round that is not counted
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    rounds: usize,
+
+    /// How many objects; each benchmark has a number of its own
+    #[arg(long, value_name = "N")]
+    size: Option<usize>,
+
+    /// The `belayer` binary; by default the one built beside this program
+    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
+    belayer: Option<PathBuf>,
+
+    /// Folder for tables and pictures
+    #[arg(long, default_value = "target/bench", value_name = "DIR")]
+    out: PathBuf,
+
+    /// Run Belayer's queue alone and print what it cost: what the benchmark starts
+    #[arg(long, hide = true)]
+    queue_alone: bool,
+
+    /// For --queue-alone
+    #[arg(long, hide = true, default_value_t = 1_000_000)]
+    keys: usize,
+
+    /// Which benchmarks; all of them if none is named
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+impl Measure {
+    pub(super) async fn execute(self) -> Result<()> {
+        if self.queue_alone {
+            return bench::workqueue::alone(self.keys).await;
+        }
+        let all = bench::all();
+        if self.list {
+            for bench in &all {
+                anstream::println!("{:<12} {}", bench.name, bench.about);
+            }
+            return Ok(());
+        }
+        let wanted = wanted(all, &self.names)?;
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
+        if cfg!(debug_assertions) {
+            anstream::eprintln!(
+                "warning: a debug build measures nothing: cargo xtask bench builds a release"
+            );
+        }
+        let binaries = Binaries::find_or_build().map_err(|error| match error {
+            BuildError::Unavailable(why) => anyhow::anyhow!(why),
+            BuildError::Failed(error) => error,
+        })?;
+        let belayer = match self.belayer {
+            Some(path) => path,
+            None => std::env::current_exe()?.with_file_name("belayer"),
+        };
+        let belayer = belayer
+            .canonicalize()
+            .with_context(|| format!("find {}", belayer.display()))?;
+        let bed = Bed {
+            binaries,
+            belayer,
+            rounds: self.rounds,
+            size: self.size,
+        };
+        for bench in wanted {
+            anstream::eprintln!("{}: {}", bench.name, bench.about);
+            let report = bench
+                .run(bed.clone())
+                .await
+                .with_context(|| format!("the benchmark {}", bench.name))?;
+            report.print();
+            report.write(&self.out)?;
+        }
+        anstream::eprintln!("tables and pictures are in {}", self.out.display());
+        Ok(())
+    }
+}
+
+fn wanted(all: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>> {
+    let known: Vec<&str> = all.iter().map(|bench| bench.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!(
+            "there is no benchmark {unknown:?}; there are {}",
+            known.join(", ")
+        );
+    }
+    let is_wanted = |bench: &Bench| names.is_empty() || names.iter().any(|name| name == bench.name);
+    Ok(all.into_iter().filter(is_wanted).collect())
+}

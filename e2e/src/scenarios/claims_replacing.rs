@@ -1,0 +1,308 @@
+//! Belayer in place of kube-controller-manager's own controller of claims: nobody notices.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::control_plane::ClaimController;
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, KUBERNETES_CLAIM_HOLD, Scenario, eventually, finalizers, pod,
+    throughout,
+};
+use crate::kinds;
+use crate::providers::Capability::{ClaimController as InTree, Kubectl, Kubelet};
+
+const SOON: Duration = Duration::from_secs(90);
+const WINDOW: Duration = Duration::from_secs(5);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "pvc-replacing-in-use",
+            "in place of the in-tree controller: kept while used, gone after",
+            in_use,
+        ),
+        Scenario::alone(
+            "pvc-replacing-kubectl-delete",
+            "kubectl delete pvc waits for the pod, and no longer",
+            kubectl_delete,
+        )
+        .needs([Kubectl]),
+        Scenario::alone(
+            "pvc-replacing-refuses-new-pods",
+            "scheduler and kubelet refuse new pods on a deleting claim",
+            refuses_new_pods,
+        )
+        .needs([InTree, Kubelet])
+        .within(Duration::from_secs(240)),
+        Scenario::alone(
+            "pvc-replacing-stateful-set",
+            "a StatefulSet scales down and up; its claims stay until deleted",
+            stateful_set,
+        )
+        .needs([InTree, Kubelet])
+        .within(Duration::from_secs(300)),
+    ]
+}
+
+async fn start(cluster: &Cluster) -> Result<Belayer> {
+    cluster
+        .switch_claim_controller(ClaimController::Off)
+        .await?;
+    let options = BelayerOptions::default()
+        .argument("--controllers=pvc-protection")
+        .argument("--pvc-protection-finalizer=kubernetes.io/pvc-protection");
+    cluster.start_belayer_with(&options).await
+}
+
+async fn end(cluster: &Cluster, belayer: Belayer) -> Result<()> {
+    belayer.stop().await?;
+    cluster.switch_claim_controller(ClaimController::On).await
+}
+
+async fn held(cluster: &Cluster, name: &str) -> Result<()> {
+    cluster.create_claim(name, json!({})).await?;
+    cluster.claim_is_held(name, KUBERNETES_CLAIM_HOLD).await
+}
+
+async fn in_use(cluster: Cluster) -> Result<()> {
+    let belayer = start(&cluster).await?;
+    for name in ["a", "b", "c"] {
+        held(&cluster, name).await?;
+    }
+    let log = belayer.log()?;
+    ensure!(
+        log.contains("--controllers=*,-persistentvolumeclaim-protection-controller"),
+        "the log does not say what must be off"
+    );
+    cluster
+        .bound(pod("one").claim("a").claim("b").claim("c"))
+        .await?;
+    cluster.bound(pod("two").claim("c")).await?;
+    for name in ["a", "b", "c"] {
+        cluster.delete_claim(name).await?;
+    }
+    for name in ["a", "b", "c"] {
+        cluster
+            .claim_stays_held(name, KUBERNETES_CLAIM_HOLD)
+            .await?;
+    }
+    cluster.remove("one").await?;
+    cluster.claim_is_gone("a").await?;
+    cluster.claim_is_gone("b").await?;
+    cluster.claim_stays_held("c", KUBERNETES_CLAIM_HOLD).await?;
+    cluster.remove("two").await?;
+    cluster.claim_is_gone("c").await?;
+    end(&cluster, belayer).await
+}
+
+async fn kubectl_delete(cluster: Cluster) -> Result<()> {
+    let belayer = start(&cluster).await?;
+    let kubectl = cluster.kubectl();
+    held(&cluster, "free").await?;
+    let said = kubectl.run(["delete", "pvc", "free"]).await?;
+    ensure!(said.contains("deleted"), "it said {said}");
+
+    held(&cluster, "used").await?;
+    cluster.bound(pod("web").claim("used")).await?;
+    let mut waits = kubectl
+        .command()
+        .args(["delete", "pvc", "used"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .context("start kubectl")?;
+    cluster
+        .claim_stays_held("used", KUBERNETES_CLAIM_HOLD)
+        .await?;
+    let shown = kubectl.run(["get", "pvc", "used"]).await?;
+    ensure!(shown.contains("Terminating"), "get pvc printed\n{shown}");
+    ensure!(waits.try_wait()?.is_none(), "kubectl delete did not wait");
+    cluster.remove("web").await?;
+    let status = tokio::time::timeout(SOON, waits.wait())
+        .await
+        .context("kubectl delete did not end")??;
+    ensure!(status.success(), "kubectl delete ended with {status}");
+    end(&cluster, belayer).await
+}
+
+async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
+    let belayer = start(&cluster).await?;
+    volume(&cluster, "v0").await?;
+    cluster
+        .create_claim_of_class("data", cluster.namespace())
+        .await?;
+    cluster.claim_is_held("data", KUBERNETES_CLAIM_HOLD).await?;
+    cluster
+        .create(&pod("first").claim("data").scheduled())
+        .await?;
+    runs(&cluster, "first").await?;
+    // Somebody else keeps the claim too, so that it stays after ours is off.
+    let finalizers =
+        json!({ "metadata": { "finalizers": [KUBERNETES_CLAIM_HOLD, "e2e.belayer.dev/keep"] } });
+    cluster.merge_claim("data", finalizers).await?;
+    cluster.delete_claim("data").await?;
+    cluster
+        .claim_stays_held("data", KUBERNETES_CLAIM_HOLD)
+        .await?;
+
+    cluster
+        .create(&pod("second").claim("data").scheduled())
+        .await?;
+    eventually("the scheduler says why not", SOON, async || {
+        let seen = cluster.pods().get("second").await?;
+        let text = seen.data["status"]["conditions"].to_string();
+        ensure!(
+            text.contains("is being deleted"),
+            "its conditions are {text}"
+        );
+        ensure!(seen.data["spec"]["nodeName"].is_null(), "it was bound");
+        Ok(())
+    })
+    .await?;
+
+    cluster.remove("first").await?;
+    cluster
+        .claim_is_not_held("data", KUBERNETES_CLAIM_HOLD)
+        .await?;
+    cluster.bound(pod("third").claim("data")).await?;
+    throughout("the kubelet must not start it", WINDOW, async || {
+        let seen = cluster.pods().get("third").await?;
+        let phase = &seen.data["status"]["phase"];
+        ensure!(phase == "Pending", "its phase is {phase}");
+        Ok(())
+    })
+    .await?;
+    let none = json!({ "metadata": { "finalizers": null } });
+    cluster.merge_claim("data", none).await?;
+    cluster.claim_is_gone("data").await?;
+    remove_volumes(&cluster).await?;
+    end(&cluster, belayer).await
+}
+
+async fn stateful_set(cluster: Cluster) -> Result<()> {
+    let belayer = start(&cluster).await?;
+    for n in 0..3 {
+        volume(&cluster, &format!("v{n}")).await?;
+    }
+    let sets = kinds::stateful_sets(cluster.client(), cluster.namespace());
+    let class = cluster.namespace();
+    let document: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
+        "spec": {
+            "serviceName": "db", "replicas": 2,
+            "selector": { "matchLabels": { "app": "db" } },
+            "template": {
+                "metadata": { "labels": { "app": "db" } },
+                "spec": {
+                    "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+                    "containers": [{
+                        "name": "main", "image": "registry.invalid/db:1",
+                        "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+                    }],
+                },
+            },
+            "volumeClaimTemplates": [{
+                "metadata": { "name": "data" },
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                    "resources": { "requests": { "storage": "1Mi" } },
+                },
+            }],
+        },
+    }))?;
+    sets.create(&PostParams::default(), &document).await?;
+    runs(&cluster, "db-0").await?;
+    runs(&cluster, "db-1").await?;
+    for claim in ["data-db-0", "data-db-1"] {
+        cluster.claim_is_held(claim, KUBERNETES_CLAIM_HOLD).await?;
+    }
+    // Down and up again: the claim stays and is taken again.
+    let before = cluster.claims().get("data-db-1").await?.metadata.uid;
+    scale(&cluster, 1).await?;
+    cluster.is_gone("db-1").await?;
+    scale(&cluster, 2).await?;
+    runs(&cluster, "db-1").await?;
+    let after = cluster.claims().get("data-db-1").await?.metadata.uid;
+    ensure!(before == after, "the claim was made again");
+    // Deleted under a running pod: kept until the set gives the pod up, then made anew.
+    cluster.delete_claim("data-db-1").await?;
+    cluster
+        .claim_stays_held("data-db-1", KUBERNETES_CLAIM_HOLD)
+        .await?;
+    scale(&cluster, 1).await?;
+    cluster.claim_is_gone("data-db-1").await?;
+    scale(&cluster, 2).await?;
+    runs(&cluster, "db-1").await?;
+    let anew = cluster.claims().get("data-db-1").await?;
+    ensure!(anew.metadata.uid != before, "the old claim is there");
+    ensure!(
+        finalizers(&anew).contains(&KUBERNETES_CLAIM_HOLD),
+        "{:?}",
+        finalizers(&anew)
+    );
+    sets.delete("db", &Default::default()).await?;
+    cluster.is_gone("db-0").await?;
+    cluster.is_gone("db-1").await?;
+    remove_volumes(&cluster).await?;
+    end(&cluster, belayer).await
+}
+
+async fn scale(cluster: &Cluster, replicas: u32) -> Result<()> {
+    let sets = kinds::stateful_sets(cluster.client(), cluster.namespace());
+    let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    sets.patch("db", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
+    eventually(&format!("the pod {pod} runs"), SOON, async || {
+        let seen = cluster.pods().get(pod).await?;
+        let status = &seen.data["status"];
+        if status["phase"] == "Running" {
+            return Ok(());
+        }
+        let claims = cluster.claims().list(&Default::default()).await?.items;
+        let phase = |claim: &DynamicObject| {
+            let name = claim.metadata.name.as_deref().unwrap_or_default();
+            format!("{name} {}", claim.data["status"]["phase"])
+        };
+        let claims: Vec<_> = claims.iter().map(phase).collect();
+        bail!("its status is {status}; claims: {}", claims.join(", "))
+    })
+    .await
+}
+
+/// A volume of this scenario's own class, for whichever claim of that class is first.
+async fn volume(cluster: &Cluster, name: &str) -> Result<()> {
+    let document: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": { "name": volume_name(cluster, name) },
+        "spec": {
+            "capacity": { "storage": "1Mi" }, "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": cluster.namespace(),
+            "hostPath": { "path": "/tmp" },
+        },
+    }))?;
+    kinds::volumes(cluster.client())
+        .create(&PostParams::default(), &document)
+        .await?;
+    Ok(())
+}
+
+async fn remove_volumes(cluster: &Cluster) -> Result<()> {
+    let volumes = kinds::volumes(cluster.client());
+    let prefix = volume_name(cluster, "");
+    for volume in volumes.list(&Default::default()).await?.items {
+        let name = volume.metadata.name.unwrap_or_default();
+        if name.starts_with(&prefix) {
+            volumes.delete(&name, &Default::default()).await?;
+        }
+    }
+    Ok(())
+}
+
+fn volume_name(cluster: &Cluster, name: &str) -> String {
+    format!("{}-{name}", cluster.namespace())
+}
