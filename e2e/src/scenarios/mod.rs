@@ -1,6 +1,7 @@
 //! The list of scenarios.
 
 mod admission;
+mod argo;
 mod claims;
 mod claims_replacing;
 mod crash;
@@ -12,6 +13,7 @@ mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod outcomes;
 mod owners;
 mod peers;
 mod quiet;
@@ -33,6 +35,8 @@ pub fn all() -> Vec<Scenario> {
         foreign::scenarios(),
         owners::scenarios(),
         workflows::scenarios(),
+        argo::scenarios(),
+        outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),
