@@ -2,6 +2,7 @@
 
 mod keeping;
 mod looks;
+mod queueing;
 mod random;
 mod telling;
 
