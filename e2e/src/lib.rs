@@ -9,8 +9,10 @@
 pub mod bench;
 pub mod cli;
 pub mod control_plane;
+mod go;
 pub mod harness;
 mod kinds;
+pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;

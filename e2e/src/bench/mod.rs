@@ -12,6 +12,7 @@ mod raw;
 mod report;
 mod samples;
 mod server;
+pub mod workqueue;
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,7 @@ impl Bench {
 /// All of them, in the order in which they are listed.
 #[must_use]
 pub fn all() -> Vec<Bench> {
-    vec![drain::bench(), pvc::bench()]
+    vec![drain::bench(), workqueue::bench(), pvc::bench()]
 }
 
 /// What a benchmark runs on, and how much of it.

@@ -33,6 +33,14 @@ pub(super) struct Measure {
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     out: PathBuf,
 
+    /// Run Belayer's queue alone and print what it cost: what the benchmark starts
+    #[arg(long, hide = true)]
+    queue_alone: bool,
+
+    /// For --queue-alone
+    #[arg(long, hide = true, default_value_t = 1_000_000)]
+    keys: usize,
+
     /// Which benchmarks; all of them if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -40,6 +48,9 @@ pub(super) struct Measure {
 
 impl Measure {
     pub(super) async fn execute(self) -> Result<()> {
+        if self.queue_alone {
+            return bench::workqueue::alone(self.keys).await;
+        }
         let all = bench::all();
         if self.list {
             for bench in &all {

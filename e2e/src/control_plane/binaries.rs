@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use sha2::{Digest as _, Sha256};
+use anyhow::{Context, Result};
 
 use super::cache::cache_dir;
+use crate::go;
 use crate::progress::Progress;
 
 const GO_MOD: &str = include_str!("../../control-plane/go.mod");
@@ -121,7 +119,7 @@ impl Binaries {
         {
             return Ok(binaries);
         }
-        if !go_is_there() {
+        if !go::is_there() {
             return Err(BuildError::Unavailable(
                 "no control plane here: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
                  with etcd and kube-apiserver"
@@ -181,35 +179,10 @@ fn linker_flags() -> String {
 
 /// One folder per manifest and flags: a change of either builds anew, a fresh clone finds the old.
 fn build_dir() -> PathBuf {
-    let mut hash = Sha256::new();
-    for part in [
-        GO_MOD,
-        GO_SUM,
-        &linker_flags(),
-        std::env::consts::OS,
-        std::env::consts::ARCH,
-    ] {
-        hash.update(part);
-        hash.update([0]);
-    }
-    let short: String = hash
-        .finalize()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let short = go::fingerprint(&[GO_MOD, GO_SUM, &linker_flags()]);
     cache_dir()
         .join("control-plane")
         .join(format!("{KUBERNETES_VERSION}-{short}"))
-}
-
-fn go_is_there() -> bool {
-    let quiet = Command::new("go")
-        .arg("version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    quiet.is_ok_and(|status| status.success())
 }
 
 /// Builds what is missing in `dir`. A second builder waits for the first and finds its work done.
@@ -234,7 +207,15 @@ fn build(dir: &Path) -> Result<()> {
     );
     for program in todo {
         progress.step(program.file_name());
-        go_build(program, module.path(), &progress)?;
+        go::build(
+            program.package(),
+            program.file_name(),
+            module.path(),
+            &linker_flags(),
+            |told| {
+                progress.detail(told);
+            },
+        )?;
         // Renamed only when whole: an interrupted build leaves nothing that looks finished.
         let whole = module.path().join(program.file_name());
         fs::rename(whole, dir.join(program.file_name()))?;
@@ -243,45 +224,6 @@ fn build(dir: &Path) -> Result<()> {
         "Kubernetes {KUBERNETES_VERSION} is in {}",
         dir.display()
     ));
-    Ok(())
-}
-
-fn go_build(program: Program, module: &Path, progress: &Progress) -> Result<()> {
-    let mut go = Command::new("go")
-        .args([
-            "build",
-            "-v",
-            "-trimpath",
-            "-mod=readonly",
-            "-ldflags",
-            &linker_flags(),
-        ])
-        .args(["-o", program.file_name(), program.package()])
-        .env("GOWORK", "off")
-        .env("CGO_ENABLED", "0")
-        .current_dir(module)
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("start go")?;
-    let mut told = Vec::new();
-    if let Some(stderr) = go.stderr.take() {
-        // `-v` names each package as it is compiled; what else is written there is an error.
-        let mut packages = 0_usize;
-        for line in BufReader::new(stderr.take(64 << 20)).lines() {
-            let line = line?;
-            packages += 1;
-            progress.detail(&format!("{program}: {packages} packages, {line}"));
-            told.push(line);
-        }
-    }
-    let status = go.wait()?;
-    if !status.success() {
-        let end = told.len().saturating_sub(20);
-        bail!(
-            "go build {program} failed ({status}):\n{}",
-            told[end..].join("\n")
-        );
-    }
     Ok(())
 }
 

@@ -1,0 +1,84 @@
+//! Go programs, built from sources of ours and kept outside the repository.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest as _, Sha256};
+
+/// Whether Go is installed.
+pub(crate) fn is_there() -> bool {
+    let quiet = Command::new("go")
+        .arg("version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+/// A short name for what is built of these texts on this kind of machine: a change of one of them
+/// builds anew, a fresh clone finds the old.
+pub(crate) fn fingerprint(parts: &[&str]) -> String {
+    let machine = [std::env::consts::OS, std::env::consts::ARCH];
+    let mut hash = Sha256::new();
+    for part in parts.iter().chain(&machine) {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let hash = hash.finalize();
+    hash.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Builds `package` of the module in `module` as the file `name` beside it. `tell` hears of every
+/// package that is compiled.
+///
+/// # Errors
+/// When Go refuses; quotes the end of what it said.
+pub(crate) fn build(
+    package: &str,
+    name: &str,
+    module: &Path,
+    linker_flags: &str,
+    tell: impl Fn(&str),
+) -> Result<()> {
+    let mut go = Command::new("go")
+        .args([
+            "build",
+            "-v",
+            "-trimpath",
+            "-mod=readonly",
+            "-ldflags",
+            linker_flags,
+        ])
+        .args(["-o", name, package])
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0")
+        .current_dir(module)
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("start go")?;
+    let mut told = Vec::new();
+    if let Some(stderr) = go.stderr.take() {
+        // `-v` names each package as it is compiled; what else is written there is an error.
+        let mut packages = 0_usize;
+        for line in BufReader::new(stderr.take(64 << 20)).lines() {
+            let line = line?;
+            packages += 1;
+            tell(&format!("{name}: {packages} packages, {line}"));
+            told.push(line);
+        }
+    }
+    let status = go.wait()?;
+    if !status.success() {
+        let end = told.len().saturating_sub(20);
+        bail!(
+            "go build {name} failed ({status}):\n{}",
+            told[end..].join("\n")
+        );
+    }
+    Ok(())
+}
