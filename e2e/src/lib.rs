@@ -4,15 +4,21 @@
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
 //! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
-//! [`scenarios`] is the list; [`bench`] measures.
+//! [`scenarios`] is the list; [`conformance`] compares what clients see; [`bench`] measures.
 
 pub mod bench;
 pub mod cli;
+pub mod conformance;
 pub mod control_plane;
 mod go;
 pub mod harness;
 mod kinds;
-pub mod peers;
+mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+
+/// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

@@ -33,6 +33,10 @@ pub struct FileConfig {
     #[cfg(feature = "pvc-protection")]
     #[serde(default)]
     pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
+    /// The key of workflow-finalizer.
+    #[cfg(feature = "workflow-finalizer")]
+    #[serde(default)]
+    pub workflow_finalizer: Option<belayer_workflow_finalizer::config::WorkflowFinalizerConfig>,
 }
 
 /// A file and what it says; or that there is none.
@@ -134,7 +138,11 @@ impl Source {
         controllers: &Controllers,
         workers: Option<usize>,
     ) -> Result<Components, ConfigError> {
-        #[cfg(not(any(feature = "pod-finalizer", feature = "pvc-protection")))]
+        #[cfg(not(any(
+            feature = "pod-finalizer",
+            feature = "workflow-finalizer",
+            feature = "pvc-protection"
+        )))]
         let _ = (controllers, workers);
         Ok(Components {
             #[cfg(feature = "pod-finalizer")]
@@ -149,7 +157,33 @@ impl Source {
                 let on = controllers.contains(Controller::PvcProtection);
                 on.then_some(settings)
             },
+            #[cfg(feature = "workflow-finalizer")]
+            workflow_finalizer: {
+                let settings = self.workflow_finalizer(workers)?;
+                let on = controllers.contains(Controller::WorkflowFinalizer);
+                on.then_some(settings)
+            },
         })
+    }
+
+    /// Checks the key of workflow-finalizer. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "workflow-finalizer")]
+    pub fn workflow_finalizer(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_workflow_finalizer::config::Settings, ConfigError> {
+        let mut config = self.config.workflow_finalizer.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        config
+            .try_into()
+            .map_err(|error: belayer_core::selection::config::ConfigError| {
+                self.error(error.path, error.message)
+            })
     }
 
     /// Checks the key of pod-finalizer. Where there is no file, or no key, the defaults hold.

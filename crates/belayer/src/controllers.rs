@@ -8,18 +8,25 @@ use std::fmt;
 pub enum Controller {
     /// Holds pods until their result has been taken.
     PodFinalizer,
+    /// Holds workflows until all their pods have been released.
+    WorkflowFinalizer,
     /// Holds claims while pods use them.
     PvcProtection,
 }
 
 impl Controller {
     /// All that exist, part of this build or not.
-    pub const ALL: &[Self] = &[Self::PodFinalizer, Self::PvcProtection];
+    pub const ALL: &[Self] = &[
+        Self::PodFinalizer,
+        Self::WorkflowFinalizer,
+        Self::PvcProtection,
+    ];
 
     /// Its name on the command line, in metrics and in Events.
     pub fn name(self) -> &'static str {
         match self {
             Self::PodFinalizer => "pod-finalizer",
+            Self::WorkflowFinalizer => "workflow-finalizer",
             Self::PvcProtection => "pvc-protection",
         }
     }
@@ -28,6 +35,7 @@ impl Controller {
     pub fn is_built(self) -> bool {
         match self {
             Self::PodFinalizer => cfg!(feature = "pod-finalizer"),
+            Self::WorkflowFinalizer => cfg!(feature = "workflow-finalizer"),
             Self::PvcProtection => cfg!(feature = "pvc-protection"),
         }
     }
@@ -155,6 +163,7 @@ mod tests {
     #[case::the_first_word_counts_with_a_star(&["-pod-finalizer", "pod-finalizer", "*"], false)]
     #[case::blanks_are_no_part_of_a_name(&["*", " -pod-finalizer "], false)]
     #[case::nothing(&[], false)]
+    #[case::another(&["workflow-finalizer"], false)]
     #[cfg(feature = "pod-finalizer")]
     fn as_kube_controller_manager_reads_it(#[case] list: &[&str], #[case] runs: bool) {
         let controllers = Controllers::parse(list).unwrap();
@@ -190,10 +199,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("not part of this build"), "{error}");
-        assert!(
-            Controllers::parse(&["*", "-pod-finalizer"])
-                .unwrap()
-                .is_empty()
-        );
+        let rest = Controllers::parse(&["*", "-pod-finalizer"]).unwrap();
+        assert!(!rest.contains(Controller::PodFinalizer));
     }
 }

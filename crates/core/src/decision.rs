@@ -48,6 +48,11 @@ pub enum Write<E> {
     AddHold,
     /// Take the component's hold off. Cannot be built without evidence.
     Release(E),
+    /// Write the component's record of the object, another object of its own. The runner has the
+    /// component do it, and decides again once it is there.
+    Record,
+    /// Delete the object, by its UID and with background propagation. Nobody's hold leaves by it.
+    Delete(E),
 }
 
 /// What stands between an object and its next step.
@@ -91,6 +96,8 @@ pub struct Decision<E, Q> {
     pub row: Row,
     /// What to write.
     pub write: Option<Write<E>>,
+    /// Finalizers of other systems, named by the admin, that leave with a release.
+    pub adopted: Box<[Arc<str>]>,
     /// Whom to tell.
     pub notices: Vec<Notice>,
     /// Look again after this time, event or not.
@@ -105,6 +112,7 @@ impl<E, Q> Decision<E, Q> {
         Self {
             row,
             write: None,
+            adopted: Box::default(),
             notices: Vec::new(),
             look_again: None,
             missing: Vec::new(),
@@ -144,6 +152,11 @@ impl<E, Q> Decision<E, Q> {
         Self { look_again, ..self }
     }
 
+    /// The same decision whose release also takes these finalizers off.
+    pub fn adopting(self, adopted: Box<[Arc<str>]>) -> Self {
+        Self { adopted, ..self }
+    }
+
     /// The same decision that also tells somebody.
     pub fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
@@ -156,6 +169,7 @@ impl<E, Q> Decision<E, Q> {
 pub struct Release {
     hold: &'static str,
     evidence: Arc<dyn Evidence>,
+    adopted: Box<[Arc<str>]>,
 }
 
 impl Release {
@@ -164,7 +178,19 @@ impl Release {
         Self {
             hold,
             evidence: Arc::new(evidence),
+            adopted: Box::default(),
         }
+    }
+
+    /// The same release that takes these finalizers of other systems off as well.
+    #[must_use]
+    pub fn adopting(self, adopted: Box<[Arc<str>]>) -> Self {
+        Self { adopted, ..self }
+    }
+
+    /// The finalizers of other systems that leave with the hold.
+    pub fn adopted(&self) -> &[Arc<str>] {
+        &self.adopted
     }
 
     /// The hold that leaves.

@@ -10,7 +10,8 @@ use crate::moment::Moment;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     /// No write of ours adds, removes or reorders a finalizer, label or annotation that is not
-    /// ours.
+    /// ours. Ours are our own names, and the finalizers that an admin named for adoption, on pods
+    /// that their profile selects.
     Foreign,
     /// A hold is released only with typed evidence; age and clocks are never evidence by default.
     Evidence,
@@ -23,6 +24,9 @@ pub enum Invariant {
     /// A claim loses our hold only after a look begun after its deletion was seen found no pod
     /// using it.
     InUse,
+    /// A workflow loses our hold only after a look begun after its deletion found none of its
+    /// pods carrying one.
+    Order,
     /// In a settled cluster Belayer writes nothing but its Lease.
     Quiet,
 }
@@ -37,6 +41,7 @@ impl Invariant {
             Self::NoLateHold => "NO-LATE-HOLD",
             Self::Liveness => "LIVENESS",
             Self::InUse => "IN-USE",
+            Self::Order => "ORDER",
             Self::Quiet => "QUIET",
         }
     }

@@ -13,6 +13,11 @@ pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
 /// The hold of Kubernetes' own controller on claims, and of pvc-protection where it replaces that.
 /// The kubelet mounts a claim that is being deleted only while this is on it.
 pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// The hold of workflow-finalizer on workflows, whatever kind they are of.
+pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
+
+/// All holds of ours that can be on an owner of pods.
+pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
 /// Annotation by which an admin asks to let an object go: the value `"true"` counts.
 pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";

@@ -42,6 +42,12 @@ pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
 /// Objects of observe mode that vanished before their result was taken.
 pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
+/// Pods that were deleted by the cleanup that their annotation asks for.
+pub const CLEANUPS: &str = "belayer_cleanups_total";
+/// Outcomes of pods that were recorded, or could not be.
+pub const OUTCOMES: &str = "belayer_outcome_records_total";
+/// Pods that still carry a hold and whose owner waits for them.
+pub const PODS_REMAINING: &str = "belayer_pods_remaining";
 /// Events that were not written because too many stood in line.
 pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
 /// Panics that a worker caught.

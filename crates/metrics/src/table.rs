@@ -2,7 +2,7 @@
 
 use metrics::Unit;
 
-use crate::values::{CODES, METHODS, band, cause};
+use crate::values::{CODES, METHODS, band, cause, outcome};
 use crate::{buckets, names as n};
 
 /// What a metric is called, what it counts and how its series differ.
@@ -262,6 +262,28 @@ pub const ALL: &[Metric] = &[
         Count,
         &[CONTROLLER],
         "Objects in observe mode that vanished before their result was taken.",
+    ),
+    metric(
+        n::CLEANUPS,
+        Counter,
+        Count,
+        &[CONTROLLER],
+        "Pods deleted by the cleanup that their own annotation asks for.",
+    ),
+    metric(
+        n::OUTCOMES,
+        Counter,
+        Count,
+        &[CONTROLLER, fixed("result", outcome::ALL)],
+        "Records of pods' outcomes: written, found written already, incomplete because the node is \
+         lost, or refused by the API server.",
+    ),
+    metric(
+        n::PODS_REMAINING,
+        Gauge,
+        Count,
+        &[CONTROLLER],
+        "Pods that still carry a hold while the deletion of their owner waits for them.",
     ),
     metric(
         n::EVENTS_DROPPED,

@@ -28,6 +28,20 @@ pub mod cause {
     pub const ALL: &[&str] = &[INITIAL, EXPIRED, REWOUND, RECONFIGURED, ERROR];
 }
 
+/// What came of a record of a pod's outcome.
+pub mod outcome {
+    /// It was written.
+    pub const WRITTEN: &str = "written";
+    /// It was written before: by a Belayer that stopped in between.
+    pub const EXISTED: &str = "existed";
+    /// It was written, and says that not everything is known: the node was lost.
+    pub const INCOMPLETE: &str = "incomplete";
+    /// The API server does not take it.
+    pub const REFUSED: &str = "refused";
+    /// All of them.
+    pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
+}
+
 /// Values of the labels `method` and `verb`.
 pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 

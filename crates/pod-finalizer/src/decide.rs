@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, NamespaceState, OwnerState};
+use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, OwnerState};
 
 use belayer_core::object::ResourceVersion;
 
@@ -245,9 +245,9 @@ fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
         .as_ref()
         .map(|meta| meta.resource_version)
         .unwrap_or_default();
-    let proof = fact
-        .as_ref()
-        .and_then(|fact| NotSelected::prove_ignored(fact, pod.first_seen, version));
+    let proof = fact.as_ref().and_then(|fact| {
+        IgnoredNamespace::prove(fact, pod.first_seen, version).map(NotSelected::ByNamespace)
+    });
     if proof.is_none() {
         let answer = Answer::of_namespace(fact.as_ref(), pod, version);
         reasons.add(

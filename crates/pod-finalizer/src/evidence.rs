@@ -1,11 +1,11 @@
 //! Why a pod may go. No variant can be had without its proof (invariant EVIDENCE).
 
 use belayer_core::decision::{self, Reach};
-use belayer_core::facts::{Fact, GoneProof, NamespaceState, OwnerState};
+use belayer_core::facts::{Fact, GoneProof, IgnoredNamespace, OwnerState};
 use belayer_core::moment::Moment;
-use belayer_core::names;
-use belayer_core::object::{ResourceVersion, Uid};
-use belayer_core::slim::{Labels, ObjectMeta};
+use belayer_core::object::Uid;
+
+pub use belayer_core::facts::{NamespaceDeletion, OwnerDeletion, is_ignored};
 
 use crate::profile::Profile;
 
@@ -65,60 +65,13 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "ReleaseAfter",
 ];
 
-/// A live look, begun after the pod was seen and no older than the cache, saw the pod's
-/// namespace being deleted.
-///
-/// The cache alone would not do: it may still show a namespace of that name which is long gone,
-/// while the pod lives in its successor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceDeletion(Uid);
-
-impl NamespaceDeletion {
-    /// The proof, if `fact` gives it for a pod first seen at `pod_seen`.
-    pub fn prove(fact: &Fact<NamespaceState>, pod_seen: Moment) -> Option<Self> {
-        let meta = present(fact.answer())?;
-        (fact.begun() > pod_seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
-    }
-}
-
 /// Why no profile selects a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotSelected {
     /// By the pod's own labels, or by the names of namespaces in the configuration.
     ByProfiles,
     /// The namespace is left alone, by a live look begun after the pod was seen.
-    ByNamespace(Uid),
-}
-
-impl NotSelected {
-    /// The proof that the pod's namespace carries the label that says to leave it alone.
-    pub fn prove_ignored(
-        fact: &Fact<NamespaceState>,
-        pod_seen: Moment,
-        cached: ResourceVersion,
-    ) -> Option<Self> {
-        let meta = present(fact.answer())?;
-        let fresh = fact.begun() > pod_seen && meta.resource_version >= cached;
-        (fresh && is_ignored(&meta.labels)).then(|| Self::ByNamespace(meta.uid.clone()))
-    }
-}
-
-/// Whether a namespace with these labels is left alone.
-pub fn is_ignored(labels: &Labels) -> bool {
-    labels.get(names::IGNORE_LABEL) == Some("true")
-}
-
-/// The owner was seen with a deletion timestamp.
-///
-/// That is never taken back, so a cache proves it as well as a live look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnerDeletion(Uid);
-
-impl OwnerDeletion {
-    /// The proof, if `owner` is the object of UID `expected` and is being deleted.
-    pub fn prove(owner: &ObjectMeta, expected: &Uid) -> Option<Self> {
-        (owner.uid == *expected && owner.is_deleting()).then(|| Self(owner.uid.clone()))
-    }
+    ByNamespace(IgnoredNamespace),
 }
 
 /// Who says that the result was taken.
@@ -146,12 +99,5 @@ impl Consumption {
             && fact.begun() > pod_seen
             && profile.is_owner_finished(&owner.labels);
         proven.then(|| Self::OwnerFinished(owner.uid.clone()))
-    }
-}
-
-fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
-    match state {
-        NamespaceState::Present(meta) => Some(meta),
-        NamespaceState::Gone => None,
     }
 }

@@ -9,6 +9,8 @@ use belayer_core::facts::{Fact, NamespaceQuestion, NamespaceState, OwnerQuestion
 use belayer_core::moment::Moment;
 use belayer_core::slim::ObjectMeta;
 
+pub use belayer_core::selection::MassRelease;
+
 use crate::profile::Profile;
 
 /// Everything that [`crate::decide`] reads.
@@ -31,20 +33,6 @@ pub enum Gate {
     Open,
     /// No new hold is added; releases go on.
     Closed,
-}
-
-/// The guard against a mistyped selector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MassRelease {
-    /// Few enough pods are unselected: they are released.
-    Within,
-    /// Too many are: all of them are kept until an admin says otherwise.
-    Exceeded {
-        /// Held pods that no profile selects.
-        unselected: usize,
-        /// All held pods.
-        held: usize,
-    },
 }
 
 /// One pod.

@@ -183,6 +183,16 @@ pub(crate) fn qualified(resource: &str, group: &str) -> String {
     }
 }
 
+/// A name in Go's quotes.
+fn go_quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_ascii_control() => format!("\\x{:02x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
 impl ApiError {
     /// An error without details.
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
@@ -225,7 +235,7 @@ impl ApiError {
         Self::new(
             404,
             Reason::NotFound,
-            format!("{what} \"{name}\" not found"),
+            format!("{what} {} not found", go_quoted(name)),
         )
         .about(group, resource, name)
     }
@@ -261,6 +271,21 @@ impl ApiError {
         let what = qualified(resource, group);
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
         Self::new(409, Reason::Conflict, message).about(group, resource, name)
+    }
+
+    /// 409 of an object that another one has taken the place of.
+    pub(crate) fn wrong_uid(
+        group: &str,
+        resource: &str,
+        name: &str,
+        path: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Self {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        );
+        Self::conflict(group, resource, name, &why)
     }
 
     /// 403.

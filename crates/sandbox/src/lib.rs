@@ -13,14 +13,15 @@ mod patch;
 mod recorder;
 mod sandbox;
 mod selector;
+mod signal;
 mod validate;
 mod wait;
 pub mod workload;
 
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};
 pub use cluster::{
-    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, Gvr, ListOptions, ListPage,
-    ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
+    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, Gvr, ListOptions,
+    ListPage, ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
     VersionMatch, WriteOptions,
 };
 pub use error::{ApiError, Cause, Details, Reason};

@@ -111,7 +111,7 @@ const TEXT_MAPS: &[&str] = &["labels", "annotations"];
 const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid"];
 
 /// Brings `metadata` into the form a typed server would print: known fields only, without nulls and
-/// empties. Answers what has the wrong type. managedFields are dropped: this server keeps none.
+/// empties. Answers what has the wrong type. managedFields pass: who writes takes them off.
 pub(crate) fn normalise(object: &mut Value) -> Result<(), String> {
     let Some(map) = object.as_object_mut() else {
         return Err("json: cannot unmarshal value into an object".into());
@@ -177,6 +177,7 @@ fn keep(key: &str, value: &mut Value) -> Result<bool, String> {
             Ok(!list.is_empty())
         }
         "ownerReferences" => keep_owners(value),
+        "managedFields" => Ok(value.is_array()),
         _ => Ok(false),
     }
 }
@@ -228,24 +229,91 @@ pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            if text(owner, &[field]).is_empty() {
+            let value = text(owner, &[field]);
+            // A version that cannot be read is none.
+            let unreadable = field == "apiVersion" && value.matches('/').count() > 1;
+            if value.is_empty() || unreadable {
                 let path = format!("metadata.ownerReferences.{field}");
-                causes.push(Cause::invalid(&path, "\"\"", why));
+                causes.push(Cause::invalid(&path, &format!("{value:?}"), why));
             }
         }
     }
-    let controllers = owners
-        .iter()
-        .filter(|o| o.get("controller") == Some(&Value::Bool(true)))
-        .count();
-    if controllers > 1 {
-        causes.push(Cause::invalid(
-            "metadata.ownerReferences",
-            &serde_json::to_string(owners).unwrap_or_default(),
-            "Only one reference can have Controller set to true",
-        ));
+    for owner in owners {
+        if text(owner, &["apiVersion"]) == "v1" && text(owner, &["kind"]) == "Event" {
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            let shown = show_owner(owner);
+            causes.push(Cause::invalid("metadata.ownerReferences", &shown, why));
+        }
+    }
+    let controls = |o: &&Value| o.get("controller") == Some(&Value::Bool(true));
+    let controllers: Vec<&Value> = owners.iter().filter(controls).collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let named = |o: &Value| format!("{}/{}", text(o, &["kind"]), text(o, &["name"]));
+        let shown: Vec<String> = owners.iter().map(show_owner).collect();
+        let why = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            named(first),
+            named(second)
+        );
+        let shown = format!("[{}]", shown.join(","));
+        causes.push(Cause::invalid("metadata.ownerReferences", &shown, &why));
     }
     causes
+}
+
+fn show_owner(owner: &Value) -> String {
+    const ORDER: &[&str] = &[
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    show_in_order(owner, ORDER)
+}
+
+/// A map with these fields first.
+fn show_in_order(value: &Value, order: &[&str]) -> String {
+    let Some(map) = value.as_object() else {
+        return value.to_string();
+    };
+    let first = order.iter().filter_map(|k| map.get_key_value(*k));
+    let rest = map.iter().filter(|(k, _)| !order.contains(&k.as_str()));
+    let fields: Vec<String> = first
+        .chain(rest)
+        .map(|(k, v)| format!("{}:{v}", Value::from(k.as_str())))
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// The object as the server quotes it: metadata in the order of its Go type.
+pub(crate) fn in_go_order(object: &Value) -> String {
+    const ORDER: &[&str] = &[
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let fields = object.as_object().into_iter().flatten().map(|(k, v)| {
+        let shown = match k.as_str() {
+            "metadata" => show_in_order(v, ORDER),
+            _ => v.to_string(),
+        };
+        format!("{}:{shown}", Value::from(k.as_str()))
+    });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
 /// Drops nulls below the top level, as decoding into a typed object does.

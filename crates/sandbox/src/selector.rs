@@ -1,5 +1,7 @@
 //! Label and field selectors.
 
+mod syntax;
+
 use serde_json::Value;
 
 use crate::kinds::ResourceInfo;
@@ -9,7 +11,7 @@ use crate::meta;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// Not the syntax of a label selector.
-    #[error("unable to parse requirement: {0}")]
+    #[error("{0}")]
     Label(String),
     /// Not the syntax of a field selector.
     #[error("invalid selector: '{0}'; can't understand '{1}'")]
@@ -64,16 +66,8 @@ impl LabelSelector {
     /// # Errors
     /// When it is not that syntax.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let parts = split_outside_parentheses(text);
-        let parts = parts.iter().map(|p| p.trim());
-        let all_empty = text.trim().is_empty();
-        if all_empty {
-            return Ok(LabelSelector::default());
-        }
-        parts
-            .map(requirement)
-            .collect::<Result<_, _>>()
-            .map(LabelSelector)
+        let requirements = syntax::parse(text).map_err(SelectorError::Label)?;
+        Ok(LabelSelector(requirements))
     }
 
     /// True when it selects everything.
@@ -91,85 +85,6 @@ impl LabelSelector {
             .iter()
             .all(|r| r.matches(labels.and_then(|l| l.get(&r.key)).and_then(Value::as_str)))
     }
-}
-
-fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut depth, mut start) = (0u32, 0);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
-}
-
-fn requirement(text: &str) -> Result<Requirement, SelectorError> {
-    let bad = || SelectorError::Label(format!("found '{text}', expected: a requirement"));
-    let make = |key: &str, operator| {
-        let key = key.trim();
-        match crate::validate::qualified_name(key) {
-            None => Ok(Requirement {
-                key: key.to_owned(),
-                operator,
-            }),
-            Some(why) => Err(SelectorError::Label(format!(
-                "<nil>: Invalid value: {key:?}: {why}"
-            ))),
-        }
-    };
-    if let Some(key) = text.strip_prefix('!') {
-        return make(key, Operator::DoesNotExist);
-    }
-    if let Some((head, values)) = text.split_once('(') {
-        let values = values.strip_suffix(')').ok_or_else(bad)?;
-        if values.contains(['(', ')']) {
-            return Err(bad());
-        }
-        let values = values.split(',').map(|v| v.trim().to_owned()).collect();
-        let mut words = head.split_whitespace();
-        return match (words.next(), words.next(), words.next()) {
-            (Some(key), Some("in"), None) => make(key, Operator::In(values)),
-            (Some(key), Some("notin"), None) => make(key, Operator::NotIn(values)),
-            _ => Err(bad()),
-        };
-    }
-    for (sign, equal) in [("!=", false), ("==", true), ("=", true)] {
-        if let Some((key, value)) = text.split_once(sign) {
-            let value = value.trim();
-            if value.contains(['=', '!', ' ']) {
-                return Err(bad());
-            }
-            let values = vec![value.to_owned()];
-            return make(
-                key,
-                if equal {
-                    Operator::In(values)
-                } else {
-                    Operator::NotIn(values)
-                },
-            );
-        }
-    }
-    for (sign, greater) in [('>', true), ('<', false)] {
-        if let Some((key, value)) = text.split_once(sign) {
-            let than = value.trim().parse().map_err(|_| bad())?;
-            let operator = if greater {
-                Operator::GreaterThan(than)
-            } else {
-                Operator::LessThan(than)
-            };
-            return make(key, operator);
-        }
-    }
-    make(text, Operator::Exists)
 }
 
 /// A field selector.

@@ -30,7 +30,7 @@ fn dns_label(text: &str) -> bool {
 /// Why `text` is no DNS subdomain.
 pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
     if text.len() > 253 {
-        return Some("must be no more than 253 bytes");
+        return Some("must be no more than 253 characters");
     }
     (!text.split('.').all(dns_label)).then_some(SUBDOMAIN)
 }
@@ -38,7 +38,10 @@ pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
 /// Why `text` is no DNS label.
 pub(crate) fn label_name(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
-        return Some("must be no more than 63 bytes");
+        return Some("must be no more than 63 characters");
+    }
+    if text.contains('.') {
+        return Some("must not contain dots");
     }
     (!dns_label(text)).then_some(LABEL)
 }
@@ -78,7 +81,8 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
     (!simple_name(name)).then(|| QUALIFIED.to_owned())
 }
 
-fn label_value(text: &str) -> Option<&'static str> {
+/// Why `text` is no value of a label.
+pub(crate) fn label_value(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
         return Some("must be no more than 63 bytes");
     }
@@ -117,6 +121,15 @@ pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
     if let Some(why) = name_rule(info, name) {
         causes.push(Cause::invalid("metadata.name", &quoted(name), why));
     }
+    causes.extend(texts_of(object));
+    causes.extend(meta::check_owners(object));
+    causes.extend(finalizers(info, object));
+    causes
+}
+
+/// Everything that is wrong with an object's labels and annotations.
+pub(crate) fn texts_of(object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
     texts(object, "labels", |key, value| {
         if let Some(why) = qualified_name(key) {
             causes.push(Cause::invalid("metadata.labels", &quoted(key), &why));
@@ -140,8 +153,6 @@ pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
             field: "metadata.annotations".into(),
         });
     }
-    causes.extend(meta::check_owners(object));
-    causes.extend(finalizers(info, object));
     causes
 }
 

@@ -14,8 +14,7 @@ use belayer_core::workqueue::{Band, WorkQueue};
 
 use super::measure::cpu_of;
 use super::{Bed, Bench, Goal, Report};
-use crate::control_plane::BuildError;
-use crate::peers::Peer;
+use crate::peers::WORKQUEUE;
 
 const KEYS: usize = 1_000_000;
 const PRODUCERS: usize = 8;
@@ -42,12 +41,7 @@ struct Spent {
 
 async fn run(bed: Bed) -> Result<Report> {
     let keys = bed.size.unwrap_or(KEYS);
-    let peer = Peer::Workqueue
-        .find_or_build()
-        .map_err(|error| match error {
-            BuildError::Unavailable(why) => anyhow::anyhow!(why),
-            BuildError::Failed(error) => error,
-        })?;
+    let peer = WORKQUEUE.find_or_build()?;
     let own = std::env::current_exe()?;
     let title = format!("{keys} distinct keys, 8 producers, 8 consumers");
     let metrics = [("wall", "s"), ("CPU", "s"), ("CPU per key", "ns")];

@@ -1,6 +1,7 @@
 //! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
 
 mod bench;
+mod conformance;
 mod control_plane;
 mod run;
 
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
+    /// Small cases of what a client sees, the same on every server
+    Conformance(conformance::Conformance),
     /// Measure against the peers
     Bench(bench::Measure),
     /// A real control plane on this machine, without containers
@@ -37,6 +40,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
+        Command::Conformance(command) => command.execute().await,
         Command::Bench(bench) => bench.execute().await.map(|()| ExitCode::SUCCESS),
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
     };

@@ -13,13 +13,40 @@ use crate::providers::{Kind, Local, Provider, Sandbox};
 use crate::scenarios;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum ProviderName {
+pub(super) enum ProviderName {
     /// The embedded API server: seconds
     Sandbox,
     /// A real kube-apiserver 1.36 on this machine, without containers
     Local,
     /// A kind cluster; needs Docker and kind
     Kind,
+}
+
+impl ProviderName {
+    /// The provider, or nothing where this machine cannot have it and that is no failure.
+    pub(super) fn provider(self) -> Result<Option<Box<dyn Provider>>> {
+        Ok(match self {
+            Self::Sandbox => Some(Box::new(Sandbox)),
+            Self::Kind => Some(Box::new(Kind::new()?)),
+            Self::Local => match Binaries::find_or_build() {
+                Ok(binaries) => Some(Box::new(Local::new(binaries))),
+                Err(BuildError::Unavailable(why)) => {
+                    // A continuous integration that silently tests nothing would be worse than none.
+                    ensure!(!crate::is_ci(), "{why}");
+                    anstream::println!("skip provider-local {why}");
+                    anstream::println!(
+                        "{}",
+                        Summary {
+                            skipped: 1,
+                            ..Summary::default()
+                        }
+                    );
+                    None
+                }
+                Err(BuildError::Failed(error)) => return Err(error),
+            },
+        })
+    }
 }
 
 /// Run scenarios on a provider
@@ -60,7 +87,7 @@ impl Run {
             harness::list(&scenarios::all());
             return Ok(ExitCode::SUCCESS);
         }
-        let Some(provider) = self.provider()? else {
+        let Some(provider) = self.provider.provider()? else {
             return Ok(ExitCode::SUCCESS);
         };
         let belayer = self.belayer()?;
@@ -88,31 +115,6 @@ impl Run {
         })
     }
 
-    /// The provider, or nothing where this machine cannot have it and that is no failure.
-    fn provider(&self) -> Result<Option<Box<dyn Provider>>> {
-        Ok(match self.provider {
-            ProviderName::Sandbox => Some(Box::new(Sandbox)),
-            ProviderName::Kind => Some(Box::new(Kind::new()?)),
-            ProviderName::Local => match Binaries::find_or_build() {
-                Ok(binaries) => Some(Box::new(Local::new(binaries))),
-                Err(BuildError::Unavailable(why)) => {
-                    // A continuous integration that silently tests nothing would be worse than none.
-                    ensure!(!is_ci(), "{why}");
-                    anstream::println!("skip provider-local {why}");
-                    anstream::println!(
-                        "{}",
-                        Summary {
-                            skipped: 1,
-                            ..Summary::default()
-                        }
-                    );
-                    None
-                }
-                Err(BuildError::Failed(error)) => return Err(error),
-            },
-        })
-    }
-
     fn belayer(&self) -> Result<PathBuf> {
         let path = match &self.belayer {
             Some(path) => path.clone(),
@@ -127,8 +129,4 @@ impl Run {
         path.canonicalize()
             .with_context(|| format!("find {}", path.display()))
     }
-}
-
-fn is_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

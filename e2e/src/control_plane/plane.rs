@@ -367,6 +367,8 @@ impl<'a> Starter<'a> {
         fs::write(self.dir.path().join("audit-policy.yaml"), AUDIT_POLICY)?;
 
         let etcd = self.start_etcd()?;
+        // For who wants it to forget: beside the kubeconfig.
+        fs::write(self.dir.path().join("etcd.url"), &etcd)?;
         self.start_api_server(&etcd)?;
         let admin = self.kubeconfig("admin");
         admin.write(&self.dir.path().join("admin.kubeconfig"))?;

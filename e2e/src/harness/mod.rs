@@ -9,12 +9,13 @@ mod proxy;
 mod runner;
 mod scenario;
 mod wait;
+mod workflows;
 
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
 pub use self::cluster::{Cluster, Setting};
 pub use self::kubectl::Kubectl;
-pub use self::objects::{HOLD, PodBuilder, Workflow, finalizers, pod};
+pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
 pub use self::scenario::{Scenario, Sharing};

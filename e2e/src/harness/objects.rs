@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// The hold under test. Written out here on purpose: users see this very name.
 pub const HOLD: &str = "belayer.dev/pod-status";
 
+/// The hold on workflows.
+pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
+
 /// The label that makes a pod one of a workflow's.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 

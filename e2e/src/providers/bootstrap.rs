@@ -25,6 +25,12 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
         "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
         "claim-hold-policy" => include_str!("../../../deploy/manifests/claim-hold-policy.yaml"),
+        "rbac-workflow-finalizer" => {
+            include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
+        }
+        "workflow-hold-policy" => {
+            include_str!("../../../deploy/manifests/workflow-hold-policy.yaml")
+        }
         "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
@@ -109,6 +115,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "rbac-core",
         "rbac-pod-finalizer",
         "rbac-pvc-protection",
+        "rbac-workflow-finalizer",
         "gate-configmap",
     ] {
         apply(client, manifest(name)?).await?;
@@ -138,8 +145,10 @@ mod tests {
             "rbac-pod-finalizer",
             "rbac-pvc-protection",
             "claim-hold-policy",
+            "rbac-workflow-finalizer",
             "gate-configmap",
             "pod-hold-policy",
+            "workflow-hold-policy",
             "deployment"
         )]
         name: &str,

@@ -13,8 +13,10 @@ use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider, Recorder};
+use crate::conformance::Compactor;
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
+use crate::peers::INFORMER;
 
 /// Makes a cluster with the `kind` program and removes it afterwards.
 ///
@@ -149,6 +151,9 @@ impl Backend for KindBackend {
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
+        }
         can
     }
 
@@ -169,6 +174,10 @@ impl Backend for KindBackend {
     }
 
     fn faults(&self) -> Option<&Faults> {
+        None
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
         None
     }
 }

@@ -14,10 +14,12 @@ use serde::Deserialize;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::conformance::{Compactor, beside};
 use crate::control_plane::{
     Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
 };
 use crate::harness::{Kubectl, eventually};
+use crate::peers::INFORMER;
 
 /// Starts control planes from these programs.
 #[derive(Debug)]
@@ -112,6 +114,9 @@ impl Backend for LocalBackend {
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
+        }
         can
     }
 
@@ -133,6 +138,10 @@ impl Backend for LocalBackend {
 
     fn faults(&self) -> Option<&Faults> {
         None
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
+        beside(self.plane.admin_path())
     }
 
     fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {

@@ -14,6 +14,7 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
+use crate::conformance::Compactor;
 use crate::control_plane::ClaimController;
 
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
@@ -43,6 +44,8 @@ pub enum Capability {
     Protobuf,
     /// kubectl is installed here.
     Kubectl,
+    /// Programs with client-go can be run here.
+    ClientGo,
     /// kube-controller-manager runs, and its own controller of claims can be switched off.
     ClaimController,
 }
@@ -59,6 +62,7 @@ impl fmt::Display for Capability {
             Self::Faults => "fault injection",
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::ClientGo => "client-go (Go builds it)",
             Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
@@ -107,6 +111,9 @@ pub trait Backend: Send + Sync {
 
     /// Fault injection, where there is one.
     fn faults(&self) -> Option<&Faults>;
+
+    /// Makes the server forget old versions, where that can be done.
+    fn compactor(&self) -> Option<Compactor>;
 
     /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
     fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {

@@ -13,8 +13,10 @@ use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
+use crate::conformance::Compactor;
 use crate::control_plane::plane;
 use crate::harness::Kubectl;
+use crate::peers::INFORMER;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
@@ -92,6 +94,9 @@ impl Backend for SandboxBackend {
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
+        if INFORMER.is_available() {
+            can.push(Capability::ClientGo);
+        }
         can
     }
 
@@ -113,6 +118,14 @@ impl Backend for SandboxBackend {
 
     fn faults(&self) -> Option<&Faults> {
         Some(self.sandbox.faults())
+    }
+
+    fn compactor(&self) -> Option<Compactor> {
+        let cluster = self.sandbox.cluster().clone();
+        Some(Box::new(move || {
+            cluster.compact(cluster.version());
+            Box::pin(std::future::ready(Ok(())))
+        }))
     }
 }
 

@@ -31,17 +31,23 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn at_creation(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("pod-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
-    for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
-        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let all: Api<DynamicObject> =
-            Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
-        all.delete(POLICY, &DeleteParams::default()).await?;
-    }
-    switch(&cluster, "on").await?;
+    remove_policy(&cluster, POLICY).await?;
+    switch(&cluster, "hold", "on").await?;
     shown?;
     // Learned late, but learned: later scenarios must not meet it.
     let workflow = cluster.workflow("after").await?;
     ties(&cluster, &workflow, false).await
+}
+
+/// Removes a policy and its binding.
+pub(super) async fn remove_policy(cluster: &Cluster, name: &str) -> Result<()> {
+    for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let all: Api<DynamicObject> =
+            Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
+        all.delete(name, &DeleteParams::default()).await?;
+    }
+    Ok(())
 }
 
 async fn obeys(cluster: &Cluster) -> Result<()> {
@@ -77,9 +83,9 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
         finalizers(&created)
     );
 
-    switch(cluster, "off").await?;
+    switch(cluster, "hold", "off").await?;
     ties(cluster, &workflow, false).await?;
-    switch(cluster, "on").await?;
+    switch(cluster, "hold", "on").await?;
     ties(cluster, &workflow, true).await?;
 
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
@@ -124,9 +130,10 @@ async fn free(cluster: &Cluster, pod: &PodBuilder, why: &str) -> Result<()> {
     Ok(())
 }
 
-async fn switch(cluster: &Cluster, position: &str) -> Result<()> {
+/// Sets one of the switches of the gate.
+pub(super) async fn switch(cluster: &Cluster, key: &str, position: &str) -> Result<()> {
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    let patch = Patch::Merge(json!({ "data": { "hold": position } }));
+    let patch = Patch::Merge(json!({ "data": { key: position } }));
     maps.patch("belayer-gate", &PatchParams::default(), &patch)
         .await?;
     Ok(())

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
 
@@ -117,15 +118,12 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
         ("background", PropagationPolicy::Background),
         ("foreground", PropagationPolicy::Foreground),
         ("orphan", PropagationPolicy::Orphan),
-        ("again", PropagationPolicy::Background),
     ];
     for (name, policy) in policies {
-        let how = DeleteParams {
-            propagation_policy: Some(policy),
-            ..DeleteParams::default()
-        };
-        cluster.workflows().delete(name, &how).await?;
+        cluster.delete_workflow(name, policy).await?;
     }
+    // A user loses patience and takes the hold off by hand.
+    cluster.force_workflow_away("again").await?;
     // Under the old name stands another owner by the time Belayer looks.
     let successor = cluster.workflow("again").await?;
     cluster
@@ -141,11 +139,14 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
         .delete(doomed, &DeleteParams::default())
         .await?;
     // The orphans must have lost their owner before Belayer comes back.
-    eventually("the orphaned workflow is gone", SOON, async || {
-        ensure!(
-            cluster.workflows().get_opt("orphan").await?.is_none(),
-            "it is there"
-        );
+    eventually("the orphans have no owner", SOON, async || {
+        for index in 0..3 {
+            let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
+            ensure!(
+                orphan.owner_references().is_empty(),
+                "orphan-{index} has one"
+            );
+        }
         Ok(())
     })
     .await
@@ -164,11 +165,14 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
                 let pod = cluster.pods().get_opt(&format!("{name}-{index}")).await?;
                 ensure!(pod.is_none(), "{name}-{index} is there");
             }
-            ensure!(
-                cluster.workflows().get_opt(name).await?.is_none(),
-                "the workflow {name} is there"
-            );
+            if let Some(left) = cluster.workflows().get_opt(name).await? {
+                bail!("the workflow {name} has {:?}", left.finalizers());
+            }
         }
+        ensure!(
+            cluster.workflows().get_opt("orphan").await?.is_none(),
+            "the orphaned workflow is there"
+        );
         for index in 0..3 {
             let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
             ensure!(

@@ -1,7 +1,6 @@
 //! Owners are matched by UID, never by name, and only in the pod's own namespace.
 
 use anyhow::Result;
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::harness::{Cluster, Scenario, Workflow, pod};
@@ -36,10 +35,7 @@ async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
         )
         .await?;
     cluster.is_held("of-the-first").await?;
-    cluster
-        .workflows()
-        .delete("w", &DeleteParams::background())
-        .await?;
+    cluster.force_workflow_away("w").await?;
     let second = cluster.workflow("w").await?;
     cluster.create(&pod("of-the-second").of(&second)).await?;
     cluster.is_not_held("of-the-first").await?;

@@ -13,11 +13,13 @@ mod identity;
 mod kubectl;
 mod kubelet;
 mod owners;
+mod peers;
 mod quiet;
 mod selector;
 mod size;
 mod start;
 mod wire;
+mod workflows;
 
 use crate::harness::Scenario;
 
@@ -29,6 +31,7 @@ pub fn all() -> Vec<Scenario> {
         identity::scenarios(),
         foreign::scenarios(),
         owners::scenarios(),
+        workflows::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),
@@ -40,6 +43,7 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        peers::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
     let workflow = cluster.workflow("w").await?;
+    cluster.workflow_is_held("w").await?;
     let names = ["running", "ended", "deleted"];
     cluster
         .create_all(names.map(|name| pod(name).of(&workflow)))
@@ -60,36 +61,19 @@ async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
     Ok(workflow)
 }
 
-async fn delete_workflow(cluster: &Cluster, policy: PropagationPolicy) -> Result<()> {
-    let how = DeleteParams {
-        propagation_policy: Some(policy),
-        ..DeleteParams::default()
-    };
-    cluster.workflows().delete("w", &how).await?;
-    Ok(())
-}
-
 async fn deleted(cluster: Cluster, policy: PropagationPolicy) -> Result<()> {
     with_pods(&cluster).await?;
-    delete_workflow(&cluster, policy).await?;
+    cluster.delete_workflow("w", policy).await?;
     cluster.is_empty(SOON).await?;
-    workflow_is_gone(&cluster).await
-}
-
-async fn workflow_is_gone(cluster: &Cluster) -> Result<()> {
-    eventually("the workflow is gone", SOON, async || {
-        match cluster.workflows().get_opt("w").await? {
-            Some(left) => bail!("it has finalizers {:?}", left.metadata.finalizers),
-            None => Ok(()),
-        }
-    })
-    .await
+    cluster.workflow_is_gone("w", SOON).await
 }
 
 async fn orphaned(cluster: Cluster) -> Result<()> {
     with_pods(&cluster).await?;
-    delete_workflow(&cluster, PropagationPolicy::Orphan).await?;
-    workflow_is_gone(&cluster).await?;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Orphan)
+        .await?;
+    cluster.workflow_is_gone("w", SOON).await?;
     cluster.is_gone("deleted").await?;
     for name in ["running", "ended"] {
         cluster.is_not_held(name).await?;

@@ -12,6 +12,8 @@ mod owners;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
 mod pods;
+#[cfg(feature = "workflow-finalizer")]
+mod workflows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,11 @@ use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
 use belayer_pvc_protection::component::PvcProtection;
 #[cfg(feature = "pvc-protection")]
 use belayer_pvc_protection::config::Settings as PvcProtectionSettings;
+
+#[cfg(feature = "workflow-finalizer")]
+use belayer_workflow_finalizer::component as workflow_finalizer_component;
+#[cfg(feature = "workflow-finalizer")]
+use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
@@ -77,6 +84,9 @@ pub struct Components {
     /// pvc-protection.
     #[cfg(feature = "pvc-protection")]
     pub pvc_protection: Option<PvcProtectionSettings>,
+    /// workflow-finalizer.
+    #[cfg(feature = "workflow-finalizer")]
+    pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
 }
 
 impl Components {
@@ -106,6 +116,8 @@ impl Components {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "workflow-finalizer")]
+        let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
     }
 
@@ -120,7 +132,29 @@ impl Components {
             ),
             None => (kinds, keep),
         };
+        #[cfg(feature = "workflow-finalizer")]
+        let (kinds, keep) = match &self.workflow_finalizer {
+            Some(on) => {
+                let mut kinds: Vec<belayer_core::object::Resource> = kinds;
+                kinds.extend(on.owners.iter().map(|rule| rule.kind.clone()));
+                let read = workflow_finalizer_component::keep_of_owners(on);
+                (kinds, keep.and(&read))
+            }
+            None => (kinds, keep),
+        };
         (kinds, keep)
+    }
+}
+
+#[cfg(feature = "workflow-finalizer")]
+impl Components {
+    /// Whether somebody but workflow-finalizer asks whether the owners of pods are gone.
+    fn asks_for_gone_owners(&self) -> workflows::GoneOwners {
+        #[cfg(feature = "pod-finalizer")]
+        if self.pod_finalizer.is_some() {
+            return workflows::GoneOwners::AskedByOthers;
+        }
+        workflows::GoneOwners::AskedHere
     }
 }
 
@@ -172,6 +206,14 @@ impl Operator {
             holds.push(claims::holds(&joined.0));
             joined
         });
+        // After pod-finalizer, whose word about a pod comes first.
+        #[cfg(feature = "workflow-finalizer")]
+        let workflows = components.workflow_finalizer.as_ref().map(|settings| {
+            let others = components.asks_for_gone_owners();
+            let joined = workflows::join(settings, others, &mut ground, &mut pods, &mut owners);
+            holds.push(workflows::holds(&joined.kinds));
+            joined
+        });
 
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
@@ -187,6 +229,8 @@ impl Operator {
             crews.push(crew);
             protection
         });
+        #[cfg(feature = "workflow-finalizer")]
+        crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
 
         let mut vitals = Vitals::default();
         vitals.informer(namespaces.seen(), Needed::Yes);

@@ -6,6 +6,7 @@ use belayer_core::facts::Wake;
 use belayer_core::index;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::owned;
 use belayer_core::runner::{self, Component, Runner};
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
@@ -37,6 +38,7 @@ impl Pods {
                     .index(index::PODS_BY_OWNER, index::owner_of_pod)
                     .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
                     .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
+                    .index(owned::HELD_BY_OWNER, owned::held_by_owner)
             },
         );
         let queue = WorkQueue::new(QUEUE);

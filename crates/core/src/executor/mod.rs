@@ -7,10 +7,11 @@ use std::fmt;
 
 use kube::Client;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
 use crate::names;
-use crate::object::{ObjectKey, Resource, ResourceVersion};
+use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use crate::release::FinalizerPatch;
 
 pub use limits::{Bounds, Class, Leave, Limits};
@@ -100,6 +101,29 @@ impl Executor {
         }
         let _leave = self.limits.leave(class).await;
         request.send(&self.client).await.map(Sent::Applied)
+    }
+
+    /// Deletes this very object, with background propagation. The answer is read as little as
+    /// can be.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::write`]; a conflict says that the name is another object's.
+    pub async fn delete(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        uid: &Uid,
+    ) -> Result<Sent, RequestError> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": { "uid": uid.as_str() },
+            "propagationPolicy": "Background",
+        });
+        let request =
+            Request::delete(resource.object_path(key), options.to_string()).accept(METADATA_ONLY);
+        self.write(&request, Class::Write).await
     }
 
     /// Sends a patch of finalizers. The answer is asked for as metadata only: a pod can be 200 KB.

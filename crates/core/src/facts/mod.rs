@@ -21,8 +21,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use namespace::{NamespaceOracle, NamespaceQuestion, NamespaceState};
-pub use owner::{GoneProof, OwnerOracle, OwnerQuestion, OwnerState};
+pub use namespace::{
+    IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
+    is_ignored,
+};
+pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
 
 use crate::moment::Moment;
 use crate::object::ObjectKey;

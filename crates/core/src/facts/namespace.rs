@@ -6,12 +6,14 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::owner::look_error;
-use super::{LookError, Oracle, Question};
+use super::{Fact, LookError, Oracle, Question};
 use crate::executor::{Class, Executor};
 use crate::http::Request;
 use crate::informer::{Decoders, Reading};
-use crate::object::{ObjectKey, Resource};
-use crate::slim::{Namespace, ObjectMeta};
+use crate::moment::Moment;
+use crate::names;
+use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use crate::slim::{Labels, Namespace, ObjectMeta};
 
 /// What a namespace is like now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -53,6 +55,53 @@ impl Question for NamespaceQuestion {
             NamespaceState::Present(_) => "present",
             NamespaceState::Gone => "gone",
         }
+    }
+}
+
+/// A live look, begun after the object was seen and no older than the cache, saw the object's
+/// namespace being deleted.
+///
+/// The cache alone would not do: it may still show a namespace of that name which is long gone,
+/// while the object lives in its successor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceDeletion(Uid);
+
+impl NamespaceDeletion {
+    /// The proof, if `fact` gives it for an object first seen at `seen`.
+    pub fn prove(fact: &Fact<NamespaceState>, seen: Moment) -> Option<Self> {
+        let meta = present(fact.answer())?;
+        (fact.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
+    }
+}
+
+/// A live look, begun after the object was seen and no older than the cache, saw the label that
+/// says to leave the namespace alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IgnoredNamespace(Uid);
+
+impl IgnoredNamespace {
+    /// The proof, if `fact` gives it for an object first seen at `seen` in a namespace that the
+    /// cache has at version `cached`.
+    pub fn prove(
+        fact: &Fact<NamespaceState>,
+        seen: Moment,
+        cached: ResourceVersion,
+    ) -> Option<Self> {
+        let meta = present(fact.answer())?;
+        let fresh = fact.begun() > seen && meta.resource_version >= cached;
+        (fresh && is_ignored(&meta.labels)).then(|| Self(meta.uid.clone()))
+    }
+}
+
+/// Whether a namespace with these labels is left alone.
+pub fn is_ignored(labels: &Labels) -> bool {
+    labels.get(names::IGNORE_LABEL) == Some("true")
+}
+
+fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
+    match state {
+        NamespaceState::Present(meta) => Some(meta),
+        NamespaceState::Gone => None,
     }
 }
 

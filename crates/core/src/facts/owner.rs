@@ -106,6 +106,19 @@ impl GoneProof {
     }
 }
 
+/// The owner was seen with a deletion timestamp.
+///
+/// That is never taken back, so a cache proves it as well as a live look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerDeletion(Uid);
+
+impl OwnerDeletion {
+    /// The proof, if `owner` is the object of UID `expected` and is being deleted.
+    pub fn prove(owner: &ObjectMeta, expected: &Uid) -> Option<Self> {
+        (owner.uid == *expected && owner.is_deleting()).then(|| Self(owner.uid.clone()))
+    }
+}
+
 impl Question for OwnerQuestion {
     type Answer = OwnerState;
 

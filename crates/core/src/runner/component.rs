@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use futures::future::BoxFuture;
+
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
+use crate::executor::Executor;
+use crate::http::RequestError;
 use crate::informer::Stored;
 use crate::object::ObjectKey;
 use crate::slim::Slim;
@@ -44,6 +48,33 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
 
     /// Finds something out for `key`, not before `after` from now, and wakes it.
     fn ask(&self, question: Self::Question, key: &ObjectKey, after: Duration);
+
+    /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
+    /// what has to be read for it. What came of it is for the next snapshot to tell.
+    ///
+    /// # Errors
+    ///
+    /// What goes by itself: the runner comes back. A refusal is no error but
+    /// [`Recorded::Settled`].
+    fn record<'a>(
+        &'a self,
+        _object: &'a Stored<K>,
+        _executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
+        Box::pin(async { Ok(Recorded::Later(NO_RECORD)) })
+    }
+}
+
+/// A component that has no record is not asked for one again soon.
+const NO_RECORD: Duration = Duration::from_secs(600);
+
+/// How an attempt to write a record ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is written, or will never be: the next decision can go on.
+    Settled,
+    /// There is nothing final to be written yet, or nothing may be sent: later.
+    Later(Duration),
 }
 
 /// A change of one object.
@@ -108,8 +139,14 @@ impl<'a, K: Slim> Change<'a, K> {
 
 /// A component without its types.
 pub(super) trait AnyComponent<K: Slim>: Send + Sync {
+    fn name(&self) -> &'static str;
     fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered;
+    fn record<'a>(
+        &'a self,
+        object: &'a Stored<K>,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>>;
 }
 
 /// What a component says, with its questions already asked.
@@ -143,6 +180,8 @@ pub(super) enum Asked {
 pub(super) enum AnyWrite {
     AddHold(&'static str),
     Release(Release),
+    Record,
+    Delete(Arc<dyn Evidence>),
 }
 
 pub(super) struct Registered<C> {
@@ -156,8 +195,20 @@ impl<C> Registered<C> {
 }
 
 impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
+    fn name(&self) -> &'static str {
+        self.component.name()
+    }
+
     fn interest(&self, change: &Change<'_, K>) -> Option<Band> {
         self.component.interest(change)
+    }
+
+    fn record<'a>(
+        &'a self,
+        object: &'a Stored<K>,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
+        self.component.record(object, executor)
     }
 
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
@@ -172,6 +223,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
             }
         }
         let hold = self.component.hold();
+        let adopted = decision.adopted;
         Considered {
             by: By {
                 component: self.component.name(),
@@ -179,7 +231,11 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
             },
             write: decision.write.map(|write| match write {
                 Write::AddHold => AnyWrite::AddHold(hold),
-                Write::Release(evidence) => AnyWrite::Release(Release::new(hold, evidence)),
+                Write::Release(evidence) => {
+                    AnyWrite::Release(Release::new(hold, evidence).adopting(adopted))
+                }
+                Write::Record => AnyWrite::Record,
+                Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
             }),
             notices: decision.notices,
             look_again: decision.look_again,

@@ -24,8 +24,8 @@ use crate::slim::Slim;
 use crate::workqueue::{Band, WorkQueue, Workers};
 
 use component::{AnyComponent, Registered};
-pub use component::{By, Change, Component, Source};
-pub use outcome::{Executed, Observer, What};
+pub use component::{By, Change, Component, Recorded, Source};
+pub use outcome::{ADOPTED, Executed, Observer, What};
 use work::Due;
 
 /// Where decisions get their wall-clock time from.

@@ -1,5 +1,6 @@
 //! What was executed, for those who want to know: metrics here, a live demo elsewhere.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::component::By;
@@ -30,6 +31,20 @@ pub enum What<'a> {
         /// From the moment this process knew of the evidence to the server's answer.
         took: Duration,
     },
+    /// Finalizers of other systems, named by the admin, left with the hold.
+    Adopted {
+        /// The finalizers.
+        finalizers: &'a [Arc<str>],
+        /// Name of the evidence.
+        evidence: &'static str,
+    },
+    /// The component's record of the object is settled.
+    Recorded,
+    /// The object was deleted.
+    Deleted {
+        /// Name of the evidence.
+        evidence: &'static str,
+    },
     /// The server does not allow the write: RBAC, a policy or a webhook.
     Denied {
         /// HTTP status code.
@@ -39,7 +54,7 @@ pub enum What<'a> {
     },
     /// Nothing was sent because of `--dry-run`; this would have been.
     Pretended {
-        /// Name of the evidence; `None` if a hold would have been added.
+        /// Name of the evidence; `None` if a hold would have been added or a record written.
         evidence: Option<&'static str>,
     },
 }
@@ -54,6 +69,9 @@ pub trait Observer: Send + Sync + 'static {
 impl Observer for () {
     fn executed(&self, _: &Executed<'_>) {}
 }
+
+/// The evidence under which adopted finalizers are counted, apart from our own holds.
+pub const ADOPTED: &str = "Adopted";
 
 /// Counts, logs and passes on.
 pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
@@ -75,6 +93,21 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
             metrics::histogram!(belayer_metrics::RELEASE_DURATION, "controller" => *component)
                 .record(took.as_secs_f64());
             tracing::info!(component, %row, object = %key, %uid, evidence, ?took, "released");
+        }
+        What::Adopted {
+            finalizers,
+            evidence,
+        } => {
+            metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => ADOPTED)
+                .increment(finalizers.len() as u64);
+            tracing::info!(component, %row, object = %key, %uid, evidence, ?finalizers, "released adopted finalizers of others");
+        }
+        What::Recorded => {
+            tracing::debug!(component, %row, object = %key, %uid, "record settled");
+        }
+        What::Deleted { evidence } => {
+            metrics::counter!(belayer_metrics::CLEANUPS, "controller" => *component).increment(1);
+            tracing::info!(component, %row, object = %key, %uid, evidence, "deleted");
         }
         What::Denied { code, message } => {
             metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::decision::{Notice, Severity};
-use crate::executor::{Class, Patched};
+use crate::executor::{Class, Patched, Sent};
 use crate::http::{ErrorClass, Request, RequestError};
 use crate::informer::{Lookup, Reading, Stored};
 use crate::moment::Moment;
@@ -16,7 +16,8 @@ use crate::slim::Slim;
 use crate::workqueue::{Backoff, Band, Outcome};
 
 use super::Shared;
-use super::component::{Asked, By, Considered};
+use super::component::AnyComponent;
+use super::component::{Asked, By, Considered, Recorded};
 use super::merge::{Merged, merge};
 use super::outcome::{Executed, What, report};
 
@@ -104,6 +105,8 @@ impl<K: Slim> Shared<K> {
                 (patch, Class::Release)
             }
             Merged::Hold { patch, .. } => (patch, Class::Write),
+            Merged::Record { by } => return self.record(object, *by, again).await,
+            Merged::Delete { .. } => return self.delete(object, &merged, end).await,
         };
         match self.executor.patch(&self.resource, key, patch, class).await {
             Ok(patched) => {
@@ -114,6 +117,63 @@ impl<K: Slim> Shared<K> {
                 Next::End(end)
             }
             Err(error) => self.failed(object, &merged, error, attempt).await,
+        }
+    }
+
+    /// Has the component write its record, then decides again.
+    async fn record(&self, object: &Stored<K>, by: By, again: Option<Duration>) -> Next<K> {
+        let key = object.object.key();
+        let named = |component: &&Box<dyn AnyComponent<K>>| component.name() == by.component;
+        let Some(component) = self.components.iter().find(named) else {
+            return Next::End(Outcome::Done);
+        };
+        match component.record(object, &self.executor).await {
+            Ok(Recorded::Settled) => {
+                self.tell(object, by, What::Recorded);
+                Next::Decide(object.clone())
+            }
+            Ok(Recorded::Later(after)) => {
+                let after = again.map_or(after, |again| again.min(after));
+                Next::End(self.later(key, Some(after)))
+            }
+            Err(error) => {
+                tracing::debug!(object = %key, %error, "a record was not written and will be tried again");
+                let floor = error.retry_after().unwrap_or_default();
+                Next::End(Outcome::Retry(Backoff::ERROR.at_least(floor)))
+            }
+        }
+    }
+
+    /// Deletes this very object: one of the same name that came after it is out of reach.
+    async fn delete(&self, object: &Stored<K>, merged: &Merged, end: Outcome) -> Next<K> {
+        let Merged::Delete { by, evidence } = merged else {
+            return Next::End(end);
+        };
+        let (key, uid) = (object.object.key(), object.object.uid());
+        let evidence = evidence.name();
+        let error = match self.executor.delete(&self.resource, key, uid).await {
+            Ok(Sent::Applied(_)) => {
+                self.tell(object, *by, What::Deleted { evidence });
+                return Next::End(end);
+            }
+            Ok(Sent::DryRun) => {
+                let evidence = Some(evidence);
+                self.tell(object, *by, What::Pretended { evidence });
+                return Next::End(end);
+            }
+            Err(error) => error,
+        };
+        match error.class() {
+            // Gone, or the name is another's: both have events of their own.
+            ErrorClass::NotFound | ErrorClass::Conflict => Next::End(Outcome::Done),
+            ErrorClass::Forbidden | ErrorClass::Invalid => {
+                self.denied(object, merged, &error);
+                Next::End(Outcome::Retry(Backoff::DENIED))
+            }
+            _ => {
+                let floor = error.retry_after().unwrap_or_default();
+                Next::End(Outcome::Retry(Backoff::ERROR.at_least(floor)))
+            }
         }
     }
 
@@ -145,10 +205,32 @@ impl<K: Slim> Shared<K> {
         match merged {
             Merged::Release { releases, .. } => {
                 for (by, release) in releases {
-                    each(*by, Some(release.evidence().name()));
+                    let evidence = release.evidence().name();
+                    let has = |finalizer: &str| object.object.meta().has_finalizer(finalizer);
+                    if has(release.hold()) {
+                        each(*by, Some(evidence));
+                    }
+                    let finalizers: Vec<_> = release
+                        .adopted()
+                        .iter()
+                        .filter(|finalizer| has(finalizer))
+                        .cloned()
+                        .collect();
+                    if !finalizers.is_empty() && !dry {
+                        let finalizers = &finalizers;
+                        self.tell(
+                            object,
+                            *by,
+                            What::Adopted {
+                                finalizers,
+                                evidence,
+                            },
+                        );
+                    }
                 }
             }
             Merged::Hold { by, .. } => by.iter().for_each(|by| each(*by, None)),
+            Merged::Record { .. } | Merged::Delete { .. } => {}
         }
     }
 
@@ -230,11 +312,7 @@ impl<K: Slim> Shared<K> {
     fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
         let code = error.api().map_or(0, |api| api.code);
         let message = error.to_string();
-        let whose: Vec<By> = match merged {
-            Merged::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
-            Merged::Hold { by, .. } => by.clone(),
-        };
-        for by in whose {
+        for by in merged.by() {
             self.tell(
                 object,
                 by,
@@ -247,6 +325,8 @@ impl<K: Slim> Shared<K> {
         let (reason, what) = match merged {
             Merged::Release { .. } => ("ReleaseDenied", "release this object"),
             Merged::Hold { .. } => ("HoldDenied", "hold this object"),
+            Merged::Record { .. } => ("RecordDenied", "write a record of this object"),
+            Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
         };
         let text = format!("Belayer may not {what} and will try again: {message}");
         let notice = Notice {

@@ -41,6 +41,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     match &decision.write {
         Some(Write::AddHold) => Expect::Hold(row),
         Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
+        Some(other) => panic!("{other:?}"),
         None if asks_now => Expect::Ask(row),
         None if decision.missing.is_empty() => Expect::Nothing(row),
         None => Expect::Keep(row),

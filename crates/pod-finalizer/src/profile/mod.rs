@@ -6,10 +6,6 @@
 pub mod argo;
 pub mod config;
 
-mod labels;
-mod selector;
-mod unselected;
-
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +15,10 @@ use belayer_core::names::SYSTEM_NAMESPACE;
 use belayer_core::object::Resource;
 use belayer_core::slim::Labels;
 
-pub use labels::{InvalidLabel, MatchLabels};
-pub use selector::{Namespaces, Operator, Requirement, Selector};
-pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
+pub use belayer_core::selection::{
+    InvalidLabel, MatchLabels, MaxUnselected, Namespaces, Operator, ParseMaxUnselectedError,
+    Requirement, Selector,
+};
 
 /// The kind whose objects own a profile's pods, by an owner reference with `controller: true`.
 pub type OwnerKind = Resource;

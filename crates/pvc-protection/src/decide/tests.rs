@@ -147,6 +147,7 @@ fn does(decision: &ClaimDecision) -> Does {
         (None, Some(after)) if after.is_zero() => Does::Asks,
         (None, Some(_)) => Does::KeepsAndRechecks,
         (None, None) if decision.missing.is_empty() => Does::Nothing,
+        (Some(other), _) => panic!("no row writes {other:?}"),
         (None, None) => Does::Keeps,
     }
 }

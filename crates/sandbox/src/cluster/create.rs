@@ -5,9 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::write::{Entry, Written};
-use super::{Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate};
+use super::{
+    Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate, managed, shape,
+};
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::{ResourceInfo, Scope, StatusFace, Traits, crd, namespace, pod};
+use crate::kinds::{
+    ResourceInfo, Scope, StatusFace, Traits, crd, data, event, lease, namespace, node, pod, volume,
+};
 use crate::recorder::Verb;
 use crate::{meta, validate};
 
@@ -24,6 +28,18 @@ impl Cluster {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Arc<Value>, ApiError> {
+        let written = self.create_written(actor, gvr, namespace, object, options)?;
+        Ok(written.object)
+    }
+
+    pub(crate) fn create_written(
+        &self,
+        actor: &Actor,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiError> {
         let entry = Entry {
             actor,
             verb: Verb::Create,
@@ -33,10 +49,10 @@ impl Cluster {
             body: None,
             dry_run: options.dry_run,
         };
-        let written = self.write(entry, |state| {
-            self.create_in(state, gvr, namespace, object, *options)
-        })?;
-        Ok(written.object)
+        let options = options.managed_by(actor);
+        self.write(entry, |state| {
+            self.create_in(state, gvr, namespace, object, &options)
+        })
     }
 
     pub(super) fn create_in(
@@ -45,7 +61,7 @@ impl Cluster {
         gvr: &Gvr,
         namespace: Option<&str>,
         mut object: Value,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, _) = locate(state, gvr, namespace, "")?;
         let namespace = namespace.filter(|_| info.scope == Scope::Namespaced);
@@ -53,7 +69,10 @@ impl Cluster {
             meta::strip_nulls(&mut object);
         }
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
+        managed::take_sent(&mut object);
         check_type(&info, gvr, &mut object)?;
+        let dropped = shape::unknown(shape::custom(&info, gvr, &mut object));
+        let mut warnings = shape::judge(&info, gvr, dropped, options)?;
         check_namespace(&mut object, namespace)?;
         namespace_lifecycle(state, &info, namespace, &object)?;
         if !meta::field(&object, "resourceVersion").is_empty() {
@@ -74,6 +93,7 @@ impl Cluster {
         } else {
             causes.extend(validate::generate_name(&info, &object));
             causes.extend(validate::metadata(&info, &object));
+            causes.extend(shape::misfits(&info, gvr, &object));
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid(
@@ -91,15 +111,23 @@ impl Cluster {
                 &key.name,
             ));
         }
+        warnings.extend(shape::dedup_owners(&mut object));
+        let stamp = managed::Stamp {
+            manager: options.manager.as_deref().unwrap_or_default(),
+            api_version: &gvr.api_version(),
+            subresource: "",
+            now: &self.clock().now_rfc3339(),
+        };
+        managed::stamp(None, &mut object, &stamp);
         object["apiVersion"] = json!(info.api_version(&info.storage_version));
         if options.dry_run {
-            return Ok(Written::created(Arc::new(object)));
+            return Ok(Written::created(Arc::new(object)).warn(warnings));
         }
         let stored = state.put(&info, &key, object);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
             crd::accept(self, state, &info, &key);
         }
-        Ok(Written::created(stored))
+        Ok(Written::created(stored).warn(warnings))
     }
 
     fn name_it(
@@ -159,10 +187,11 @@ fn prepare(info: &ResourceInfo, object: &mut Value) -> Vec<Cause> {
             namespace::prepare_create(object);
             Vec::new()
         }
-        ("", "persistentvolumeclaims" | "persistentvolumes") => {
-            object["status"] = json!({"phase": "Pending"});
-            Vec::new()
-        }
+        ("", "persistentvolumeclaims" | "persistentvolumes") => volume::prepare_create(object),
+        ("", "configmaps" | "secrets") => data::prepare_create(&info.resource, object),
+        ("", "nodes") => node::prepare_create(object),
+        ("", "events") => event::check(object),
+        ("coordination.k8s.io", "leases") => lease::check(object),
         ("apiextensions.k8s.io", _) => crd::prepare_create(object),
         _ => Vec::new(),
     }

@@ -16,6 +16,8 @@ use crate::kinds::{ResourceInfo, Traits, crd, namespace, pod};
 use crate::meta;
 use crate::recorder::Verb;
 
+const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 /// What a grace period means for a delete request.
 enum Graceful {
     /// The kind has none, or it has run out.
@@ -64,7 +66,17 @@ impl Cluster {
             dry_run: options.dry_run,
         };
         self.write(entry, |state| {
-            self.delete_in(state, gvr, namespace, name, options)
+            let deleted = self.delete_in(state, gvr, namespace, name, options)?;
+            let asked = options.propagation_policy.is_some();
+            let orphans = state
+                .kinds
+                .find(gvr)
+                .is_some_and(|i| i.has(Traits::ORPHANS_BY_DEFAULT));
+            Ok(if orphans && !asked {
+                deleted.warn(vec![PRESERVED.to_owned()])
+            } else {
+                deleted
+            })
         })
     }
 
@@ -131,6 +143,9 @@ impl Cluster {
         if info.is(&Gvr::NAMESPACES) && super::FIRST_NAMESPACES.contains(&name) {
             let why = "this namespace may not be deleted";
             return Err(ApiError::forbidden("", "namespaces", name, why));
+        }
+        if info.is(&Gvr::NAMESPACES) {
+            check_namespace_uid(&old, name, &options.preconditions)?;
         }
         check_preconditions(info, &old, name, &options.preconditions)?;
         let special = info.is(&Gvr::NAMESPACES) || info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
@@ -301,6 +316,17 @@ fn bump_generation(object: &mut Value) {
 fn after(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(at)
+}
+
+/// Namespaces say it in their own words.
+fn check_namespace_uid(old: &Value, name: &str, wanted: &Preconditions) -> Result<(), ApiError> {
+    let found = meta::uid(old);
+    let Some(wanted) = wanted.uid.as_deref().filter(|wanted| *wanted != found) else {
+        return Ok(());
+    };
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    Err(ApiError::conflict("", "namespaces", name, &why))
 }
 
 fn check_preconditions(

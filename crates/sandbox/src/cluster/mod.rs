@@ -2,9 +2,11 @@
 
 mod create;
 mod delete;
+mod managed;
 mod patch;
 mod pods;
 mod read;
+pub(crate) mod shape;
 mod state;
 mod subscription;
 mod types;
@@ -17,16 +19,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 pub(crate) use patch::unsupported_strategic;
-pub(crate) use read::{list_options_invalid, parse_version, too_large};
+pub(crate) use read::{check_match, list_options_invalid, parse_version, too_large};
 pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
-    Actor, DeleteOptions, Deleted, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
-    Propagation, Subresource, VersionMatch, WriteOptions,
+    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch,
+    Preconditions, Propagation, Subresource, VersionMatch, WriteOptions,
 };
 pub(crate) use write::{Effect, Written};
 
@@ -34,6 +35,7 @@ use crate::clock::{Clock, SharedRng};
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, Scope};
 use crate::recorder::{Recorder, Recording};
+use crate::signal::Signal;
 
 /// Namespaces that exist from the start and cannot be deleted, as on a real server.
 const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -51,8 +53,8 @@ pub struct Cluster {
 
 pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
-    /// The newest version; wakes subscriptions.
-    pub(crate) changed: watch::Sender<u64>,
+    /// Wakes subscriptions.
+    pub(crate) changed: Signal,
     clock: Clock,
     rng: SharedRng,
     recorder: Recorder,
@@ -76,10 +78,9 @@ impl Cluster {
     /// The same, with a say in what is recorded.
     pub fn recorded(clock: Clock, rng: SharedRng, log_limit: usize, recording: Recording) -> Self {
         let state = State::new(Registry::with_builtin(), log_limit);
-        let (changed, _) = watch::channel(state.rv);
         let inner = Inner {
             state: Mutex::new(state),
-            changed,
+            changed: Signal::default(),
             recorder: Recorder::new(clock.clone(), recording),
             clock,
             rng,
@@ -106,6 +107,10 @@ impl Cluster {
             debug_assert!(made.is_ok(), "{made:?}");
         }
         self.inner.recorder.clear();
+        // As on a server that has run for a while: its first versions are forgotten.
+        let mut state = self.inner.state.lock();
+        let newest = state.rv;
+        state.compact(newest);
     }
 
     /// Wall clock of the cluster.
@@ -132,7 +137,7 @@ impl Cluster {
     pub fn compact(&self, version: u64) {
         self.inner.state.lock().compact(version);
         // Readers that stand before it must hear of it.
-        self.inner.changed.send_modify(|_| {});
+        self.inner.changed.raise();
     }
 
     /// Every served kind, ordered by group and resource.
@@ -172,15 +177,6 @@ impl Cluster {
             .into_iter()
             .map(|((group, resource), n)| (crate::error::qualified(&resource, &group), n))
             .collect()
-    }
-
-    /// Wakes readers after a write.
-    fn notify(&self, version: u64) {
-        self.inner.changed.send_if_modified(|seen| {
-            let news = *seen != version;
-            *seen = version;
-            news
-        });
     }
 }
 

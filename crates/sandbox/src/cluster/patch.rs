@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use super::create::{check_namespace, check_subresource};
 use super::update::check_name;
 use super::write::{Entry, Written};
-use super::{Actor, Cluster, Gvr, ObjectKey, Patch, State, Subresource, WriteOptions, locate};
+use super::{
+    Actor, Cluster, FieldValidation, Gvr, ObjectKey, Patch, State, Subresource, WriteOptions,
+    locate, shape,
+};
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::ResourceInfo;
+use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 use crate::patch::{merge, strategic};
 use crate::recorder::Verb;
@@ -63,6 +66,7 @@ impl Cluster {
             body: Some(Arc::clone(&body)),
             dry_run: options.dry_run,
         };
+        let options = options.managed_by(actor);
         self.write(entry, |state| {
             self.patch_in(
                 state,
@@ -71,7 +75,7 @@ impl Cluster {
                 name,
                 (&patch, &body),
                 subresource,
-                *options,
+                &options,
             )
         })
     }
@@ -85,7 +89,7 @@ impl Cluster {
         name: &str,
         patch: (&Patch, &Value),
         subresource: Subresource,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -93,16 +97,49 @@ impl Cluster {
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };
         let mut new = patched(&info, gvr, &old, patch)?;
-        if let Err(why) = meta::normalise(&mut new) {
-            let shown = serde_json::to_string(&new).unwrap_or_default();
-            let cause = Cause::invalid("patch", &format!("{shown:?}"), &why);
-            return Err(ApiError::invalid("", "", "", vec![cause]));
+        let mut warnings = Vec::new();
+        match read_patched(&info, gvr, &mut new) {
+            Ok(unknown) if unknown.is_empty() => {}
+            Ok(unknown) => {
+                let unknown = shape::unknown(unknown);
+                match options.field_validation {
+                    FieldValidation::Ignore => {}
+                    FieldValidation::Warn => warnings = unknown,
+                    FieldValidation::Strict => {
+                        let mut shown = patched(&info, gvr, &old, patch)?;
+                        meta::unset(&mut shown, "managedFields");
+                        return Err(unfit(&shown, &shape::strict(&unknown)));
+                    }
+                }
+            }
+            Err(why) => return Err(unfit(&new, &why)),
         }
         check_kind(&info, gvr, &new)?;
         check_name(&new, name)?;
         check_namespace(&mut new, namespace)?;
-        self.apply(state, &info, gvr, &key, &old, new, subresource, options)
+        let applied = self.apply(state, &info, gvr, &key, &old, new, subresource, options)?;
+        Ok(applied.warn(warnings))
     }
+}
+
+/// Reads the patched object as a body would be read, and answers the fields that are not known.
+fn read_patched(info: &ResourceInfo, gvr: &Gvr, new: &mut Value) -> Result<Vec<String>, String> {
+    let unknown = match info.type_name(&gvr.version) {
+        Some(name) => types::decode(name, new)?,
+        None => Vec::new(),
+    };
+    meta::normalise(new)?;
+    if info.custom {
+        return Ok(shape::custom(info, gvr, new));
+    }
+    Ok(unknown)
+}
+
+/// 422 of a patch whose result cannot be read.
+fn unfit(new: &Value, why: &str) -> ApiError {
+    let shown = meta::in_go_order(new);
+    let cause = Cause::invalid("patch", &format!("{shown:?}"), why);
+    ApiError::invalid("", "", "", vec![cause])
 }
 
 fn patched(
@@ -127,40 +164,46 @@ fn patched(
         Patch::Json(_) => apply_json(&mut new, body)?,
         Patch::Strategic(_) if info.custom => return Err(unsupported_strategic()),
         Patch::Strategic(_) => {
-            strategic::apply(&mut new, body).map_err(ApiError::bad_request)?;
+            let applied = strategic::apply(&mut new, body, info.type_name(&gvr.version));
+            applied.map_err(|refusal| match refusal {
+                strategic::Refusal::Bad(why) => ApiError::bad_request(why),
+                strategic::Refusal::Broken(why) => ApiError::new(500, Reason::Unknown, why),
+            })?;
         }
     }
     Ok(new)
 }
 
 fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
-    let operations: json_patch::Patch = serde_json::from_value(body.clone())
-        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
+    let read = serde_json::from_value(body.clone());
+    let operations: json_patch::Patch = read.map_err(|e| match body {
+        // A list of anything is read; what is in it is found wrong only when it is applied.
+        Value::Array(list) if list.iter().all(Value::is_object) => rejected(),
+        _ => ApiError::bad_request(format!("error decoding patch: {e}")),
+    })?;
     if operations.0.len() > MAX_OPERATIONS {
         return Err(ApiError::new(
             413,
             Reason::RequestEntityTooLarge,
             format!(
-                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
                 operations.0.len()
             ),
         ));
     }
-    json_patch::patch(new, &operations).map_err(|_| {
-        ApiError::new(
-            422,
-            Reason::Invalid,
-            "the server rejected our request due to an error in our request",
-        )
-        .with_causes(Vec::new())
-    })
+    json_patch::patch(new, &operations).map_err(|_| rejected())
+}
+
+fn rejected() -> ApiError {
+    let message = "the server rejected our request due to an error in our request";
+    ApiError::new(422, Reason::Invalid, message).with_causes(Vec::new())
 }
 
 pub(crate) fn unsupported_strategic() -> ApiError {
     ApiError::new(
         415,
         Reason::UnsupportedMediaType,
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json",
+        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
     )
 }
 
@@ -174,7 +217,5 @@ fn check_kind(info: &ResourceInfo, gvr: &Gvr, new: &Value) -> Result<(), ApiErro
     } else {
         return Ok(());
     };
-    let shown = serde_json::to_string(new).unwrap_or_default();
-    let cause = Cause::invalid("patch", &format!("{shown:?}"), &why);
-    Err(ApiError::invalid("", "", "", vec![cause]))
+    Err(unfit(new, &why))
 }

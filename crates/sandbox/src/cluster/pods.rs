@@ -33,7 +33,7 @@ impl Cluster {
             dry_run: options.dry_run,
         };
         let written = self.write(entry, |state| {
-            self.bind_in(state, namespace, name, node, *options)
+            self.bind_in(state, namespace, name, node, options)
         })?;
         Ok(written.object)
     }
@@ -44,7 +44,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
         node: &str,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, &Gvr::PODS, Some(namespace), name)?;
         let Some(old) = state.get(&info, &key).cloned() else {
@@ -60,6 +60,9 @@ impl Cluster {
         if !taken.is_empty() {
             return conflict(&format!("pod {name} is already assigned to node {taken:?}"));
         }
+        if old["spec"].get("schedulingGates").is_some() {
+            return conflict(&format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
         let mut new = Value::clone(&old);
         new["spec"]["nodeName"] = json!(node);
         let condition = json!({
@@ -68,16 +71,7 @@ impl Cluster {
             "lastProbeTime": null,
             "lastTransitionTime": self.clock().now_rfc3339(),
         });
-        let conditions = new["status"]
-            .get_mut("conditions")
-            .and_then(Value::as_array_mut);
-        match conditions {
-            Some(list) => {
-                list.retain(|c| c.get("type").is_none_or(|t| t != "PodScheduled"));
-                list.push(condition);
-            }
-            None => new["status"]["conditions"] = json!([condition]),
-        }
+        set_condition(&mut new, condition);
         if options.dry_run {
             return Ok(Written::changed(Arc::new(new)));
         }
@@ -104,8 +98,52 @@ impl Cluster {
             body: Some(Arc::new(options.to_json())),
             dry_run: options.dry_run,
         };
-        let run =
-            |state: &mut State| self.delete_in(state, &Gvr::PODS, Some(namespace), name, options);
-        self.write(entry, run).map(drop)
+        self.write(entry, |state| {
+            let deleted = self.delete_in(state, &Gvr::PODS, Some(namespace), name, options)?;
+            if !options.dry_run {
+                self.mark_evicted(state, namespace, name);
+            }
+            Ok(deleted)
+        })
+        .map(drop)
+    }
+
+    /// Says on a pod that ends why it does.
+    fn mark_evicted(&self, state: &mut State, namespace: &str, name: &str) {
+        let Ok((info, key)) = locate(state, &Gvr::PODS, Some(namespace), name) else {
+            return;
+        };
+        let Some(old) = state.get(&info, &key).cloned() else {
+            return;
+        };
+        let mut new = Value::clone(&old);
+        set_condition(
+            &mut new,
+            json!({
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+                "lastProbeTime": null,
+                "lastTransitionTime": self.clock().now_rfc3339(),
+            }),
+        );
+        state.put(&info, &key, new);
+    }
+}
+
+fn set_condition(pod: &mut Value, condition: Value) {
+    if !pod.get("status").is_some_and(Value::is_object) {
+        pod["status"] = json!({});
+    }
+    let conditions = pod["status"]
+        .get_mut("conditions")
+        .and_then(Value::as_array_mut);
+    match conditions {
+        Some(list) => {
+            list.retain(|c| c.get("type") != condition.get("type"));
+            list.push(condition);
+        }
+        None => pod["status"]["conditions"] = json!([condition]),
     }
 }

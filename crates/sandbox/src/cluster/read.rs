@@ -163,23 +163,8 @@ fn plan(options: &ListOptions, newest: u64) -> Result<Plan, ApiError> {
 
 fn check_options(options: &ListOptions) -> Result<(), ApiError> {
     let version = options.resource_version.as_str();
-    let field = "resourceVersionMatch";
-    let cause = match options.version_match {
-        None => None,
-        Some(_) if !options.continue_token.is_empty() => Some(Cause::forbidden(
-            field,
-            "resourceVersionMatch is forbidden when continue is provided",
-        )),
-        Some(_) if version.is_empty() => Some(Cause::forbidden(
-            field,
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        )),
-        Some(VersionMatch::Exact) if version == "0" => Some(Cause::forbidden(
-            field,
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        )),
-        Some(_) => None,
-    };
+    let wanted = options.version_match;
+    let cause = check_match(wanted, version, !options.continue_token.is_empty());
     if let Some(cause) = cause {
         return Err(list_options_invalid(cause));
     }
@@ -189,6 +174,26 @@ fn check_options(options: &ListOptions) -> Result<(), ApiError> {
         ));
     }
     Ok(())
+}
+
+/// What is wrong with a `resourceVersionMatch`.
+pub(crate) fn check_match(
+    wanted: Option<VersionMatch>,
+    version: &str,
+    continues: bool,
+) -> Option<Cause> {
+    let field = "resourceVersionMatch";
+    let why = match wanted? {
+        _ if continues => "resourceVersionMatch is forbidden when continue is provided",
+        _ if version.is_empty() => {
+            "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        }
+        VersionMatch::Exact if version == "0" => {
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
+        }
+        _ => return None,
+    };
+    Some(Cause::forbidden(field, why))
 }
 
 /// 422 of options that contradict each other.
@@ -219,7 +224,7 @@ pub(crate) fn too_large(asked: u64, newest: u64) -> ApiError {
     ApiError::new(
         504,
         Reason::Timeout,
-        format!("Too large resource version: {asked}, current: {newest}"),
+        format!("Timeout: Too large resource version: {asked}, current: {newest}"),
     )
     .with_causes(vec![cause])
     .retry_after(1)

@@ -161,10 +161,36 @@ impl Patch {
 }
 
 /// Options of create, update and patch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// `dryRun=All`: everything is checked, nothing is stored.
     pub dry_run: bool,
+    /// What becomes of fields that the kind does not have.
+    pub field_validation: FieldValidation,
+    /// Who is named in `metadata.managedFields`; else the actor.
+    pub manager: Option<Arc<str>>,
+}
+
+/// `fieldValidation` of a write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Unknown fields are dropped.
+    Ignore,
+    /// Unknown fields are dropped, and the client is warned.
+    #[default]
+    Warn,
+    /// Unknown fields are refused.
+    Strict,
+}
+
+impl WriteOptions {
+    /// The manager's name, as `metadata.managedFields` has it.
+    pub(crate) fn managed_by(&self, actor: &Actor) -> Self {
+        let mut options = self.clone();
+        let name = actor.as_str().split('/').next().unwrap_or_default();
+        options.manager.get_or_insert_with(|| Arc::from(name));
+        options
+    }
 }
 
 /// What a delete demands of the stored object.

@@ -6,9 +6,13 @@ use serde_json::{Value, json};
 
 use super::create::{check_namespace, check_subresource, check_type, undecodable};
 use super::write::{Entry, Written};
-use super::{Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate};
+use super::{
+    Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate, managed, shape,
+};
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::{ResourceInfo, StatusFace, Traits, crd, namespace, pod};
+use crate::kinds::{
+    ResourceInfo, StatusFace, Traits, crd, data, lease, namespace, node, pod, volume,
+};
 use crate::recorder::Verb;
 use crate::{meta, validate};
 
@@ -57,8 +61,9 @@ impl Cluster {
             body: None,
             dry_run: options.dry_run,
         };
+        let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.update_in(state, gvr, namespace, name, object, subresource, *options)
+            self.update_in(state, gvr, namespace, name, object, subresource, &options)
         })
     }
 
@@ -71,7 +76,7 @@ impl Cluster {
         name: &str,
         mut object: Value,
         subresource: Subresource,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
@@ -80,6 +85,8 @@ impl Cluster {
         }
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
         check_type(&info, gvr, &mut object)?;
+        let dropped = shape::unknown(shape::custom(&info, gvr, &mut object));
+        let warnings = shape::judge(&info, gvr, dropped, options)?;
         check_name(&object, name)?;
         check_namespace(&mut object, namespace)?;
         let Some(old) = state.get(&info, &key).cloned() else {
@@ -92,14 +99,19 @@ impl Cluster {
         };
         let uid = meta::uid(&object);
         if !uid.is_empty() && uid != meta::uid(&old) {
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                info.storage_path(&key.namespace, &key.name),
-                meta::uid(&old)
-            );
-            return Err(ApiError::conflict(&info.group, &info.resource, name, &why));
+            let path = info.storage_path(&key.namespace, &key.name);
+            let (group, resource) = (&info.group, &info.resource);
+            return Err(ApiError::wrong_uid(
+                group,
+                resource,
+                name,
+                &path,
+                uid,
+                meta::uid(&old),
+            ));
         }
-        self.apply(state, &info, gvr, &key, &old, object, subresource, options)
+        let applied = self.apply(state, &info, gvr, &key, &old, object, subresource, options)?;
+        Ok(applied.warn(warnings))
     }
 
     /// Checks a proposed state against the stored one and stores it, or removes the object when the
@@ -114,18 +126,23 @@ impl Cluster {
         old: &Arc<Value>,
         mut new: Value,
         subresource: Subresource,
-        options: WriteOptions,
+        options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         check_version(info, key, old, &mut new)?;
+        let fresh_start = managed::take_sent(&mut new);
         carry_metadata(old, &mut new);
+        managed::carry(old, &mut new);
         new["apiVersion"] = json!(info.api_version(&info.storage_version));
         new["kind"] = json!(info.kind);
         if info.is(&Gvr::NAMESPACES) {
             namespace::canonicalise(&mut new);
         }
         isolate(info, gvr, old, &mut new, subresource);
+        let twice = shape::dedup_owners(&mut new);
+        settle(info, &mut new);
         count_generation(info, gvr, old, &mut new);
-        let causes = check_change(info, old, &mut new, subresource);
+        let mut causes = check_change(info, old, &mut new, subresource);
+        causes.extend(shape::misfits(info, gvr, &new));
         if !causes.is_empty() {
             return Err(ApiError::invalid(
                 &info.group,
@@ -140,17 +157,32 @@ impl Cluster {
             }
             return Ok(Written::removed(Arc::new(new)));
         }
+        if fresh_start {
+            meta::unset(&mut new, "managedFields");
+        }
         if new == **old {
             return Ok(Written::unchanged(Arc::clone(old)));
         }
+        // An object that nobody is noted on stays so.
+        let noted = meta::at(old, &["metadata", "managedFields"]).is_some();
+        if noted && !fresh_start {
+            let stamp = managed::Stamp {
+                manager: options.manager.as_deref().unwrap_or_default(),
+                api_version: &gvr.api_version(),
+                subresource: subresource.as_str(),
+                now: &self.clock().now_rfc3339(),
+            };
+            managed::stamp(Some(old), &mut new, &stamp);
+        }
+        let warnings: Vec<String> = twice.into_iter().collect();
         if options.dry_run {
-            return Ok(Written::changed(Arc::new(new)));
+            return Ok(Written::changed(Arc::new(new)).warn(warnings));
         }
         let stored = state.put(info, key, new);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
             crd::changed(state, &stored);
         }
-        Ok(Written::changed(stored))
+        Ok(Written::changed(stored).warn(warnings))
     }
 
     /// Removes an object from the store, with what hangs on it.
@@ -245,12 +277,7 @@ fn carry_metadata(old: &Value, new: &mut Value) {
     if let Some(at) = had.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".into(), at.clone());
     }
-    for field in [
-        "uid",
-        "generateName",
-        "deletionGracePeriodSeconds",
-        "namespace",
-    ] {
+    for field in ["uid", "deletionGracePeriodSeconds", "namespace"] {
         if let Some(value) = had.get(field)
             && !metadata.contains_key(field)
         {
@@ -355,6 +382,19 @@ fn count_generation(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value
     );
 }
 
+/// What the server makes of a changed object of some kinds before it is checked.
+fn settle(info: &ResourceInfo, new: &mut Value) {
+    if info.custom || !info.group.is_empty() {
+        return;
+    }
+    match info.resource.as_str() {
+        "pods" => pod::settle(new),
+        "nodes" => node::settle(new),
+        "secrets" => data::settle_secret(new),
+        _ => {}
+    }
+}
+
 /// Everything that is wrong with turning `old` into `new`.
 fn check_change(
     info: &ResourceInfo,
@@ -405,13 +445,36 @@ fn check_change(
     // The real server checks metadata twice, and tells what it found each time.
     causes.extend_from_within(..);
     if had != has {
-        causes.extend(validate::metadata(info, new));
+        let found = validate::metadata(info, new);
+        if !info.custom {
+            // Labels and annotations even three or four times.
+            let more = if info.group.is_empty() { 2 } else { 1 };
+            causes.extend(found.clone());
+            causes.extend((0..more).flat_map(|_| validate::texts_of(new)));
+        }
+        causes.extend(found);
     }
     if info.is(&Gvr::PODS) && subresource == Subresource::None {
         causes.extend(pod::check_update(old, new));
     }
     if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
         causes.extend(crd::check_update(old, new));
+    }
+    if !info.custom && info.group.is_empty() && subresource == Subresource::None {
+        causes.extend(match info.resource.as_str() {
+            "configmaps" | "secrets" => data::check_update(&info.resource, old, new),
+            "persistentvolumeclaims" => volume::check_claim_update(old, new),
+            "persistentvolumes" => volume::check_update(old, new),
+            // Twice, as metadata.
+            "nodes" => [node::check(new), node::check(new)].concat(),
+            _ => Vec::new(),
+        });
+    }
+    if info.is(&Gvr::LEASES) {
+        causes.extend(lease::check(new));
+    }
+    if info.is(&Gvr::NAMESPACES) && subresource == Subresource::Status {
+        causes.extend(namespace::check_status(new));
     }
     causes
 }

@@ -36,6 +36,8 @@ pub(crate) enum Effect {
 pub(crate) struct Written {
     pub(crate) effect: Effect,
     pub(crate) object: Arc<Value>,
+    /// What the client is to be told although the write was accepted.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Written {
@@ -43,6 +45,7 @@ impl Written {
         Written {
             effect: Effect::Created,
             object,
+            warnings: Vec::new(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Written {
         Written {
             effect: Effect::Changed,
             object,
+            warnings: Vec::new(),
         }
     }
 
@@ -57,13 +61,20 @@ impl Written {
         Written {
             effect: Effect::Unchanged,
             object,
+            warnings: Vec::new(),
         }
+    }
+
+    pub(super) fn warn(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        self
     }
 
     pub(crate) fn removed(object: Arc<Value>) -> Self {
         Written {
             effect: Effect::Removed,
             object,
+            warnings: Vec::new(),
         }
     }
 }
@@ -76,6 +87,7 @@ impl Cluster {
         work: impl FnOnce(&mut State) -> Result<Written, ApiError>,
     ) -> Result<Written, ApiError> {
         let mut state = self.inner.state.lock();
+        let before = state.rv;
         let info = state.kinds.find(entry.gvr).cloned();
         let version = entry.gvr.version.clone();
         let result = work(&mut state);
@@ -83,9 +95,11 @@ impl Cluster {
         for consequence in std::mem::take(&mut state.consequences) {
             self.record_consequence(consequence);
         }
-        let rv = state.rv;
+        let news = state.rv != before;
         drop(state);
-        self.notify(rv);
+        if news {
+            self.inner.changed.raise();
+        }
         let mut written = result?;
         if let Some(info) = info {
             written.object = at_version(&info, &version, written.object);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::respond::{self, Answer};
 use super::{Call, openapi, resource};
-use crate::cluster::{Cluster, Subresource};
+use crate::cluster::{Cluster, Gvr, Subresource};
 use crate::error::ApiError;
 use crate::kinds::{ResourceInfo, StatusFace};
 
@@ -24,6 +24,27 @@ const VERBS: &[&str] = &[
     "update",
     "watch",
 ];
+
+/// The order in which the server of custom resources tells them.
+const CUSTOM_VERBS: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
+fn verbs(info: &ResourceInfo) -> Vec<&'static str> {
+    if info.custom {
+        return CUSTOM_VERBS.to_vec();
+    }
+    let is_namespace = info.is(&Gvr::NAMESPACES);
+    let served = |verb: &&&str| !(is_namespace && **verb == "deletecollection");
+    VERBS.iter().filter(served).copied().collect()
+}
 
 pub(super) fn serve(cluster: &Cluster, call: &Call, words: &[String]) -> Answer {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -142,7 +163,7 @@ fn entries(info: &ResourceInfo, version: &str) -> Vec<Value> {
         "singularName": info.singular,
         "namespaced": info.namespaced(),
         "kind": info.kind,
-        "verbs": VERBS,
+        "verbs": verbs(info),
         "storageVersionHash": "",
     });
     if !info.short_names.is_empty() {

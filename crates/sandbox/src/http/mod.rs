@@ -5,6 +5,7 @@ mod discovery;
 mod listener;
 mod negotiate;
 mod openapi;
+mod read;
 mod resource;
 mod respond;
 mod review;
@@ -247,9 +248,7 @@ impl Server {
     async fn hang(&self, rule: u64) {
         let mut changes = self.faults.changes();
         while self.faults.stands(rule) && self.faults.is_available() {
-            if changes.changed().await.is_err() {
-                return;
-            }
+            changes.changed().await;
         }
     }
 

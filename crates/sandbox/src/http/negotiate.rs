@@ -37,19 +37,26 @@ pub(crate) fn accept(headers: &HeaderMap) -> Result<Form, ApiError> {
         return Ok(Form::Object);
     }
     ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
-    ranges
-        .iter()
-        .find_map(|(range, _)| form(range))
-        .ok_or_else(not_acceptable)
+    if let Some(form) = ranges.iter().find_map(|(range, _)| form(range)) {
+        return Ok(form);
+    }
+    // The media type is known, the form is not.
+    let json = |range: &str| form(range.split(';').next().unwrap_or_default()).is_some();
+    if ranges.iter().any(|(range, _)| json(range)) {
+        return Err(not_acceptable());
+    }
+    let message = format!("406: Not Acceptable\n\nAvailable representations: {KNOWN}");
+    Err(ApiError::new(406, Reason::NotAcceptable, message).with_causes(Vec::new()))
 }
+
+const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 pub(crate) fn not_acceptable() -> ApiError {
     ApiError::new(
         406,
         Reason::NotAcceptable,
-        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        format!("only the following media types are accepted: {KNOWN}"),
     )
-    .with_causes(Vec::new())
 }
 
 /// 406 of a form that does not fit the answer.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::respond::{self, Answer};
 use crate::cluster::{Cluster, Gvr, ListOptions};
-use crate::kinds::ResourceInfo;
+use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 
 /// kubectl's old description of everything, which an empty document satisfies.
@@ -57,7 +57,18 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
         };
         let path = format!("/{root}/{scope}{}/{{name}}", info.resource);
         paths.insert(path, operations(&info, version));
-        schemas.insert(schema_name(&info, version), schema(cluster, &info, version));
+        match info.type_name(version) {
+            Some(name) => {
+                types::schemas(name, &mut schemas);
+                let kinds = json!([kind_of(&info, version)]);
+                if let Some(schema) = schemas.get_mut(name) {
+                    schema["x-kubernetes-group-version-kind"] = kinds;
+                }
+            }
+            None => {
+                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)))
+            }
+        }
     }
     if paths.is_empty() {
         return respond::page_not_found();
@@ -78,6 +89,9 @@ fn kind_of(info: &ResourceInfo, version: &str) -> Value {
 }
 
 fn schema_name(info: &ResourceInfo, version: &str) -> String {
+    if let Some(name) = info.type_name(version) {
+        return name.to_owned();
+    }
     let group = if info.group.is_empty() {
         "core"
     } else {
@@ -106,7 +120,7 @@ fn operations(info: &ResourceInfo, version: &str) -> Value {
     })
 }
 
-/// A CRD's own schema; built-in kinds are described as plain objects.
+/// A CRD's own schema.
 fn schema(cluster: &Cluster, info: &ResourceInfo, version: &str) -> Value {
     let mut schema = json!({"type": "object"});
     if info.custom {

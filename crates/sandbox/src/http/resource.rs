@@ -5,16 +5,16 @@ use std::sync::Arc;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::negotiate::{accept, content_type};
+use super::negotiate::{Form, accept, content_type};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
-use super::{Call, Server, review, watch};
+use super::{Call, Server, read, review, watch};
 use crate::cluster::{
-    DeleteOptions, Effect, Gvr, ListOptions, Patch, Preconditions, Propagation, Subresource,
-    VersionMatch, WriteOptions, Written,
+    DeleteOptions, Effect, FieldValidation, Gvr, ListOptions, Patch, Preconditions, Propagation,
+    Subresource, VersionMatch, WriteOptions, Written, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::ResourceInfo;
+use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -28,19 +28,40 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
     })
 }
 
-/// What the real server reads; this one reads the first alone.
+/// What the real server reads; this one reads the first two.
 const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// Bytes of a name in `metadata.managedFields`.
+const LONGEST_MANAGER: usize = 128;
+
+/// The product that a user agent names.
+fn agent(headers: &http::HeaderMap) -> Option<&str> {
+    let agent = headers.get(http::header::USER_AGENT)?.to_str().ok()?;
+    let product = agent.split('/').next()?;
+    let end = product
+        .char_indices()
+        .nth(LONGEST_MANAGER)
+        .map_or(product.len(), |(at, _)| at);
+    Some(&product[..end]).filter(|product| !product.is_empty())
+}
 
 fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
     ApiError::method_not_allowed(message)
 }
 
+fn check_include(text: &str) -> Result<(), ApiError> {
+    if matches!(text, "" | "None" | "Metadata" | "Object") {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: must be 'Metadata', 'Object', 'None', or empty"
+    )))
+}
+
 /// A group of the server's own answers a Status, any other path a plain page.
 fn not_served(server: &Server, gvr: &Gvr) -> Answer {
-    let own = |info: &Arc<ResourceInfo>| {
-        !info.custom && info.group == gvr.group && info.version(&gvr.version).is_some()
-    };
+    let own = |info: &Arc<ResourceInfo>| !info.custom && info.group == gvr.group;
     if server.cluster.resources().iter().any(own) {
         return respond::json(404, &ApiError::not_served().to_status());
     }
@@ -57,6 +78,9 @@ fn answer(
     };
     let verb = verb(&call.parts.method, request, &call.query).ok_or_else(method_not_allowed)?;
     let form = accept(&call.parts.headers)?;
+    if matches!(form, Form::Table(_)) {
+        check_include(call.query.get("includeObject"))?;
+    }
     let one = Request {
         server,
         call,
@@ -80,6 +104,12 @@ fn answer(
         }
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
         "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
+        "log" | "binding" | "eviction" if one.is_pod() => Err(method_not_allowed()),
+        _ if info.custom => Err(ApiError::not_found(
+            &info.group,
+            &info.resource,
+            &request.name,
+        )),
         _ => Err(ApiError::not_served()),
     }
 }
@@ -108,6 +138,9 @@ impl Request<'_> {
         };
         if self.info.serves(&self.request.gvr.version, subresource) {
             Ok(subresource)
+        } else if self.info.custom {
+            let (group, resource) = (&self.info.group, &self.info.resource);
+            Err(ApiError::not_found(group, resource, &self.request.name))
         } else {
             Err(ApiError::not_served())
         }
@@ -117,9 +150,22 @@ impl Request<'_> {
         let subresource = self.subresource()?;
         let plain = subresource == Subresource::None;
         let request = self.request;
+        // A collection over all namespaces can only be read.
+        let everywhere = self.info.namespaced() && request.namespace.is_empty();
+        if everywhere && matches!(verb, Verb::Create | Verb::DeleteCollection) {
+            return Err(method_not_allowed());
+        }
+        if verb == Verb::DeleteCollection && self.info.is(&Gvr::NAMESPACES) {
+            return Err(method_not_allowed());
+        }
         match verb {
             Verb::Get => {
                 let at = self.call.decision.stale;
+                let asked = crate::cluster::parse_version(self.call.query.get("resourceVersion"))?;
+                let newest = self.server.cluster.version();
+                if asked > newest {
+                    return Err(crate::cluster::too_large(asked, newest));
+                }
                 let found = self.server.cluster.get_as_of(
                     &request.gvr,
                     self.namespace(),
@@ -129,16 +175,14 @@ impl Request<'_> {
                 Ok(writer.object(200, &found))
             }
             Verb::List => {
-                if self.call.query.flag("sendInitialEvents") {
-                    return Err(crate::cluster::list_options_invalid(Cause::forbidden(
-                        "sendInitialEvents",
-                        "sendInitialEvents is forbidden for list",
-                    )));
+                let options = self.list_options()?;
+                if !self.call.query.get("sendInitialEvents").is_empty() {
+                    return Err(initial_events_of_a_list(&options));
                 }
                 let page = self.server.cluster.list_as_of(
                     &request.gvr,
                     self.namespace(),
-                    &self.list_options()?,
+                    &options,
                     self.call.decision.stale,
                 )?;
                 Ok(writer.list(&page))
@@ -186,17 +230,76 @@ impl Request<'_> {
         })
     }
 
-    fn body(&self) -> Result<Value, ApiError> {
-        let media = content_type(&self.call.parts.headers);
-        if !matches!(media.as_str(), "" | "application/json") {
-            return Err(unsupported_media(READABLE));
+    /// Reads the body into the form that the kind's type has.
+    fn body(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiError> {
+        let mut parsed = self.parsed()?;
+        let Some(name) = self.info.type_name(&self.request.gvr.version) else {
+            return Ok((
+                parsed.value,
+                self.judge(Vec::new(), parsed.duplicates, options)?,
+            ));
+        };
+        // A body of another kind is refused as such, not for its fields.
+        let kind = meta::text(&parsed.value, &["kind"]);
+        if !kind.is_empty() && kind != self.info.kind {
+            return Ok((parsed.value, Vec::new()));
         }
-        parse(&self.call.body).map_err(|why| {
+        let mut unknown = types::decode(name, &mut parsed.value).map_err(|why| {
             ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {}",
-                self.info.kind, why.message
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
+                kind = self.info.kind,
+                version = self.request.gvr.version
             ))
-        })
+        })?;
+        read::in_order(&self.call.body, &mut unknown);
+        let warnings = self.judge(unknown, parsed.duplicates, options)?;
+        Ok((parsed.value, warnings))
+    }
+
+    fn judge(
+        &self,
+        unknown: Vec<String>,
+        duplicates: Vec<String>,
+        options: &WriteOptions,
+    ) -> Result<Vec<String>, ApiError> {
+        let mut complaints = shape::unknown(unknown);
+        complaints.extend(
+            duplicates
+                .iter()
+                .map(|path| format!("duplicate field {path:?}")),
+        );
+        shape::judge(self.info, &self.request.gvr, complaints, options)
+    }
+
+    /// The body of a subresource with a type of its own.
+    fn plain_body(&self) -> Result<Value, ApiError> {
+        self.parsed().map(|parsed| parsed.value)
+    }
+
+    fn parsed(&self) -> Result<read::Parsed, ApiError> {
+        let media = content_type(&self.call.parts.headers);
+        let (parsed, format) = match media.as_str() {
+            "" | "application/json" => (read::json(&self.call.body), "json"),
+            "application/yaml" => (read::yaml(&self.call.body), "yaml"),
+            _ => return Err(unsupported_media(READABLE)),
+        };
+        let mut parsed = parsed.map_err(|why| {
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: {why}",
+                self.info.kind
+            ))
+        })?;
+        // Go reads null as an empty object.
+        if parsed.value.is_null() {
+            parsed.value = json!({});
+        }
+        if !parsed.value.is_object() {
+            return Err(ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: json: cannot unmarshal value into Go value of type struct",
+                self.info.kind
+            )));
+        }
+        Ok(parsed)
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
@@ -205,33 +308,74 @@ impl Request<'_> {
             "PATCH" => "PatchOptions",
             _ => "CreateOptions",
         };
+        let query = &self.call.query;
+        let invalid = |cause| ApiError::invalid("meta.k8s.io", kind, "", vec![cause]);
+        let field_validation = match query.get("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                return Err(invalid(Cause::not_supported(
+                    "fieldValidation",
+                    other,
+                    &known,
+                )));
+            }
+        };
+        let manager = query.get("fieldManager");
+        if manager.len() > LONGEST_MANAGER {
+            return Err(invalid(Cause {
+                reason: "FieldValueTooLong".into(),
+                message: format!("Too long: may not be more than {LONGEST_MANAGER} bytes"),
+                field: "fieldManager".into(),
+            }));
+        }
+        let manager = match manager {
+            "" => agent(&self.call.parts.headers),
+            manager => Some(manager),
+        };
         Ok(WriteOptions {
-            dry_run: dry_run(self.call.query.get("dryRun"), kind)?,
+            dry_run: dry_run(query.get("dryRun"), kind)?,
+            field_validation,
+            manager: manager.map(Arc::from),
         })
     }
 
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
-        let stored = self.server.cluster.create(
+        let options = self.write_options()?;
+        let (body, warnings) = self.body(&options)?;
+        let written = self.server.cluster.create_written(
             &self.call.actor,
             &self.request.gvr,
             self.namespace(),
-            self.body()?,
-            &self.write_options()?,
+            body,
+            &options,
         )?;
-        Ok(writer.object(201, &stored))
+        let answer = writer.object(201, &written.object);
+        Ok(respond::warn(
+            answer,
+            warnings.iter().chain(&written.warnings),
+        ))
     }
 
     fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
+        let options = self.write_options()?;
+        let (body, warnings) = self.body(&options)?;
         let written = self.server.cluster.update_written(
             &self.call.actor,
             &self.request.gvr,
             self.namespace(),
             &self.request.name,
-            self.body()?,
+            body,
             subresource,
-            &self.write_options()?,
+            &options,
         )?;
-        Ok(writer.object(code(&written), &written.object))
+        let answer = writer.object(code(&written), &written.object);
+        Ok(respond::warn(
+            answer,
+            warnings.iter().chain(&written.warnings),
+        ))
     }
 
     fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -244,7 +388,8 @@ impl Request<'_> {
             subresource,
             &self.write_options()?,
         )?;
-        Ok(writer.object(code(&written), &written.object))
+        let answer = writer.object(code(&written), &written.object);
+        Ok(respond::warn(answer, &written.warnings))
     }
 
     fn patch_body(&self) -> Result<Patch, ApiError> {
@@ -276,10 +421,24 @@ impl Request<'_> {
         if self.call.body.is_empty() {
             return from_query(self.call);
         }
-        if !matches!(media.as_str(), "" | "application/json") {
+        if !matches!(media.as_str(), "" | "application/json" | "application/yaml") {
             return Err(unsupported_media(READABLE));
         }
-        delete_options(&parse(&self.call.body)?)
+        let parsed = if media == "application/yaml" {
+            read::yaml(&self.call.body)
+        } else {
+            read::json(&self.call.body)
+        };
+        let parsed = parsed.map_err(|e| {
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
+        })?;
+        match parsed.value {
+            Value::Null => from_query(self.call),
+            value @ Value::Object(_) => delete_options(&value),
+            _ => Err(ApiError::bad_request(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
+            )),
+        }
     }
 
     fn delete(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -301,9 +460,15 @@ impl Request<'_> {
                 "status": "Success",
                 "details": success_details(self.info, &written.object),
             });
-            return Ok(writer.object(200, &status));
+            return Ok(respond::warn(
+                writer.object(200, &status),
+                &written.warnings,
+            ));
         }
-        Ok(writer.object(200, &written.object))
+        Ok(respond::warn(
+            writer.object(200, &written.object),
+            &written.warnings,
+        ))
     }
 
     fn delete_collection(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -325,23 +490,26 @@ impl Request<'_> {
     }
 
     fn bind(&self) -> Result<Answer, ApiError> {
-        let body = self.body()?;
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Binding")?;
         let kind = meta::text(&body, &["target", "kind"]);
         let node = meta::text(&body, &["target", "name"]);
-        let mut causes = Vec::new();
+        // The server fails here where it should refuse.
+        let refuse = |cause: &Cause| {
+            let why = format!("{}: {}", cause.field, cause.message);
+            Err(ApiError::new(500, Reason::Unknown, why))
+        };
         if !matches!(kind, "" | "Node") {
-            causes.push(Cause::not_supported(
+            return refuse(&Cause::not_supported(
                 "target.kind",
                 kind,
                 &["Node", "<empty>"],
             ));
         }
         if node.is_empty() {
-            causes.push(Cause::required("target.name", ""));
+            return refuse(&Cause::required("target.name", ""));
         }
-        if !causes.is_empty() {
-            return Err(ApiError::invalid("", "Binding", &self.request.name, causes));
-        }
+        self.check_same_uid(meta::uid(&body))?;
         self.server.cluster.bind(
             &self.call.actor,
             &self.request.namespace,
@@ -352,8 +520,35 @@ impl Request<'_> {
         Ok(respond::json(201, &success(201)))
     }
 
+    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
+        let name = meta::name(body);
+        if name.is_empty() || name == self.request.name {
+            return Ok(());
+        }
+        let why = format!("name in URL does not match name in {kind} object");
+        Err(ApiError::bad_request(why))
+    }
+
+    fn check_same_uid(&self, uid: &str) -> Result<(), ApiError> {
+        let (gvr, name) = (&self.request.gvr, &self.request.name);
+        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
+        if uid.is_empty() || uid == meta::uid(&found) {
+            return Ok(());
+        }
+        let path = self.info.storage_path(&self.request.namespace, name);
+        Err(ApiError::wrong_uid(
+            "",
+            "pods",
+            name,
+            &path,
+            uid,
+            meta::uid(&found),
+        ))
+    }
+
     fn evict(&self) -> Result<Answer, ApiError> {
-        let body = self.body()?;
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Eviction")?;
         let mut options = match body.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
             Some(options) => delete_options(options)?,
@@ -367,6 +562,16 @@ impl Request<'_> {
         )?;
         Ok(respond::json(201, &success(201)))
     }
+}
+
+fn initial_events_of_a_list(options: &ListOptions) -> ApiError {
+    let continues = !options.continue_token.is_empty();
+    let version = &options.resource_version;
+    let wrong = crate::cluster::check_match(options.version_match, version, continues);
+    let why = "sendInitialEvents is forbidden for list";
+    let mut causes: Vec<Cause> = wrong.into_iter().collect();
+    causes.push(Cause::forbidden("sendInitialEvents", why));
+    ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)
 }
 
 fn success(code: u16) -> Value {
@@ -401,20 +606,6 @@ fn unsupported_media(accepted: &str) -> ApiError {
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         ),
     )
-}
-
-fn parse(body: &[u8]) -> Result<Value, ApiError> {
-    let value: Value = serde_json::from_slice(body).map_err(|e| {
-        ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
-    })?;
-    match value {
-        Value::Object(_) => Ok(value),
-        // Go reads null as an empty object.
-        Value::Null => Ok(json!({})),
-        _ => Err(ApiError::bad_request(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
-        )),
-    }
 }
 
 fn dry_run(text: &str, kind: &str) -> Result<bool, ApiError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{HeaderValue, Response, StatusCode};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -55,6 +55,20 @@ pub(crate) fn json(status: u16, value: &Value) -> Answer {
 /// The plain page of a path that nothing serves.
 pub(crate) fn page_not_found() -> Answer {
     raw(404, "text/plain; charset=utf-8", "404 page not found\n")
+}
+
+/// Tells a client what is odd about an accepted request.
+pub(crate) fn warn<'a>(
+    mut answer: Answer,
+    warnings: impl IntoIterator<Item = &'a String>,
+) -> Answer {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            answer.headers_mut().append(WARNING, value);
+        }
+    }
+    answer
 }
 
 /// A refusal as a `Status`.

@@ -1,6 +1,5 @@
 //! From a URL to a request of the API.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http::{Method, Uri};
@@ -44,6 +43,8 @@ pub(crate) struct ResourceRequest {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) subresource: String,
+    /// The path asks for a watch.
+    pub(crate) watch: bool,
 }
 
 /// Where a path leads.
@@ -55,18 +56,23 @@ pub(crate) enum Route {
 }
 
 pub(crate) fn route(uri: &Uri) -> Option<Route> {
-    let parts: Vec<String> = uri
-        .path()
+    // Decoded before it is split: a slash in a name is a slash.
+    let path = percent_decode_str(uri.path()).decode_utf8().ok()?;
+    let parts: Vec<String> = path
         .split('/')
         .filter(|p| !p.is_empty())
-        .map(|p| percent_decode_str(p).decode_utf8().map(Cow::into_owned))
-        .collect::<Result<_, _>>()
-        .ok()?;
+        .map(str::to_owned)
+        .collect();
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     let (group, version, rest) = match words.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return Some(Route::Other(parts)),
+    };
+    // The old way to watch.
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        rest => (false, rest),
     };
     let (namespace, resource, name, tail) = match rest {
         ["namespaces", name, sub @ ("status" | "finalize")] => {
@@ -97,17 +103,19 @@ pub(crate) fn route(uri: &Uri) -> Option<Route> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource: tail.join("/"),
+        watch,
     }))
 }
 
 /// The verb of a request for objects.
 pub(crate) fn verb(method: &Method, request: &ResourceRequest, query: &Query) -> Option<Verb> {
     let named = !request.name.is_empty();
-    let watching = query.flag("watch");
+    // A GET of one object is no watch, whatever it asks for.
+    let watching = request.watch || (query.flag("watch") && !named);
     match (method.as_str(), named) {
-        ("GET" | "HEAD", _) if watching && request.subresource.is_empty() => Some(Verb::Watch),
-        ("GET" | "HEAD", true) => Some(Verb::Get),
-        ("GET" | "HEAD", false) => Some(Verb::List),
+        ("GET", _) if watching && request.subresource.is_empty() => Some(Verb::Watch),
+        ("GET", true) => Some(Verb::Get),
+        ("GET", false) => Some(Verb::List),
         ("POST", _) => Some(Verb::Create),
         ("PUT", true) => Some(Verb::Update),
         ("PATCH", true) => Some(Verb::Patch),

@@ -109,6 +109,24 @@ fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
 
 const NAME: Builtin = ("Name", "string", "name", 0, name);
 const AGE: Builtin = ("Age", "string", "", 0, age);
+const DATA: Builtin = ("Data", "string", "", 0, |o, _| {
+    let keys = |field: &str| {
+        o.get(field)
+            .and_then(Value::as_object)
+            .map_or(0, serde_json::Map::len)
+    };
+    json!((keys("data") + keys("binaryData")).to_string())
+});
+const ATTRIBUTES_CLASS: Builtin = ("VolumeAttributesClass", "string", "", 0, |o, _| {
+    json!(unset(meta::text(o, &["spec", "volumeAttributesClassName"])))
+});
+const VOLUME_MODE: Builtin = ("VolumeMode", "string", "", 1, |o, _| {
+    json!(unset(meta::text(o, &["spec", "volumeMode"])))
+});
+
+fn unset(text: &str) -> &str {
+    if text.is_empty() { "<unset>" } else { text }
+}
 
 fn builtin(resource: &str) -> &'static [Builtin] {
     match resource {
@@ -144,6 +162,19 @@ fn builtin(resource: &str) -> &'static [Builtin] {
             ("Version", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["status", "nodeInfo", "kubeletVersion"]))
             }),
+            ("Internal-IP", "string", "", 1, |o, _| {
+                node_address(o, "InternalIP")
+            }),
+            ("External-IP", "string", "", 1, |o, _| {
+                node_address(o, "ExternalIP")
+            }),
+            ("OS-Image", "string", "", 1, |o, _| node_info(o, "osImage")),
+            ("Kernel-Version", "string", "", 1, |o, _| {
+                node_info(o, "kernelVersion")
+            }),
+            ("Container-Runtime", "string", "", 1, |o, _| {
+                node_info(o, "containerRuntimeVersion")
+            }),
         ],
         "persistentvolumeclaims" => &[
             NAME,
@@ -160,7 +191,9 @@ fn builtin(resource: &str) -> &'static [Builtin] {
             ("StorageClass", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["spec", "storageClassName"]))
             }),
+            ATTRIBUTES_CLASS,
             AGE,
+            VOLUME_MODE,
         ],
         "persistentvolumes" => &[
             NAME,
@@ -174,7 +207,24 @@ fn builtin(resource: &str) -> &'static [Builtin] {
                 json!(meta::text(o, &["spec", "persistentVolumeReclaimPolicy"]))
             }),
             ("Status", "string", "", 0, claim_status),
+            ("Claim", "string", "", 0, |o, _| {
+                let part = |name| meta::text(o, &["spec", "claimRef", name]).to_owned();
+                let (home, name) = (part("namespace"), part("name"));
+                json!(if name.is_empty() {
+                    name
+                } else {
+                    format!("{home}/{name}")
+                })
+            }),
+            ("StorageClass", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["spec", "storageClassName"]))
+            }),
+            ATTRIBUTES_CLASS,
+            ("Reason", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["status", "reason"]))
+            }),
             AGE,
+            VOLUME_MODE,
         ],
         "events" => &[
             ("Last Seen", "string", "", 0, event_seen),
@@ -185,8 +235,17 @@ fn builtin(resource: &str) -> &'static [Builtin] {
                 json!(meta::text(o, &["reason"]))
             }),
             ("Object", "string", "", 0, event_object),
+            ("Subobject", "string", "", 1, |o, _| {
+                json!(meta::text(o, &["involvedObject", "fieldPath"]))
+            }),
+            ("Source", "string", "", 1, event_source),
             ("Message", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["message"]).trim())
+            }),
+            ("First Seen", "string", "", 1, event_first_seen),
+            ("Count", "string", "", 1, |o, _| {
+                let count = o.get("count").and_then(Value::as_i64).unwrap_or(0);
+                json!(count.max(1).to_string())
             }),
             ("Name", "string", "name", 1, name),
         ],
@@ -196,15 +255,13 @@ fn builtin(resource: &str) -> &'static [Builtin] {
                 json!(meta::field(o, "creationTimestamp"))
             }),
         ],
-        "configmaps" | "secrets" => &[
+        "configmaps" => &[NAME, DATA, AGE],
+        "secrets" => &[
             NAME,
-            ("Data", "integer", "", 0, |o, _| {
-                json!(
-                    o.get("data")
-                        .and_then(Value::as_object)
-                        .map_or(0, serde_json::Map::len)
-                )
+            ("Type", "string", "", 0, |o, _| {
+                json!(meta::text(o, &["type"]))
             }),
+            DATA,
             AGE,
         ],
         "leases" => &[
@@ -349,6 +406,44 @@ fn node_roles(node: &Value, _: Timestamp) -> Value {
     } else {
         roles.join(",")
     })
+}
+
+fn node_address(node: &Value, kind: &str) -> Value {
+    let found = statuses(node, "addresses").find(|a| meta::text(a, &["type"]) == kind);
+    let address = found.map_or("", |a| meta::text(a, &["address"]));
+    json!(if address.is_empty() {
+        "<none>"
+    } else {
+        address
+    })
+}
+
+fn node_info(node: &Value, field: &str) -> Value {
+    let text = meta::text(node, &["status", "nodeInfo", field]);
+    json!(if text.is_empty() { "<unknown>" } else { text })
+}
+
+fn event_source(event: &Value, _: Timestamp) -> Value {
+    let (component, host) = (
+        meta::text(event, &["source", "component"]),
+        meta::text(event, &["source", "host"]),
+    );
+    let component = if component.is_empty() {
+        meta::text(event, &["reportingComponent"])
+    } else {
+        component
+    };
+    json!(if host.is_empty() {
+        component.to_owned()
+    } else {
+        format!("{component}, {host}")
+    })
+}
+
+fn event_first_seen(event: &Value, now: Timestamp) -> Value {
+    let times = ["firstTimestamp", "eventTime"].map(|field| meta::text(event, &[field]));
+    let first = times.into_iter().find(|t| !t.is_empty());
+    json!(since(first.unwrap_or_default(), now))
 }
 
 fn claim_status(claim: &Value, _: Timestamp) -> Value {

@@ -10,7 +10,6 @@ use futures::stream::{StreamExt as _, unfold};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::body::SandboxBody;
@@ -27,6 +26,7 @@ use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
 use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::selector::Selectors;
+use crate::signal::Listener;
 
 /// How often a quiet watch says where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ pub(super) fn serve(
     };
     let stream = WatchStream {
         subscription: server.cluster.subscribe(Some(&request.gvr), start.from),
-        store: server.cluster.inner.changed.subscribe(),
+        store: server.cluster.inner.changed.listen(),
         faults: server.faults.changes(),
         live: server.faults.register(call.target.clone()),
         plan: call.decision.watch.clone(),
@@ -112,7 +112,8 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
         "" => None,
         _ => Some(query.flag("sendInitialEvents")),
     };
-    check_initial(streams, query.get("resourceVersionMatch"))?;
+    let continues = !query.get("continue").is_empty();
+    check_initial(streams, query.get("resourceVersionMatch"), continues)?;
     let newest = server.cluster.version();
     let newest = call.decision.stale.map_or(newest, |at| at.min(newest));
     let show_state = match streams {
@@ -153,13 +154,21 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
     })
 }
 
-fn check_initial(streams: Option<bool>, version_match: &str) -> Result<(), ApiError> {
+fn check_initial(
+    streams: Option<bool>,
+    version_match: &str,
+    continues: bool,
+) -> Result<(), ApiError> {
     let field = "resourceVersionMatch";
     let wrong = Cause::forbidden(
         field,
         "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
     );
     let causes = match (streams, version_match) {
+        (Some(_), "NotOlderThan") if continues => vec![Cause::forbidden(
+            field,
+            "resourceVersionMatch is forbidden when continue is provided",
+        )],
         (None, "") | (Some(_), "NotOlderThan") => return Ok(()),
         (None, _) => vec![Cause::forbidden(
             field,
@@ -190,8 +199,8 @@ struct WatchStream {
     subscription: Subscription,
     /// Events taken from the log, each with the time it may leave.
     queue: VecDeque<(Instant, Arc<StoreEvent>)>,
-    store: watch::Receiver<u64>,
-    faults: watch::Receiver<u64>,
+    store: Listener,
+    faults: Listener,
     live: Arc<LiveWatch>,
     plan: WatchPlan,
     bookmarks: bool,
@@ -206,8 +215,8 @@ impl WatchStream {
         let mut chunk = Vec::new();
         while !self.over {
             // Seen before looking, so that what changes in between wakes us again.
-            self.faults.borrow_and_update();
-            self.store.borrow_and_update();
+            self.faults.mark_seen();
+            self.store.mark_seen();
             if !self.server.faults.is_available() {
                 self.over = true;
                 return Some(Err(broken()));
@@ -316,8 +325,8 @@ impl WatchStream {
         };
         tokio::select! {
             biased;
-            _ = self.faults.changed() => {}
-            _ = self.store.changed() => {}
+            () = self.faults.changed() => {}
+            () = self.store.changed() => {}
             () = sleep_until(self.deadline) => {
                 self.over = true;
                 self.routine_bookmark(chunk);
@@ -436,9 +445,12 @@ impl WatchStream {
             now: self.server.cluster.clock().now(),
         };
         // Forms that cannot be watched were refused before the stream began.
-        let Ok(body) = writer.encode_one(object) else {
+        let Ok(mut body) = writer.encode_one(object) else {
             return;
         };
+        if matches!(self.form, Form::Table(_)) && self.sent > 0 {
+            body = without_columns(&body);
+        }
         self.send(chunk, kind, &body);
     }
 
@@ -460,11 +472,20 @@ impl WatchStream {
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
             }),
-            Form::Object | Form::MetadataList => json!({
-                "kind": self.info.kind,
-                "apiVersion": self.info.api_version(&self.request.gvr.version),
-                "metadata": metadata,
-            }),
+            Form::Object | Form::MetadataList => {
+                let mut object = json!({
+                    "kind": self.info.kind,
+                    "apiVersion": self.info.api_version(&self.request.gvr.version),
+                    "metadata": metadata,
+                });
+                if let (false, Value::Object(empty)) = (self.info.custom, empty(&self.info)) {
+                    object
+                        .as_object_mut()
+                        .into_iter()
+                        .for_each(|o| o.extend(empty.clone()));
+                }
+                object
+            }
         };
         frame(chunk, "BOOKMARK", &encode(&object));
     }
@@ -472,6 +493,29 @@ impl WatchStream {
     fn error(&mut self, chunk: &mut Vec<u8>, error: &ApiError) {
         frame(chunk, "ERROR", &encode(&error.to_status()));
         self.over = true;
+    }
+}
+
+/// Only the first table of a watch describes its columns.
+fn without_columns(table: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice::<Value>(table) {
+        Ok(mut table) => {
+            table["columnDefinitions"] = Value::Null;
+            encode(&table)
+        }
+        Err(_) => table.to_vec(),
+    }
+}
+
+/// What a typed server prints of an object that has nothing but metadata.
+fn empty(info: &ResourceInfo) -> Value {
+    match info.resource.as_str() {
+        "pods" => json!({"spec": {"containers": null}, "status": {}}),
+        "namespaces" | "persistentvolumes" => json!({"spec": {}, "status": {}}),
+        "persistentvolumeclaims" => json!({"spec": {"resources": {}}, "status": {}}),
+        "services" => json!({"spec": {}, "status": {"loadBalancer": {}}}),
+        "leases" => json!({"spec": {}}),
+        _ => json!({}),
     }
 }
 

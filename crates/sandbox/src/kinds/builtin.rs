@@ -111,6 +111,7 @@ fn build(row: &Row) -> ResourceInfo {
         name: version.to_owned(),
         status,
         columns: Vec::new(),
+        schema: None,
         selectable: selectable(resource)
             .iter()
             .map(ToString::to_string)

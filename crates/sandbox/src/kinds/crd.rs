@@ -47,7 +47,6 @@ pub(crate) fn prepare_create(crd: &mut Value) -> Vec<Cause> {
         .map(|v| meta::text(v, &["name"]).to_owned())
         .unwrap_or_default();
     crd["status"] = json!({
-        "conditions": [],
         "acceptedNames": {"plural": "", "kind": ""},
         "storedVersions": [stored],
     });
@@ -101,11 +100,17 @@ fn check(crd: &Value) -> Vec<Cause> {
             &serde_json::to_string(&crd["spec"]["versions"]).unwrap_or_default(),
             "must have exactly one version marked as storage version",
         ));
+        let path = "status.storedVersions";
+        causes.push(Cause::invalid(
+            path,
+            "[]",
+            "must have at least one stored version",
+        ));
     }
     for (index, version) in versions(crd).enumerate() {
         if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {
             let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(&path, "schemas are required"));
+            causes.push(Cause::required(&path, ""));
         }
     }
     causes
@@ -284,6 +289,7 @@ fn served_version(version: &Value) -> ServedVersion {
             StatusFace::None
         },
         columns: columns.into_iter().flatten().map(column).collect(),
+        schema: meta::at(version, &["schema", "openAPIV3Schema"]).map(|s| Arc::new(s.clone())),
         selectable: fields
             .into_iter()
             .flatten()

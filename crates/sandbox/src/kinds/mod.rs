@@ -2,8 +2,15 @@
 
 mod builtin;
 pub(crate) mod crd;
+pub(crate) mod data;
+pub(crate) mod event;
+pub(crate) mod lease;
 pub(crate) mod namespace;
+pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod schema;
+pub(crate) mod types;
+pub(crate) mod volume;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,6 +98,8 @@ pub struct ServedVersion {
     pub columns: Vec<Column>,
     /// Fields, as dotted paths, that field selectors may name besides metadata's.
     pub selectable: Vec<String>,
+    /// The OpenAPI schema of a CRD; built-in kinds have types instead.
+    pub schema: Option<Arc<serde_json::Value>>,
 }
 
 /// A kind that is served: what discovery tells, and how its objects behave.
@@ -149,6 +158,14 @@ impl ResourceInfo {
     /// True when objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
+    }
+
+    /// The name of a built-in kind's type.
+    pub(crate) fn type_name(&self, version: &str) -> Option<&'static str> {
+        if self.custom {
+            return None;
+        }
+        types::of_kind(&self.group, version, &self.kind)
     }
 
     pub(crate) fn has(&self, one: Traits) -> bool {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::error::Cause;
 use crate::meta;
 
 /// The finalizer in `spec` that the namespace controller takes off once everything inside is gone.
@@ -66,4 +67,24 @@ pub(crate) fn mark_terminating(object: &mut Value) {
         object["status"] = json!({});
     }
     object["status"]["phase"] = json!("Terminating");
+}
+
+/// The phase follows the deletion.
+pub(crate) fn check_status(object: &Value) -> Vec<Cause> {
+    let phase = meta::text(object, &["status", "phase"]);
+    let wanted = if meta::is_deleting(object) {
+        "Terminating"
+    } else {
+        "Active"
+    };
+    if phase == wanted {
+        return Vec::new();
+    }
+    let is = if meta::is_deleting(object) {
+        "is not empty"
+    } else {
+        "is empty"
+    };
+    let why = format!("may only be '{wanted}' if `deletionTimestamp` {is}");
+    vec![Cause::invalid("status.Phase", &format!("{phase:?}"), &why)]
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::Cause;
-use crate::meta;
+use crate::{meta, validate};
 
 /// Seconds, when the pod's spec says nothing.
 const DEFAULT_GRACE: i64 = 30;
@@ -37,7 +37,40 @@ pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
     default_spec(pod);
     let qos = qos_class(pod);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos});
+    if pod["spec"].get("schedulingGates").is_some() {
+        pod["status"]["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null,
+            "lastTransitionTime": null,
+        }]);
+    }
     Vec::new()
+}
+
+/// What the server makes of a changed pod before it looks at the change.
+pub(crate) fn settle(pod: &mut Value) {
+    default_spec(pod);
+    print_times(pod, &["lastProbeTime", "lastTransitionTime"]);
+}
+
+/// Conditions are printed with their times, even with none.
+pub(super) fn print_times(object: &mut Value, fields: &[&str]) {
+    let conditions = object
+        .get_mut("status")
+        .and_then(|s| s.get_mut("conditions"))
+        .and_then(Value::as_array_mut);
+    for condition in conditions
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        for field in fields {
+            default(condition, field, Value::Null);
+        }
+    }
 }
 
 fn check_spec(pod: &Value) -> Vec<Cause> {
@@ -49,6 +82,8 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
     else {
         return vec![Cause::required("spec.containers", "")];
     };
+    check_volumes(pod, &mut causes);
+    let mut names: Vec<&str> = Vec::new();
     for (index, container) in containers.iter().enumerate() {
         for field in ["name", "image"] {
             if meta::text(container, &[field]).is_empty() {
@@ -56,6 +91,19 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
                 causes.push(Cause::required(&path, ""));
             }
         }
+        let name = meta::text(container, &["name"]);
+        check_name(
+            name,
+            &format!("spec.containers[{index}].name"),
+            &mut names,
+            &mut causes,
+        );
+        check_mounts(
+            pod,
+            container,
+            &format!("spec.containers[{index}]"),
+            &mut causes,
+        );
     }
     let policy = meta::text(pod, &["spec", "restartPolicy"]);
     if !policy.is_empty() && !matches!(policy, "Always" | "OnFailure" | "Never") {
@@ -76,6 +124,57 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
     causes
 }
 
+/// A name in a list: a label, and there once.
+fn check_name<'a>(name: &'a str, path: &str, names: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
+    if name.is_empty() {
+        return;
+    }
+    if let Some(why) = validate::label_name(name) {
+        causes.push(Cause::invalid(path, &format!("{name:?}"), why));
+    } else if names.contains(&name) {
+        causes.push(Cause {
+            reason: "FieldValueDuplicate".into(),
+            message: format!("Duplicate value: {name:?}"),
+            field: path.into(),
+        });
+    }
+    names.push(name);
+}
+
+fn volumes(pod: &Value) -> &[Value] {
+    let volumes = meta::at(pod, &["spec", "volumes"]).and_then(Value::as_array);
+    volumes.map_or(&[], Vec::as_slice)
+}
+
+fn check_volumes(pod: &Value, causes: &mut Vec<Cause>) {
+    let mut names: Vec<&str> = Vec::new();
+    for (index, volume) in volumes(pod).iter().enumerate() {
+        let name = meta::text(volume, &["name"]);
+        let path = format!("spec.volumes[{index}].name");
+        if name.is_empty() {
+            causes.push(Cause::required(&path, ""));
+        }
+        check_name(name, &path, &mut names, causes);
+    }
+}
+
+fn check_mounts(pod: &Value, container: &Value, path: &str, causes: &mut Vec<Cause>) {
+    let mounts = container.get("volumeMounts").and_then(Value::as_array);
+    for (index, mount) in mounts.into_iter().flatten().enumerate() {
+        let name = meta::text(mount, &["name"]);
+        if !volumes(pod)
+            .iter()
+            .any(|v| meta::text(v, &["name"]) == name)
+        {
+            causes.push(Cause {
+                reason: "FieldValueNotFound".into(),
+                message: format!("Not found: {name:?}"),
+                field: format!("{path}.volumeMounts[{index}].name"),
+            });
+        }
+    }
+}
+
 fn default(map: &mut Map<String, Value>, field: &str, value: Value) {
     if !map.contains_key(field) {
         map.insert(field.to_owned(), value);
@@ -90,6 +189,19 @@ fn default_spec(pod: &mut Value) {
     default(spec, "dnsPolicy", json!("ClusterFirst"));
     default(spec, "schedulerName", json!("default-scheduler"));
     default(spec, "terminationGracePeriodSeconds", json!(DEFAULT_GRACE));
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    if grace.is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".into(), json!(1));
+    }
+    let no_gates = spec
+        .get("schedulingGates")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty);
+    if no_gates {
+        spec.remove("schedulingGates");
+    }
     default(spec, "securityContext", json!({}));
     default(spec, "enableServiceLinks", json!(true));
     default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
@@ -170,6 +282,13 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     if had == has {
         return Vec::new();
     }
+    for list in ["containers", "initContainers"] {
+        let count = |spec: &Value| spec.get(list).and_then(Value::as_array).map_or(0, Vec::len);
+        if count(had) != count(has) {
+            let why = "pod updates may not add or remove containers";
+            return vec![Cause::forbidden(&format!("spec.{list}"), why)];
+        }
+    }
     let mut causes = Vec::new();
     let mut allowed = has.clone();
     let gated = had.get("schedulingGates").is_some();
@@ -198,11 +317,30 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     if allowed != *had {
         causes.push(Cause::forbidden("spec", IMMUTABLE));
     }
+    causes.extend(check_deadline(had, has));
     if !tolerations_kept(had, has) {
         let why = "existing tolerations can not be modified except its tolerationSeconds";
         causes.push(Cause::forbidden("spec.tolerations", why));
     }
     causes
+}
+
+/// An active deadline may be set and may shrink.
+fn check_deadline(had: &Value, has: &Value) -> Option<Cause> {
+    let field = "activeDeadlineSeconds";
+    let before = had.get(field).and_then(Value::as_i64)?;
+    let path = "spec.activeDeadlineSeconds";
+    match has.get(field).and_then(Value::as_i64) {
+        None => {
+            let why = "must not update from a positive integer to nil value";
+            Some(Cause::invalid(path, "null", why))
+        }
+        Some(now) if now > before => {
+            let why = "must be less than or equal to previous value";
+            Some(Cause::invalid(path, &now.to_string(), why))
+        }
+        Some(_) => None,
+    }
 }
 
 fn copy_images(new: Option<&mut Value>, old: Option<&Value>) {

@@ -1,66 +1,46 @@
 //! Kubernetes' strategic merge patch for built-in kinds.
 //!
-//! Lists are merged by a key that the Go types declare. Types are not known here, so the key is found by
-//! the field's name; fields whose key differs between places are told apart by the path.
+//! Lists are merged by a key that the type of their owner declares.
 
 use serde_json::{Map, Value};
 
-/// How a list is patched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListRule {
-    /// The patch's list takes its place.
-    Replace,
-    /// Items are matched by this field.
-    MergeBy(&'static str),
-    /// A set of primitive values that is added to.
-    Union,
-}
-
-/// `parent` is the field that holds the list's object.
-fn rule(parent: &str, field: &str) -> ListRule {
-    use ListRule::{MergeBy, Replace, Union};
-    match (parent, field) {
-        ("metadata", "finalizers") => Union,
-        ("spec", "finalizers") => Replace,
-        (_, "ownerReferences") => MergeBy("uid"),
-        (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env") => {
-            MergeBy("name")
-        }
-        (_, "imagePullSecrets" | "secrets") => MergeBy("name"),
-        (_, "resourceClaims") => MergeBy("name"),
-        (_, "conditions") => MergeBy("type"),
-        ("status", "addresses") => MergeBy("type"),
-        (_, "volumeMounts") => MergeBy("mountPath"),
-        (_, "volumeDevices") => MergeBy("devicePath"),
-        (_, "hostAliases") => MergeBy("ip"),
-        ("status", "podIPs" | "hostIPs") => MergeBy("ip"),
-        (_, "topologySpreadConstraints") => MergeBy("topologyKey"),
-        ("spec", "podCIDRs") => Union,
-        // A container's ports and a service's.
-        ("spec", "ports") => MergeBy("port"),
-        (_, "ports") => MergeBy("containerPort"),
-        (_, "webhooks" | "validations" | "variables") if parent.is_empty() => MergeBy("name"),
-        _ => Replace,
-    }
-}
+use crate::kinds::types::{Merge, of_field};
 
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 const DIRECTIVE: &str = "$patch";
 
-/// Applies `patch` in place.
-///
-/// # Errors
-/// Words for a 400: the patch is not an object, carries an unknown directive or lacks a merge key.
-pub(crate) fn apply(target: &mut Value, patch: &Value) -> Result<(), String> {
-    let Some(patch) = patch.as_object() else {
-        return Err("error decoding patch: the patch is not an object".into());
-    };
-    merge_object(target, patch, "")
+/// What a patch cannot be applied for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A 400.
+    Bad(String),
+    /// A 500 without a reason: the server fails where it should refuse.
+    Broken(String),
 }
 
-fn merge_object(target: &mut Value, patch: &Map<String, Value>, field: &str) -> Result<(), String> {
+/// A type's name; none where types are not known, whose lists are replaced.
+type Owner = Option<&'static str>;
+
+/// Applies `patch` to an object of a type, in place.
+///
+/// # Errors
+/// When the patch is not an object, carries an unknown directive or lacks a merge key.
+pub(crate) fn apply(target: &mut Value, patch: &Value, owner: Owner) -> Result<(), Refusal> {
+    let Some(patch) = patch.as_object() else {
+        let why = "error decoding patch: the patch is not an object";
+        return Err(Refusal::Bad(why.into()));
+    };
+    merge_object(target, patch, owner)
+}
+
+fn merge_object(
+    target: &mut Value,
+    patch: &Map<String, Value>,
+    owner: Owner,
+) -> Result<(), Refusal> {
+    let fresh = target.is_null();
     match patch.get(DIRECTIVE).map(|d| d.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
         Some("replace") => {
@@ -72,7 +52,13 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>, field: &str) -> 
             *target = Value::Object(Map::new());
             return Ok(());
         }
-        Some(other) => return Err(format!("Wrong Patch Directive Value: {other:?}")),
+        // What is not there yet is taken as it comes.
+        Some(_) if fresh => {}
+        Some(other) => {
+            return Err(Refusal::Broken(format!(
+                "Unknown patch type found: {other}"
+            )));
+        }
     }
     if !target.is_object() {
         *target = Value::Object(Map::new());
@@ -80,6 +66,9 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>, field: &str) -> 
     let Some(map) = target.as_object_mut() else {
         return Ok(());
     };
+    if let Some(Value::Array(kept)) = patch.get(RETAIN) {
+        map.retain(|key, _| kept.iter().any(|k| k == key));
+    }
     for (key, change) in patch {
         if let Some(list) = key.strip_prefix(DELETE_PREFIX) {
             drop_values(map, list, change)?;
@@ -88,11 +77,17 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>, field: &str) -> 
         if key == DIRECTIVE || key == RETAIN || key.starts_with(ORDER_PREFIX) {
             continue;
         }
-        merge_field(map, key, change, field)?;
+        let order = patch.get(&format!("{ORDER_PREFIX}{key}"));
+        merge_field(map, key, change, order, owner)?;
     }
     for (key, order) in patch {
-        if let Some(list) = key.strip_prefix(ORDER_PREFIX) {
-            reorder(map, list, order, field);
+        if let Some(list) = key.strip_prefix(ORDER_PREFIX)
+            && !patch.contains_key(list)
+            && let (Some(order), Some(Value::Array(items))) = (order.as_array(), map.get_mut(list))
+        {
+            let (merge, _) = of_field(owner, list);
+            let before = items.clone();
+            arrange(items, order, &before, &merge);
         }
     }
     Ok(())
@@ -102,18 +97,20 @@ fn merge_field(
     map: &mut Map<String, Value>,
     key: &str,
     change: &Value,
-    parent: &str,
-) -> Result<(), String> {
+    order: Option<&Value>,
+    owner: Owner,
+) -> Result<(), Refusal> {
+    let (merge, inner) = of_field(owner, key);
     match change {
         Value::Null => {
             map.remove(key);
         }
-        Value::Object(inner) => {
-            merge_object(map.entry(key).or_insert(Value::Null), inner, key)?;
+        Value::Object(change) => {
+            merge_object(map.entry(key).or_insert(Value::Null), change, inner)?;
         }
         Value::Array(items) => {
             let target = map.entry(key).or_insert(Value::Null);
-            merge_list(target, items, rule(parent, key), key)?;
+            merge_list(target, items, order, &merge, (key, inner))?;
         }
         other => {
             map.insert(key.to_owned(), other.clone());
@@ -125,9 +122,10 @@ fn merge_field(
 fn merge_list(
     target: &mut Value,
     items: &[Value],
-    rule: ListRule,
-    field: &str,
-) -> Result<(), String> {
+    order: Option<&Value>,
+    merge: &Merge,
+    (field, inner): (&str, Owner),
+) -> Result<(), Refusal> {
     let replaces = items.iter().any(|i| directive(i) == Some("replace"));
     if !target.is_array() {
         *target = Value::Array(Vec::new());
@@ -135,46 +133,53 @@ fn merge_list(
     let Some(list) = target.as_array_mut() else {
         return Ok(());
     };
-    match rule {
+    let before = list.clone();
+    match merge {
         _ if replaces => {
-            *list = items
-                .iter()
-                .filter(|i| directive(i).is_none())
-                .cloned()
-                .collect();
+            let kept = items.iter().filter(|i| directive(i).is_none());
+            *list = kept.cloned().collect();
+            return Ok(());
         }
-        ListRule::Replace => *list = items.to_vec(),
-        ListRule::Union => {
+        Merge::Replace => {
+            *list = items.to_vec();
+            return Ok(());
+        }
+        Merge::Set => {
             for item in items {
                 if !list.contains(item) {
                     list.push(item.clone());
                 }
             }
         }
-        ListRule::MergeBy(key) => merge_by(list, items, key, field)?,
+        Merge::By(key) => merge_by(list, items, key, (field, inner))?,
     }
+    let order = order.and_then(Value::as_array).map_or(items, Vec::as_slice);
+    arrange(list, order, &before, merge);
     Ok(())
 }
 
-fn merge_by(list: &mut Vec<Value>, items: &[Value], key: &str, field: &str) -> Result<(), String> {
+fn merge_by(
+    list: &mut Vec<Value>,
+    items: &[Value],
+    key: &str,
+    (field, inner): (&str, Owner),
+) -> Result<(), Refusal> {
     for item in items {
         let Some(change) = item.as_object() else {
-            return Err(format!(
-                "expected a map in list {field}, but received a value"
-            ));
+            let why = format!("expected a map in list {field}, but received a value");
+            return Err(Refusal::Broken(why));
         };
         let Some(id) = change.get(key) else {
-            return Err(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            ));
+            let why = format!("map: {item} does not contain declared merge key: {key}");
+            return Err(Refusal::Broken(why));
         };
         let place = list.iter().position(|had| had.get(key) == Some(id));
         match (directive(item), place) {
             (Some("delete"), _) => list.retain(|had| had.get(key) != Some(id)),
-            (_, Some(place)) => merge_object(&mut list[place], change, field)?,
+            (_, Some(place)) => merge_object(&mut list[place], change, inner)?,
             (_, None) => {
-                let mut fresh = Value::Object(Map::new());
-                merge_object(&mut fresh, change, field)?;
+                let mut fresh = Value::Null;
+                merge_object(&mut fresh, change, inner)?;
                 list.push(fresh);
             }
         }
@@ -186,9 +191,11 @@ fn directive(item: &Value) -> Option<&str> {
     item.get(DIRECTIVE).and_then(Value::as_str)
 }
 
-fn drop_values(map: &mut Map<String, Value>, list: &str, gone: &Value) -> Result<(), String> {
+fn drop_values(map: &mut Map<String, Value>, list: &str, gone: &Value) -> Result<(), Refusal> {
     let Some(gone) = gone.as_array() else {
-        return Err(format!("{DELETE_PREFIX}{list}: expected a list"));
+        return Err(Refusal::Bad(format!(
+            "{DELETE_PREFIX}{list}: expected a list"
+        )));
     };
     if let Some(Value::Array(values)) = map.get_mut(list) {
         values.retain(|v| !gone.contains(v));
@@ -196,19 +203,30 @@ fn drop_values(map: &mut Map<String, Value>, list: &str, gone: &Value) -> Result
     Ok(())
 }
 
-/// Sorts the items that the patch names into its order; others keep their place behind them.
-fn reorder(map: &mut Map<String, Value>, list: &str, order: &Value, parent: &str) {
-    let (Some(order), Some(Value::Array(items))) = (order.as_array(), map.get_mut(list)) else {
-        return;
+/// Items that the patch names stand in its order; the server's own keep their place before those that
+/// they stood before, else come after.
+fn arrange(items: &mut Vec<Value>, order: &[Value], before: &[Value], merge: &Merge) {
+    let same = |a: &Value, b: &Value| match merge {
+        Merge::By(key) => a.get(key) == b.get(key),
+        _ => a == b,
     };
-    let rank = |item: &Value| {
-        let place = match rule(parent, list) {
-            ListRule::MergeBy(key) => order.iter().position(|o| o.get(key) == item.get(key)),
-            _ => order.iter().position(|o| o == item),
-        };
-        place.unwrap_or(usize::MAX)
-    };
-    items.sort_by_key(rank);
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let (mut named, servers): (Vec<Value>, Vec<Value>) = std::mem::take(items)
+        .into_iter()
+        .partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    let mut servers = servers.into_iter().peekable();
+    for item in named {
+        let at = place(before, &item);
+        while let Some(server) = servers.peek() {
+            match (place(before, server), at) {
+                (Some(server), Some(at)) if server < at => items.extend(servers.next()),
+                _ => break,
+            }
+        }
+        items.push(item);
+    }
+    items.extend(servers);
 }
 
 #[cfg(test)]
@@ -222,7 +240,7 @@ mod tests {
     #[case::adds_a_finalizer(
         json!({"metadata": {"finalizers": ["a/a"]}}),
         json!({"metadata": {"finalizers": ["b/b", "a/a"]}}),
-        json!({"metadata": {"finalizers": ["a/a", "b/b"]}}))]
+        json!({"metadata": {"finalizers": ["b/b", "a/a"]}}))]
     #[case::drops_a_finalizer(
         json!({"metadata": {"finalizers": ["a/a", "b/b"]}}),
         json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/a"]}}),
@@ -230,11 +248,11 @@ mod tests {
     #[case::merges_conditions_by_type(
         json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "r"}, {"type": "X"}]}}),
         json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "New"}]}}),
-        json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "r"}, {"type": "X"}, {"type": "New"}]}}))]
+        json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "r"}, {"type": "New"}, {"type": "X"}]}}))]
     #[case::merges_containers_and_their_env(
         json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "K", "value": "v"}]}]}}),
         json!({"spec": {"containers": [{"name": "a", "env": [{"name": "L", "value": "w"}]}]}}),
-        json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "K", "value": "v"}, {"name": "L", "value": "w"}]}]}}))]
+        json!({"spec": {"containers": [{"name": "a", "image": "1", "env": [{"name": "L", "value": "w"}, {"name": "K", "value": "v"}]}]}}))]
     #[case::deletes_by_key(
         json!({"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}),
         json!({"spec": {"volumes": [{"name": "a", "$patch": "delete"}]}}),
@@ -264,7 +282,7 @@ mod tests {
         #[case] patch: Value,
         #[case] wanted: Value,
     ) {
-        apply(&mut target, &patch).unwrap();
+        apply(&mut target, &patch, Some("core.v1.Pod")).unwrap();
         assert_eq!(target, wanted);
     }
 
@@ -274,7 +292,11 @@ mod tests {
         let error = apply(
             &mut target,
             &json!({"spec": {"containers": [{"image": "x"}]}}),
+            Some("core.v1.Pod"),
         );
-        assert!(error.unwrap_err().contains("merge key: name"));
+        let Err(Refusal::Broken(why)) = error else {
+            panic!("{error:?}")
+        };
+        assert!(why.contains("merge key: name"), "{why}");
     }
 }

@@ -77,7 +77,7 @@ fn every_key_is_read() {
     assert!(!profile.selects(&[("app", "etl")].into_iter().collect(), "c"));
     assert_eq!(
         profile.owner,
-        Some(OwnerKind::new("batch", "v1", "Job", "jobs"))
+        Some(crate::profile::OwnerKind::new("batch", "v1", "Job", "jobs"))
     );
     assert!(profile.is_consumed(&[("taken", "yes")].into_iter().collect()));
     assert!(profile.is_owner_finished(&[("finished", "yes")].into_iter().collect()));

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use belayer_core::slim::Labels;
+use crate::slim::Labels;
 
 /// Labels that all have to be there with these values.
 ///
@@ -110,12 +110,12 @@ pub(super) fn check_value(name: &str, value: &str) -> Result<(), InvalidLabel> {
 }
 
 /// RFC 1123 subdomain: lower-case labels joined by dots, at most 253 characters.
-pub(super) fn is_dns_subdomain(text: &str) -> bool {
+pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_lower_token(label, 253))
 }
 
 /// RFC 1123 label: what a namespace is called.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     is_lower_token(text, 63)
 }
 

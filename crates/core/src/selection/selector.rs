@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use belayer_core::slim::Labels;
+use crate::slim::Labels;
 
 use super::labels::{InvalidLabel, MatchLabels, check_name, check_value};
 
@@ -87,7 +87,7 @@ impl Selector {
     }
 
     /// Whether whatever it matches has these labels as well; `false` if there are none.
-    pub(super) fn implies(&self, labels: &MatchLabels) -> bool {
+    pub fn implies(&self, labels: &MatchLabels) -> bool {
         !labels.is_empty()
             && labels.iter().all(|(name, value)| {
                 self.0.iter().any(|requirement| {

@@ -3,29 +3,29 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// How many holds may be released at once because nothing selects their pods any more.
+/// How many holds may be released at once because nothing selects their objects any more.
 ///
 /// More than that looks like a mistyped selector rather than a wish, and all of them are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnselected {
-    /// This part of all held pods, from 0 to 100, but [`MaxUnselected::FLOOR`] at least.
+    /// This part of all held objects, from 0 to 100, but [`MaxUnselected::FLOOR`] at least.
     Percent(u8),
     /// This many.
     Count(usize),
 }
 
 impl MaxUnselected {
-    /// What a percentage allows however few pods are held: in a small cluster a changed profile
+    /// What a percentage allows however few objects are held: in a small cluster a changed profile
     /// is no disaster.
     pub const FLOOR: usize = 20;
 
-    /// The largest number of unselected holds that are released while `held` pods, these
+    /// The largest number of unselected holds that are released while `held` objects, these
     /// included, carry our hold.
     pub fn limit(self, held: usize) -> usize {
         match self {
             Self::Count(count) => count,
             Self::Percent(percent) => {
-                // Split, so that no number of pods overflows.
+                // Split, so that no number of objects overflows.
                 let percent = usize::from(percent);
                 let share = held / 100 * percent + held % 100 * percent / 100;
                 share.max(Self::FLOOR)
@@ -33,10 +33,33 @@ impl MaxUnselected {
         }
     }
 
-    /// Whether `unselected` of `held` pods may be let go.
+    /// What `unselected` of `held` objects come to.
+    pub fn mass_release(self, unselected: usize, held: usize) -> MassRelease {
+        if self.allows(unselected, held) {
+            MassRelease::Within
+        } else {
+            MassRelease::Exceeded { unselected, held }
+        }
+    }
+
+    /// Whether `unselected` of `held` objects may be let go.
     pub fn allows(self, unselected: usize, held: usize) -> bool {
         unselected <= self.limit(held)
     }
+}
+
+/// The guard against a mistyped selector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MassRelease {
+    /// Few enough objects are unselected: they are released.
+    Within,
+    /// Too many are: all of them are kept until an admin says otherwise.
+    Exceeded {
+        /// Held objects that nothing selects.
+        unselected: usize,
+        /// All held objects.
+        held: usize,
+    },
 }
 
 impl Default for MaxUnselected {

@@ -1,0 +1,242 @@
+//! workflow-finalizer's place in the house: a runner per kind of owner, and its one rule about
+//! pods.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle, Wake};
+use belayer_core::names;
+use belayer_core::object::Resource;
+use belayer_core::owned::{self, OwnerEnds};
+use belayer_core::runner::{self, Runner};
+use belayer_core::selection::MassRelease;
+use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_metrics::{Known, KnownValues};
+use belayer_workflow_finalizer::component::{self, Parts, WorkflowFinalizer};
+use belayer_workflow_finalizer::config::{OwnerRule, Settings};
+use belayer_workflow_finalizer::evidence;
+use belayer_workflow_finalizer::look::PodsOracle;
+use belayer_workflow_finalizer::steward::Steward;
+
+use super::feed::Crew;
+use super::ground::Ground;
+use super::owners::Owners;
+use super::pods::Pods;
+
+/// Whether another component asks whether the owners of pods are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GoneOwners {
+    /// pod-finalizer does.
+    AskedByOthers,
+    /// Nobody else does.
+    AskedHere,
+}
+
+/// What came of putting workflow-finalizer in its place.
+pub(super) struct Joined {
+    pub(super) kinds: Vec<Arc<WorkflowFinalizer>>,
+    pub(super) crews: Vec<Crew>,
+}
+
+/// Puts workflow-finalizer in its place among the pods and their owners.
+pub(super) fn join(
+    settings: &Settings,
+    gone_owners: GoneOwners,
+    ground: &mut Ground,
+    pods: &mut Pods,
+    owners: &mut Owners,
+) -> Joined {
+    write_zeros();
+    pods.register(
+        Arc::new(pod_rule(settings, gone_owners, ground, pods, owners)),
+        settings.workers,
+    );
+    let mut joined = Joined {
+        kinds: Vec::new(),
+        crews: Vec::new(),
+    };
+    for rule in &settings.owners {
+        if let Some((kind, crew)) = kind(settings, rule, ground, pods, owners) {
+            joined.kinds.push(kind);
+            joined.crews.push(crew);
+        }
+    }
+    let steward = Steward::new(
+        joined.kinds.clone(),
+        ground.events.clone(),
+        ground.namespaces.store.clone(),
+        &ground.namespace,
+    );
+    pods.run_beside(Box::new(|stop| steward.run(stop).boxed()));
+    joined
+}
+
+/// The one rule about pods: those of an owner that ends are let go. Without it the owners would
+/// wait for ever where pod-finalizer is switched off.
+fn pod_rule(
+    settings: &Settings,
+    gone_owners: GoneOwners,
+    ground: &Ground,
+    pods: &Pods,
+    owners: &Owners,
+) -> OwnerEnds {
+    let oracle = OwnerOracle::new(
+        Arc::clone(&ground.executor),
+        ground.decoders(owners.keep.clone()),
+    );
+    let facts = Facts::new(
+        Arc::new(oracle),
+        pods.wake(),
+        ground.pace,
+        ground.after_work.clone(),
+    );
+    let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
+    OwnerEnds::new(owned::Parts {
+        name: component::NAME,
+        owners: owners
+            .kinds
+            .iter()
+            .filter(|watched| held(&watched.resource))
+            .map(|watched| (watched.resource.clone(), watched.store.clone()))
+            .collect(),
+        facts: (gone_owners == GoneOwners::AskedHere).then_some(facts),
+    })
+}
+
+fn kind(
+    settings: &Settings,
+    rule: &OwnerRule,
+    ground: &mut Ground,
+    pods: &mut Pods,
+    owners: &mut Owners,
+) -> Option<(Arc<WorkflowFinalizer>, Crew)> {
+    let watched = owners
+        .kinds
+        .iter_mut()
+        .find(|watched| watched.resource == rule.kind)?;
+    // Names live as long as the process: one per kind in the configuration.
+    let name: &'static str = rule.kind.plural.to_string().leak();
+    let queue = WorkQueue::new(name);
+    let wake: Wake = {
+        let queue = queue.clone();
+        Arc::new(move |key| queue.add(key, Band::Release))
+    };
+    let namespace_oracle = NamespaceOracle::new(
+        Arc::clone(&ground.executor),
+        ground.namespaces.decoders.clone(),
+    );
+    let finalizer = Arc::new(WorkflowFinalizer::new(
+        settings,
+        rule.clone(),
+        Parts {
+            workflows: watched.store.clone(),
+            pods: pods.watched.store.clone(),
+            namespaces: ground.namespaces.store.clone(),
+            pod_facts: Facts::new(
+                Arc::new(PodsOracle::new(Arc::clone(&ground.executor))),
+                wake.clone(),
+                ground.pace,
+                ground.after_work.clone(),
+            ),
+            namespace_facts: Facts::new(
+                Arc::new(namespace_oracle),
+                wake,
+                ground.pace,
+                ground.after_work.clone(),
+            ),
+            queue: queue.clone(),
+            pods_queue: pods.queue.clone(),
+        },
+    ));
+    let runner = Runner::builder(runner::Parts {
+        resource: watched.resource.clone(),
+        ours: names::OWNER_HOLDS,
+        store: watched.store.clone(),
+        queue: queue.clone(),
+        executor: Arc::clone(&ground.executor),
+        decoders: watched.decoders.clone(),
+        events: ground.events.clone(),
+        clock: Arc::new(Timestamp::now),
+        observer: Arc::clone(&ground.observer),
+    })
+    .component(Arc::clone(&finalizer))
+    .build();
+
+    // The census first, so that a decision finds the numbers that its event made.
+    let told = Arc::clone(&finalizer);
+    watched.on_event(move |event| told.on_workflow(event));
+    watched.informer().add_handler(Arc::new(runner.clone()));
+    let told = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&finalizer);
+    ground
+        .namespaces
+        .on_event(move |event| told.on_namespace(event));
+
+    let workers = settings.workers;
+    let crew = Crew {
+        name,
+        queue,
+        // Not of the kind itself, which may not be served: there is nothing to do before it is.
+        needs: vec![pods.watched.store.watch_state()],
+        start: Box::new(move || runner.work(workers)),
+        beside: Vec::new(),
+    };
+    Some((finalizer, crew))
+}
+
+/// What `/debug/holds` says of it.
+pub(super) fn holds(kinds: &[Arc<WorkflowFinalizer>]) -> (&'static str, super::HoldsOf) {
+    let kinds = kinds.to_vec();
+    let told = move || -> Value { kinds.iter().map(|kind| kind_holds(kind)).collect() };
+    (component::NAME, Box::new(told))
+}
+
+fn kind_holds(finalizer: &WorkflowFinalizer) -> Value {
+    let census = finalizer.census();
+    let counts = census.counts();
+    let waiting: Vec<Value> = census
+        .waiting()
+        .into_iter()
+        .map(|(key, workflow)| {
+            json!({
+                "namespace": key.namespace(),
+                "name": key.name(),
+                "uid": workflow.uid.as_str(),
+                "deletionTimestamp": workflow.deleting.map(|time| time.to_string()),
+                "podsRemaining": finalizer.pods_held(&workflow),
+            })
+        })
+        .collect();
+    json!({
+        "kind": finalizer.rule().kind.to_string(),
+        "finalizer": names::WORKFLOW_HOLD,
+        "held": counts.held,
+        "waiting": counts.waiting,
+        "unselected": counts.unselected,
+        "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
+        "deleting": waiting,
+    })
+}
+
+/// A series that appears with its first event looks as if nothing had happened before.
+fn write_zeros() {
+    let evidence = evidence::EVIDENCE_NAMES.iter().chain(owned::NAMES);
+    KnownValues::new()
+        .with(Known::Controller, [component::NAME])
+        .with(Known::Evidence, evidence.copied())
+        .write_zeros();
+    for (question, answers) in [
+        ("owner", &["present", "gone", "unknown", "error"][..]),
+        ("namespace", &["present", "gone", "error"]),
+        ("pods", &["none", "some", "error"]),
+    ] {
+        KnownValues::new()
+            .with(Known::Question, [question])
+            .with(Known::Answer, answers.iter().copied())
+            .write_zeros();
+    }
+}

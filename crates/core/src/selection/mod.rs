@@ -1,0 +1,12 @@
+//! What a configuration selects: labels, namespaces, kinds, and how many objects may be let go at
+//! once because nothing selects them any more. Shared by all components.
+
+pub mod config;
+
+mod labels;
+mod selector;
+mod unselected;
+
+pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
+pub use selector::{Namespaces, Operator, Requirement, Selector};
+pub use unselected::{MassRelease, MaxUnselected, ParseMaxUnselectedError};

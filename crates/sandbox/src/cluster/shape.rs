@@ -1,0 +1,91 @@
+//! Bringing an object into the shape of its kind: unknown fields, defaults, owners named twice.
+
+use serde_json::Value;
+
+use super::{FieldValidation, Gvr, WriteOptions};
+use crate::error::{ApiError, Cause};
+use crate::kinds::{ResourceInfo, schema};
+use crate::meta;
+
+fn schema_of<'a>(info: &'a ResourceInfo, gvr: &Gvr) -> Option<&'a Value> {
+    info.version(&gvr.version)?.schema.as_deref()
+}
+
+/// Prunes and defaults an instance of a CRD, and answers what was dropped.
+pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<String> {
+    let Some(schema) = schema_of(info, gvr) else {
+        return Vec::new();
+    };
+    let dropped = schema::prune(schema, object);
+    schema::default(schema, object);
+    dropped
+}
+
+/// In what an instance of a CRD does not fit its schema.
+pub(super) fn misfits(info: &ResourceInfo, gvr: &Gvr, object: &Value) -> Vec<Cause> {
+    schema_of(info, gvr).map_or_else(Vec::new, |schema| schema::validate(schema, object))
+}
+
+/// Fields that the kind does not have, as the client wants to hear of them.
+///
+/// # Errors
+/// 400 where they are to be refused.
+pub(crate) fn judge(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    complaints: Vec<String>,
+    options: &WriteOptions,
+) -> Result<Vec<String>, ApiError> {
+    if complaints.is_empty() {
+        return Ok(complaints);
+    }
+    match options.field_validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(complaints),
+        FieldValidation::Strict => Err(ApiError::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {}",
+            strict(&complaints),
+            kind = info.kind,
+            version = gvr.version,
+        ))),
+    }
+}
+
+/// The words of a strict refusal.
+pub(super) fn strict(complaints: &[String]) -> String {
+    format!("strict decoding error: {}", complaints.join(", "))
+}
+
+/// `unknown field "a.b"` of each path.
+pub(crate) fn unknown(paths: Vec<String>) -> Vec<String> {
+    let complain = |path: String| format!("unknown field {path:?}");
+    paths.into_iter().map(complain).collect()
+}
+
+/// Keeps the first of several references to one owner.
+pub(super) fn dedup_owners(object: &mut Value) -> Option<String> {
+    let owners = object
+        .get_mut("metadata")
+        .and_then(|m| m.get_mut("ownerReferences"))
+        .and_then(Value::as_array_mut)?;
+    let mut seen: Vec<Value> = Vec::new();
+    let mut twice: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        if !seen.contains(owner) {
+            seen.push(owner.clone());
+            return true;
+        }
+        let uid = meta::text(owner, &["uid"]).to_owned();
+        if !twice.contains(&uid) {
+            twice.push(uid);
+        }
+        false
+    });
+    if twice.is_empty() {
+        return None;
+    }
+    Some(format!(
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        twice.join(", ")
+    ))
+}

@@ -1,0 +1,108 @@
+//! Claims and volumes: defaults, what must be there, what may not change.
+
+use serde_json::{Value, json};
+
+use crate::error::Cause;
+use crate::meta;
+
+const CLAIM: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+/// Fields of a volume's spec that are no source.
+const NO_SOURCE: &[&str] = &[
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
+/// Defaults and checks of a new claim or volume.
+pub(crate) fn prepare_create(object: &mut Value) -> Vec<Cause> {
+    object["status"] = json!({"phase": "Pending"});
+    let is_claim = meta::text(object, &["kind"]) == "PersistentVolumeClaim";
+    let causes = if is_claim {
+        check_claim(object)
+    } else {
+        check(object)
+    };
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.entry("volumeMode")
+            .or_insert_with(|| json!("Filesystem"));
+        if !is_claim {
+            let policy = spec.entry("persistentVolumeReclaimPolicy");
+            policy.or_insert_with(|| json!("Retain"));
+        }
+    }
+    causes
+}
+
+fn check_claim(claim: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let modes = meta::at(claim, &["spec", "accessModes"]).and_then(Value::as_array);
+    if modes.is_none_or(Vec::is_empty) {
+        causes.push(Cause::required(
+            "spec.accessModes",
+            "at least 1 access mode is required",
+        ));
+    }
+    if meta::at(claim, &["spec", "resources", "requests", "storage"]).is_none() {
+        causes.push(Cause::required("spec.resources[storage]", ""));
+    }
+    causes
+}
+
+fn check(volume: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let modes = meta::at(volume, &["spec", "accessModes"]).and_then(Value::as_array);
+    if modes.is_none_or(Vec::is_empty) {
+        causes.push(Cause::required("spec.accessModes", ""));
+    }
+    if meta::at(volume, &["spec", "capacity"]).is_none() {
+        causes.push(Cause::required("spec.capacity", ""));
+    }
+    let spec = volume.get("spec").and_then(Value::as_object);
+    if !spec.is_some_and(|s| s.keys().any(|k| !NO_SOURCE.contains(&k.as_str()))) {
+        causes.push(Cause::required("spec", "must specify a volume type"));
+    }
+    causes
+}
+
+/// Everything that is wrong with changing a claim so.
+pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let fixed = |claim: &Value| {
+        let mut spec = claim.get("spec").cloned().unwrap_or_default();
+        if let Some(spec) = spec.as_object_mut() {
+            for free in ["resources", "volumeAttributesClassName"] {
+                spec.remove(free);
+            }
+            // The binder names the volume once.
+            if meta::text(old, &["spec", "volumeName"]).is_empty() {
+                spec.remove("volumeName");
+            }
+        }
+        spec
+    };
+    if fixed(old) == fixed(new) {
+        return Vec::new();
+    }
+    vec![Cause::forbidden("spec", CLAIM)]
+}
+
+/// Everything that is wrong with changing a volume so.
+pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let source = |volume: &Value| {
+        let mut spec = volume.get("spec").cloned().unwrap_or_default();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.retain(|k, _| !NO_SOURCE.contains(&k.as_str()));
+        }
+        spec
+    };
+    if source(old) == source(new) {
+        return Vec::new();
+    }
+    let why = "spec.persistentvolumesource is immutable after creation";
+    vec![Cause::forbidden("spec.persistentvolumesource", why)]
+}

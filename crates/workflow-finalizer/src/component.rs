@@ -1,0 +1,356 @@
+//! workflow-finalizer as a component of the runner of one owner kind.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::Decision;
+use belayer_core::facts::{Facts, NamespaceQuestion, is_ignored};
+use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, OwnerReference};
+use belayer_core::owned::{HELD_BY_OWNER, held_by_owner};
+use belayer_core::runner::{Change, Component, Source};
+use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+
+use crate::census::{Census, HeldWorkflow, Selected};
+use crate::config::{OwnerRule, Settings};
+use crate::decide::decide;
+use crate::evidence::Evidence;
+use crate::look::{PodsQuestion, PodsState};
+use crate::question::WorkflowQuestion;
+use crate::snapshot::{Deletion, Held, NamespaceView, PodsView, Selection, Snapshot, WorkflowView};
+
+/// Name of the component: in `--controllers`, in metrics, in logs.
+pub const NAME: &str = "workflow-finalizer";
+
+/// The labels of owners, of whatever kind, that the rules read.
+pub fn keep_of_owners(settings: &Settings) -> Keep {
+    Keep::nothing().labels(
+        settings
+            .owners
+            .iter()
+            .flat_map(|rule| rule.selector.names()),
+    )
+}
+
+/// The labels of namespaces that the rules read.
+pub fn keep_of_namespaces() -> Keep {
+    Keep::nothing().labels([names::IGNORE_LABEL])
+}
+
+/// What the component stands on.
+pub struct Parts {
+    /// The owners of the kind.
+    pub workflows: Store<OwnerMeta>,
+    /// Pods, with the index [`HELD_BY_OWNER`].
+    pub pods: Store<Pod>,
+    /// Namespaces.
+    pub namespaces: Store<Namespace>,
+    /// Live lists of pods.
+    pub pod_facts: Facts<PodsQuestion>,
+    /// Live looks at namespaces.
+    pub namespace_facts: Facts<NamespaceQuestion>,
+    /// The queue of this kind's runner.
+    pub queue: WorkQueue<ObjectKey>,
+    /// The queue of the pods' runner.
+    pub pods_queue: WorkQueue<ObjectKey>,
+}
+
+/// Holds the owners of one kind until all their pods have been released.
+pub struct WorkflowFinalizer {
+    rule: OwnerRule,
+    resync: Duration,
+    parts: Parts,
+    census: Census,
+}
+
+impl WorkflowFinalizer {
+    /// The component for the kind of `rule`.
+    pub fn new(settings: &Settings, rule: OwnerRule, parts: Parts) -> Self {
+        Self {
+            rule,
+            resync: settings.resync,
+            parts,
+            census: Census::new(settings.max_unselected),
+        }
+    }
+
+    /// The census of held workflows.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// Which owners it holds.
+    pub fn rule(&self) -> &OwnerRule {
+        &self.rule
+    }
+
+    /// How many pods of a workflow still carry a hold of ours, as far as the index knows.
+    pub fn pods_held(&self, workflow: &HeldWorkflow) -> Option<usize> {
+        self.parts
+            .pods
+            .count_by_index(HELD_BY_OWNER, workflow.uid.as_str())
+    }
+
+    /// Keeps the census and puts the pods of a workflow that is being deleted before all others.
+    /// To be told of every event of the kind *before* its runner is.
+    pub fn on_workflow(&self, event: &Event<OwnerMeta>) {
+        match event {
+            Event::Added { object, .. } => {
+                self.note(&object.object.0);
+                if object.object.0.is_deleting() {
+                    self.raise_pods(&object.object.0);
+                }
+            }
+            Event::Updated { old, new } => {
+                self.note(&new.object.0);
+                if new.object.0.is_deleting() && !old.object.0.is_deleting() {
+                    self.raise_pods(&new.object.0);
+                }
+            }
+            Event::Deleted { last, .. } => self.census.note(&last.object.0.key, None),
+            Event::Unserved => {
+                self.census.clear();
+                tracing::warn!(kind = %self.rule.kind, "this kind is not served: its objects are held once it is");
+            }
+            Event::Synced => {
+                tracing::info!(kind = %self.rule.kind, objects = self.parts.workflows.len(), "this kind is served");
+                // After an absence nothing is told of those that are still there.
+                self.parts
+                    .workflows
+                    .for_each(|workflow| self.note(&workflow.object.0));
+            }
+            _ => {}
+        }
+    }
+
+    /// Queues a workflow that is being deleted when the last of its pods has been released. To be
+    /// told of every event of the pods.
+    pub fn on_pod(&self, event: &Event<Pod>) {
+        match event {
+            // Released, or orphaned: either way it is no pod of its owner any more that is held.
+            Event::Updated { old, new } => {
+                let before = held_by_owner(old);
+                if before.is_some() && before != held_by_owner(new) {
+                    self.pod_left(old);
+                }
+            }
+            Event::Deleted { last, .. } if held_by_owner(last).is_some() => self.pod_left(last),
+            _ => {}
+        }
+    }
+
+    /// Queues the workflows that a change of their namespace concerns.
+    pub fn on_namespace(&self, event: &Event<Namespace>) {
+        let namespace = match event {
+            Event::Added {
+                object,
+                initial: false,
+            } => object,
+            Event::Updated { new, .. } => new,
+            _ => return,
+        };
+        let name = namespace.object.meta.key.name();
+        let mut keys = Vec::new();
+        self.parts.workflows.for_each(|workflow| {
+            let meta = &workflow.object.0;
+            if meta.key.namespace() == Some(name) {
+                keys.push(meta.key.clone());
+            }
+        });
+        for key in keys {
+            if let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) {
+                self.note(&workflow.object.0);
+                self.parts.queue.add(key, Band::Normal);
+            }
+        }
+    }
+
+    /// Queues every held workflow that nothing selects: there are few enough again.
+    pub fn queue_unselected(&self) {
+        let keys = self.census.unselected();
+        self.parts.queue.add_all(keys, Band::Release);
+    }
+
+    fn note(&self, workflow: &ObjectMeta) {
+        let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
+            uid: workflow.uid.clone(),
+            selected: match self.selection(workflow) {
+                Selection::Yes => Selected::Yes,
+                Selection::No | Selection::Ignored => Selected::No,
+            },
+            deleting: workflow.deletion_timestamp,
+        });
+        self.census.note(&workflow.key, held);
+    }
+
+    /// Row 4: the pods go in parallel, before everything else.
+    fn raise_pods(&self, workflow: &ObjectMeta) {
+        let pods = self
+            .parts
+            .pods
+            .by_index(HELD_BY_OWNER, workflow.uid.as_str());
+        let keys = pods.into_iter().flatten();
+        let keys = keys.map(|pod| pod.object.meta.key.clone());
+        self.parts.pods_queue.add_all(keys, Band::Release);
+    }
+
+    fn pod_left(&self, pod: &Pod) {
+        let Some(owner) = pod
+            .meta
+            .controller
+            .as_ref()
+            .filter(|owner| self.is_of_kind(owner))
+        else {
+            return;
+        };
+        let uid = owner.uid.as_str();
+        if self.parts.pods.count_by_index(HELD_BY_OWNER, uid) != Some(0) {
+            return;
+        }
+        let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
+        let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) else {
+            return;
+        };
+        let meta = &workflow.object.0;
+        if meta.uid != owner.uid || !meta.is_deleting() || held(meta) == Held::No {
+            return;
+        }
+        // A list that found held pods says nothing any more.
+        let question = self.pods_question(meta);
+        let outdated = self
+            .parts
+            .pod_facts
+            .get(&question)
+            .is_some_and(|fact| *fact.answer() == PodsState::SomeHeld);
+        if outdated {
+            self.parts.pod_facts.outdate(&question);
+        }
+        self.parts.queue.add(key, Band::Release);
+    }
+
+    fn is_of_kind(&self, owner: &OwnerReference) -> bool {
+        owner.kind == self.rule.kind.kind && *owner.group() == *self.rule.kind.group
+    }
+
+    fn selection(&self, workflow: &ObjectMeta) -> Selection {
+        let namespace = workflow.key.namespace().unwrap_or_default();
+        if !self.rule.selects(&workflow.labels, namespace) {
+            return Selection::No;
+        }
+        match self.cached_namespace(workflow) {
+            Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
+            _ => Selection::Yes,
+        }
+    }
+
+    fn cached_namespace(&self, workflow: &ObjectMeta) -> Option<ObjectMeta> {
+        let key = ObjectKey::cluster(workflow.key.shared_namespace().clone());
+        match self.parts.namespaces.lookup(&key) {
+            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
+            Lookup::Absent | Lookup::Unknown => None,
+        }
+    }
+
+    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuestion {
+        PodsQuestion::new(
+            workflow.key.clone(),
+            workflow.uid.clone(),
+            self.rule.pod_label.clone(),
+        )
+    }
+
+    fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
+        let meta = &workflow.object.0;
+        let namespace = NamespaceQuestion::new(meta.key.shared_namespace().clone());
+        let pods = self.pods_question(meta);
+        WorkflowView {
+            held: held(meta),
+            deletion: deletion(workflow),
+            first_seen: workflow.first_seen,
+            selection: self.selection(meta),
+            namespace: NamespaceView {
+                cached: self.cached_namespace(meta),
+                fact: self.parts.namespace_facts.get(&namespace),
+                question: namespace,
+            },
+            pods: PodsView {
+                held: self
+                    .parts
+                    .pods
+                    .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
+                fact: self.parts.pod_facts.get(&pods),
+                question: pods,
+            },
+        }
+    }
+}
+
+fn held(workflow: &ObjectMeta) -> Held {
+    if workflow.has_finalizer(names::WORKFLOW_HOLD) {
+        Held::Yes
+    } else {
+        Held::No
+    }
+}
+
+fn deletion(workflow: &Stored<OwnerMeta>) -> Option<Deletion> {
+    Some(Deletion {
+        since: workflow.object.0.deletion_timestamp?,
+        seen: workflow.deletion_seen?,
+    })
+}
+
+impl Component<OwnerMeta> for WorkflowFinalizer {
+    type Snapshot = Snapshot;
+    type Evidence = Evidence;
+    type Question = WorkflowQuestion;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::WORKFLOW_HOLD
+    }
+
+    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Band> {
+        let workflow = &change.new?.object.0;
+        let quiet = match change.source {
+            Source::InitialList => Band::Resync,
+            Source::Watch => Band::Normal,
+        };
+        match (held(workflow), workflow.is_deleting()) {
+            (Held::Yes, true) => Some(Band::Release),
+            (Held::No, true) => None,
+            (Held::Yes, false) => (self.selection(workflow) != Selection::Yes).then_some(quiet),
+            (Held::No, false) => (self.selection(workflow) == Selection::Yes).then_some(quiet),
+        }
+    }
+
+    fn observe(&self, workflow: &Stored<OwnerMeta>) -> Snapshot {
+        Snapshot {
+            workflow: Some(self.view(workflow)),
+            mass_release: self.census.mass_release(),
+            resync: self.resync,
+        }
+    }
+
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, WorkflowQuestion> {
+        decide(snapshot, now)
+    }
+
+    fn ask(&self, question: WorkflowQuestion, key: &ObjectKey, after: Duration) {
+        let facts = &self.parts;
+        match question {
+            WorkflowQuestion::Pods(question) => {
+                facts.pod_facts.ask(question, key.clone(), after);
+            }
+            WorkflowQuestion::Namespace(question) => {
+                facts.namespace_facts.ask(question, key.clone(), after);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The key `workflowFinalizer` of the configuration file: as written, and as checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use belayer_core::names::SYSTEM_NAMESPACE;
+use belayer_core::object::Resource;
+use belayer_core::selection::config::{
+    ConfigError, KindConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, namespaces,
+    selector,
+};
+use belayer_core::selection::{MatchLabels, MaxUnselected, Namespaces, Selector};
+use belayer_core::slim::Labels;
+
+/// The key of the configuration file: the root of every path in an error.
+pub const KEY: &str = "workflowFinalizer";
+
+/// Label of Argo Workflows on every pod of a workflow: the workflow's name.
+pub const ARGO_WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
+
+const DEFAULT_WORKERS: usize = 16;
+const MAX_WORKERS: usize = 1_024;
+const DEFAULT_RESYNC: Duration = Duration::from_secs(60);
+
+/// What is checked and complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Keys worked on at once, per kind.
+    pub workers: usize,
+    /// How many holds may be released at once because nothing selects their workflows any more.
+    pub max_unselected: MaxUnselected,
+    /// How often a deletion that waits is looked at without any event.
+    pub resync: Duration,
+    /// The kinds that are held.
+    pub owners: Vec<OwnerRule>,
+}
+
+/// Which owners of one kind are held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerRule {
+    /// The kind.
+    pub kind: Resource,
+    /// The label by which pods name their owner, so that a live list need not be of the whole
+    /// namespace; `None` if they carry none.
+    pub pod_label: Option<Arc<str>>,
+    /// The labels of those that are held.
+    pub selector: Selector,
+    /// The namespaces of those that are held.
+    pub namespaces: Namespaces,
+}
+
+impl OwnerRule {
+    /// All workflows of Argo Workflows.
+    pub fn argo() -> Self {
+        Self {
+            kind: Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows"),
+            pod_label: Some(ARGO_WORKFLOW_LABEL.into()),
+            selector: Selector::default(),
+            namespaces: Namespaces::default(),
+        }
+    }
+
+    /// Whether it selects an owner with these labels in this namespace.
+    pub fn selects(&self, labels: &Labels, namespace: &str) -> bool {
+        namespace != SYSTEM_NAMESPACE
+            && self.namespaces.contains(namespace)
+            && self.selector.matches(labels)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: DEFAULT_WORKERS,
+            max_unselected: MaxUnselected::default(),
+            resync: DEFAULT_RESYNC,
+            owners: vec![OwnerRule::argo()],
+        }
+    }
+}
+
+/// The key as it is written. What is left out has its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkflowFinalizerConfig {
+    /// See [`Settings::workers`].
+    pub workers: Option<usize>,
+    /// See [`Settings::max_unselected`].
+    pub max_unselected: Option<MaxUnselected>,
+    /// See [`Settings::resync`].
+    pub resync: Option<String>,
+    /// See [`Settings::owners`]; all workflows of Argo Workflows if left out.
+    pub owners: Option<Vec<OwnerRuleConfig>>,
+}
+
+/// A kind as it is written.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OwnerRuleConfig {
+    /// The kind; that of Argo Workflows if left out.
+    owner: Option<KindConfig>,
+    pod_label: Option<String>,
+    selector: Option<SelectorConfig>,
+    namespaces: Option<NamespacesConfig>,
+}
+
+impl TryFrom<WorkflowFinalizerConfig> for Settings {
+    type Error = ConfigError;
+
+    fn try_from(config: WorkflowFinalizerConfig) -> Result<Self, ConfigError> {
+        let root = Path::root(KEY);
+        let default = Self::default();
+        let workers = config.workers.unwrap_or(default.workers);
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(root
+                .key("workers")
+                .error(format!("must be from 1 to {MAX_WORKERS}")));
+        }
+        let resync = match &config.resync {
+            Some(text) => duration(&root.key("resync"), text, Duration::from_secs(1))?,
+            None => default.resync,
+        };
+        let owners = match config.owners {
+            Some(owners) => all_owners(&root.key("owners"), owners)?,
+            None => default.owners,
+        };
+        Ok(Self {
+            workers,
+            max_unselected: config.max_unselected.unwrap_or_default(),
+            resync,
+            owners,
+        })
+    }
+}
+
+fn all_owners(path: &Path, configs: Vec<OwnerRuleConfig>) -> Result<Vec<OwnerRule>, ConfigError> {
+    if configs.is_empty() {
+        return Err(path.clone().error(
+            "there is no kind: leave `owners` out to hold the workflows of Argo Workflows, or \
+             switch the controller off: --controllers=*,-workflow-finalizer",
+        ));
+    }
+    let mut rules: Vec<OwnerRule> = Vec::new();
+    for (index, config) in configs.into_iter().enumerate() {
+        let at = path.index(index);
+        let rule = owner_rule(&at, config)?;
+        if rules.iter().any(|have| have.kind == rule.kind) {
+            return Err(at.key("owner").error(format!(
+                "{} is there already: give each kind one rule",
+                rule.kind
+            )));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+fn owner_rule(path: &Path, config: OwnerRuleConfig) -> Result<OwnerRule, ConfigError> {
+    let argo = OwnerRule::argo();
+    let (kind, default_label) = match &config.owner {
+        Some(config) => {
+            let kind = kind(&path.key("owner"), config)?;
+            let label = argo.pod_label.filter(|_| kind == argo.kind);
+            (kind, label)
+        }
+        None => (argo.kind, argo.pod_label),
+    };
+    let pod_label = match config.pod_label {
+        Some(label) => {
+            MatchLabels::new([(&*label, "")])
+                .map_err(|error| path.key("podLabel").error(error.to_string()))?;
+            Some(label.into())
+        }
+        None => default_label,
+    };
+    Ok(OwnerRule {
+        kind,
+        pod_label,
+        selector: selector(&path.key("selector"), config.selector.unwrap_or_default())?,
+        namespaces: namespaces(
+            &path.key("namespaces"),
+            config.namespaces.unwrap_or_default(),
+        )?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn settings(config: Value) -> Result<Settings, ConfigError> {
+        let config: WorkflowFinalizerConfig = serde_json::from_value(config).unwrap();
+        config.try_into()
+    }
+
+    #[test]
+    fn nothing_said_is_argo() {
+        let settings = settings(json!({})).unwrap();
+        assert_eq!(settings, Settings::default());
+        let rule = &settings.owners[0];
+        assert!(rule.selects(&Labels::default(), "ci"));
+        assert!(!rule.selects(&Labels::default(), "kube-system"));
+    }
+
+    #[test]
+    fn any_kind_can_be_held() {
+        let settings = settings(json!({"owners": [
+            {"selector": {"matchLabels": {"team": "a"}}},
+            {"owner": {"group": "tekton.dev", "version": "v1", "kind": "PipelineRun", "resource": "pipelineruns"},
+             "podLabel": "tekton.dev/pipelineRun"},
+        ]}))
+        .unwrap();
+        assert_eq!(
+            settings.owners[0].pod_label.as_deref(),
+            Some(ARGO_WORKFLOW_LABEL)
+        );
+        assert_eq!(
+            settings.owners[1].kind.to_string(),
+            "pipelineruns.tekton.dev"
+        );
+        assert_eq!(
+            settings.owners[1].pod_label.as_deref(),
+            Some("tekton.dev/pipelineRun")
+        );
+    }
+
+    #[rstest]
+    #[case(json!({"workers": 0}), "workflowFinalizer.workers")]
+    #[case(json!({"resync": "soon"}), "workflowFinalizer.resync")]
+    #[case(json!({"owners": []}), "workflowFinalizer.owners")]
+    #[case(json!({"owners": [{}, {}]}), "workflowFinalizer.owners[1].owner")]
+    #[case(json!({"owners": [{"podLabel": "a b"}]}), "workflowFinalizer.owners[0].podLabel")]
+    #[case(json!({"owners": [{"namespaces": {"include": ["kube-system"]}}]}), "workflowFinalizer.owners[0].namespaces.include[0]")]
+    fn what_makes_no_sense_is_refused_by_its_key(#[case] config: Value, #[case] path: &str) {
+        assert_eq!(settings(config).unwrap_err().path, path);
+    }
+}

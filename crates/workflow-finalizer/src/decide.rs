@@ -1,0 +1,163 @@
+//! The decision table of workflow-finalizer: a pure function, one arm per row, in the table's
+//! order.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_core::facts::{Fact, IgnoredNamespace};
+use belayer_core::selection::MassRelease;
+
+use crate::evidence::{Evidence, NoPodHeld, NotSelected};
+use crate::look::PodsState;
+use crate::question::WorkflowQuestion;
+use crate::row;
+use crate::snapshot::{Deletion, Held, Selection, Snapshot, WorkflowView};
+
+/// What is decided about a workflow.
+pub type WorkflowDecision = Decision<Evidence, WorkflowQuestion>;
+
+/// A live list that found held pods which the index does not show is repeated after this time.
+/// The pods' own events end the waiting earlier.
+pub const RECHECK: Duration = Duration::from_secs(5);
+
+/// Decides about one workflow.
+pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
+    let Some(workflow) = &snapshot.workflow else {
+        return Decision::nothing(row::NOTHING);
+    };
+    match (workflow.deletion, workflow.held) {
+        // Whether selected or not: what is being deleted goes by its pods, so that ORDER holds.
+        (Some(deletion), Held::Yes) => {
+            waiting(workflow, deletion).looking_again_within(snapshot.resync)
+        }
+        (Some(_), Held::No) => Decision::nothing(row::NOT_HELD),
+        (None, Held::Yes) => match workflow.selection {
+            Selection::Yes => Decision::nothing(row::NOTHING),
+            Selection::No | Selection::Ignored => unselected(workflow, snapshot.mass_release),
+        },
+        (None, Held::No) => match workflow.selection {
+            Selection::Yes => Decision::write(row::ADD_HOLD, Write::AddHold),
+            Selection::No | Selection::Ignored => Decision::nothing(row::NOTHING),
+        },
+    }
+}
+
+/// Row 1.
+fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDecision {
+    let evidence = match workflow.selection {
+        Selection::Ignored => {
+            let namespace = &workflow.namespace;
+            let version = namespace
+                .cached
+                .as_ref()
+                .map(|meta| meta.resource_version)
+                .unwrap_or_default();
+            let proof = namespace
+                .fact
+                .as_ref()
+                .and_then(|fact| IgnoredNamespace::prove(fact, workflow.first_seen, version));
+            match proof {
+                Some(proof) => NotSelected::ByNamespace(proof),
+                None => {
+                    let fresh = namespace
+                        .fact
+                        .as_ref()
+                        .is_some_and(|fact| fact.begun() > workflow.first_seen);
+                    let question = WorkflowQuestion::Namespace(namespace.question.clone());
+                    let after = if fresh { RECHECK } else { Duration::ZERO };
+                    return Decision::missing(row::UNSELECTED, Missing::Answer { question, after });
+                }
+            }
+        }
+        Selection::Yes | Selection::No => NotSelected::ByRules,
+    };
+    match mass_release {
+        MassRelease::Within => Decision::write(
+            row::UNSELECTED,
+            Write::Release(Evidence::Unselected(evidence)),
+        ),
+        MassRelease::Exceeded { unselected, held } => {
+            let message = format!(
+                "nothing selects this workflow any more, nor {unselected} of {held} held ones: kept, because that \
+                 many at once look like a mistyped selector"
+            );
+            Decision::missing(row::UNSELECTED, Missing::Event(message.into()))
+        }
+    }
+}
+
+/// Rows 4, 5 and 6.
+fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
+    let ends = workflow
+        .namespace
+        .cached
+        .as_ref()
+        .is_some_and(|namespace| namespace.is_deleting());
+    let in_row = |row: Row| {
+        if ends {
+            row::NAMESPACE_TERMINATING
+        } else {
+            row
+        }
+    };
+    let pods = &workflow.pods;
+    if let Some(held @ 1..) = pods.held {
+        let waiting = Decision::missing(in_row(row::PODS_HELD), pods_remain(held));
+        return if ends {
+            waiting
+        } else {
+            waiting.telling(deletion_waits(held))
+        };
+    }
+    let Some(fact) = pods
+        .fact
+        .as_ref()
+        .filter(|fact| fact.begun() > deletion.seen)
+    else {
+        let question = WorkflowQuestion::Pods(pods.question.clone());
+        return Decision::ask(in_row(row::CONFIRM), question);
+    };
+    release_or_recheck(workflow, deletion, fact, in_row)
+}
+
+fn release_or_recheck(
+    workflow: &WorkflowView,
+    deletion: Deletion,
+    fact: &Fact<PodsState>,
+    in_row: impl Fn(Row) -> Row,
+) -> WorkflowDecision {
+    if let Some(proof) = NoPodHeld::prove(fact, deletion.seen) {
+        let evidence = Evidence::NoPodHeld(proof);
+        return Decision::write(in_row(row::CONFIRM), Write::Release(evidence));
+    }
+    // They are on their way into the index, and their release on its way to them.
+    let mut decision = Decision::missing(
+        in_row(row::PODS_HELD),
+        Missing::Answer {
+            question: WorkflowQuestion::Pods(workflow.pods.question.clone()),
+            after: RECHECK,
+        },
+    );
+    decision
+        .missing
+        .push(Missing::Event("pods of it still carry a hold".into()));
+    decision
+}
+
+fn pods_remain(held: usize) -> Missing<WorkflowQuestion> {
+    Missing::Event(format!("{held} of its pods still carry a hold").into())
+}
+
+fn deletion_waits(held: usize) -> Notice {
+    let pods = if held == 1 { "pod" } else { "pods" };
+    Notice {
+        severity: Severity::Normal,
+        reason: "DeletionWaits",
+        message: format!("deletion waits until {held} {pods} of this workflow are released").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

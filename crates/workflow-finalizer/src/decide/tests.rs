@@ -1,0 +1,229 @@
+//! The decision table, row by row. A case reads like its row.
+
+use rstest::rstest;
+
+use belayer_core::facts::{NamespaceQuestion, NamespaceState};
+use belayer_core::moment::Moment;
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_core::slim::ObjectMeta;
+
+use super::*;
+use crate::look::PodsQuestion;
+use crate::snapshot::{NamespaceView, PodsView};
+
+/// What a case expects, in the words of the table.
+#[derive(Debug, PartialEq, Eq)]
+enum Expect {
+    Nothing(Row),
+    Hold(Row),
+    Release(Row, &'static str),
+    /// Keeps, and asks at once.
+    Ask(Row),
+    /// Keeps; whatever is asked is asked later.
+    Keep(Row),
+}
+
+fn outcome(decision: &WorkflowDecision) -> Expect {
+    use belayer_core::decision::Evidence as _;
+    let row = decision.row;
+    let now =
+        |missing: &Missing<_>| matches!(missing, Missing::Answer { after, .. } if after.is_zero());
+    match &decision.write {
+        Some(Write::AddHold) => Expect::Hold(row),
+        Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
+        Some(other) => panic!("{other:?}"),
+        None if decision.missing.iter().any(now) => Expect::Ask(row),
+        None if decision.missing.is_empty() => Expect::Nothing(row),
+        None => Expect::Keep(row),
+    }
+}
+
+const RELEASED: &str = "NoPodHeld";
+
+#[rstest]
+#[case::row_01_not_selected_any_more(workflow().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
+#[case::row_01_too_many_at_once_are_kept(workflow().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
+#[case::row_01_an_ignored_namespace_is_confirmed(workflow().held().ignored(), Expect::Ask(row::UNSELECTED))]
+#[case::row_01_an_ignored_namespace_releases(
+    workflow().held().ignored().ignored_confirmed(),
+    Expect::Release(row::UNSELECTED, "Unselected")
+)]
+#[case::row_01_what_is_being_deleted_goes_by_its_pods(
+    workflow().held().unselected().mass_release().deleting().pods(3),
+    Expect::Keep(row::PODS_HELD)
+)]
+#[case::row_02_a_new_workflow_is_held(workflow(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_02_not_one_that_nothing_selects(workflow().unselected(), Expect::Nothing(row::NOTHING))]
+#[case::row_02_not_one_in_an_ignored_namespace(workflow().ignored(), Expect::Nothing(row::NOTHING))]
+#[case::row_03_no_hold_is_added_late(workflow().deleting(), Expect::Nothing(row::NOT_HELD))]
+#[case::row_04_its_pods_go_first(workflow().held().deleting().pods(10_000), Expect::Keep(row::PODS_HELD))]
+#[case::row_04_whatever_an_earlier_list_said(
+    workflow().held().deleting().pods(1).listed(PodsState::NoneHeld),
+    Expect::Keep(row::PODS_HELD)
+)]
+#[case::row_05_an_empty_index_is_confirmed(workflow().held().deleting(), Expect::Ask(row::CONFIRM))]
+#[case::row_05_an_index_that_cannot_say_is_no_empty_one(
+    workflow().held().deleting().index_unknown(),
+    Expect::Ask(row::CONFIRM)
+)]
+#[case::row_05_a_list_begun_before_the_deletion_was_seen_is_no_proof(
+    workflow().held().listed(PodsState::NoneHeld).deleting(),
+    Expect::Ask(row::CONFIRM)
+)]
+#[case::row_05_none_found_releases(
+    workflow().held().deleting().listed(PodsState::NoneHeld),
+    Expect::Release(row::CONFIRM, RELEASED)
+)]
+#[case::row_05_some_found_is_row_4_again(
+    workflow().held().deleting().listed(PodsState::SomeHeld),
+    Expect::Keep(row::PODS_HELD)
+)]
+#[case::row_06_pods_go_first_in_a_dying_namespace_too(
+    workflow().held().deleting().namespace_deleting().pods(2),
+    Expect::Keep(row::NAMESPACE_TERMINATING)
+)]
+#[case::row_06_confirms_as_well(
+    workflow().held().deleting().namespace_deleting(),
+    Expect::Ask(row::NAMESPACE_TERMINATING)
+)]
+#[case::row_06_releases_as_well(
+    workflow().held().deleting().namespace_deleting().listed(PodsState::NoneHeld),
+    Expect::Release(row::NAMESPACE_TERMINATING, RELEASED)
+)]
+#[case::row_07_a_held_workflow_is_left_alone(workflow().held(), Expect::Nothing(row::NOTHING))]
+#[case::row_07_one_not_in_the_cache(workflow().absent(), Expect::Nothing(row::NOTHING))]
+fn table(#[case] case: Case, #[case] expected: Expect) {
+    assert_eq!(outcome(&decide(&case.0, Timestamp::UNIX_EPOCH)), expected);
+}
+
+#[test]
+fn a_deletion_that_waits_is_told_with_the_number_of_pods() {
+    let decision = decide(
+        &workflow().held().deleting().pods(7).0,
+        Timestamp::UNIX_EPOCH,
+    );
+    assert_eq!(decision.notices[0].reason, "DeletionWaits");
+    assert!(decision.notices[0].message.contains("7 pods"));
+    assert!(decision.look_again.is_some());
+}
+
+#[test]
+fn in_a_dying_namespace_nobody_is_told() {
+    let case = workflow().held().deleting().namespace_deleting().pods(7);
+    assert!(decide(&case.0, Timestamp::UNIX_EPOCH).notices.is_empty());
+}
+
+/// A selected workflow, not held, in a quiet namespace.
+struct Case(Snapshot);
+
+fn workflow() -> Case {
+    let key = ObjectKey::new("ci", "build");
+    Case(Snapshot {
+        workflow: Some(WorkflowView {
+            held: Held::No,
+            deletion: None,
+            first_seen: Moment::now(),
+            selection: Selection::Yes,
+            namespace: NamespaceView {
+                question: NamespaceQuestion::new("ci"),
+                cached: Some(namespace_meta()),
+                fact: None,
+            },
+            pods: PodsView {
+                question: PodsQuestion::new(key, Uid::new("wf-1"), None),
+                held: Some(0),
+                fact: None,
+            },
+        }),
+        mass_release: MassRelease::Within,
+        resync: Duration::from_secs(600),
+    })
+}
+
+fn namespace_meta() -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::cluster("ci"),
+        Uid::new("ns-1"),
+        ResourceVersion::new(10),
+    )
+}
+
+fn ignored_meta() -> ObjectMeta {
+    ObjectMeta {
+        labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(),
+        ..namespace_meta()
+    }
+}
+
+impl Case {
+    fn with(mut self, change: impl FnOnce(&mut WorkflowView)) -> Self {
+        change(self.0.workflow.as_mut().unwrap());
+        self
+    }
+
+    fn absent(mut self) -> Self {
+        self.0.workflow = None;
+        self
+    }
+
+    fn held(self) -> Self {
+        self.with(|workflow| workflow.held = Held::Yes)
+    }
+
+    fn deleting(self) -> Self {
+        self.with(|workflow| {
+            workflow.deletion = Some(Deletion {
+                since: Timestamp::UNIX_EPOCH,
+                seen: Moment::now(),
+            });
+        })
+    }
+
+    fn unselected(self) -> Self {
+        self.with(|workflow| workflow.selection = Selection::No)
+    }
+
+    fn ignored(self) -> Self {
+        self.with(|workflow| {
+            workflow.selection = Selection::Ignored;
+            workflow.namespace.cached = Some(ignored_meta());
+        })
+    }
+
+    fn ignored_confirmed(self) -> Self {
+        let state = NamespaceState::Present(ignored_meta());
+        self.with(|workflow| {
+            workflow.namespace.fact = Some(Fact::scripted(state, Moment::now()));
+        })
+    }
+
+    fn namespace_deleting(self) -> Self {
+        self.with(|workflow| {
+            workflow.namespace.cached = Some(ObjectMeta {
+                deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+                ..namespace_meta()
+            });
+        })
+    }
+
+    fn pods(self, held: usize) -> Self {
+        self.with(|workflow| workflow.pods.held = Some(held))
+    }
+
+    fn index_unknown(self) -> Self {
+        self.with(|workflow| workflow.pods.held = None)
+    }
+
+    fn listed(self, state: PodsState) -> Self {
+        self.with(|workflow| workflow.pods.fact = Some(Fact::scripted(state, Moment::now())))
+    }
+
+    fn mass_release(mut self) -> Self {
+        self.0.mass_release = MassRelease::Exceeded {
+            unselected: 50,
+            held: 100,
+        };
+        self
+    }
+}

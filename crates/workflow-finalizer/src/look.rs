@@ -1,0 +1,242 @@
+//! Does any pod of a workflow carry a hold of ours? Asked live, by a list of its namespace.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde::Deserialize;
+
+use belayer_core::executor::{Class, Executor};
+use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::http::{Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource, Uid};
+
+/// Pods that are asked for at once.
+const PAGE: u32 = 500;
+
+/// A name longer than this is no label value, so that the label cannot say whose the pod is.
+const LONGEST_LABEL_VALUE: usize = 63;
+
+/// Accept header for a list of metadata; a server that does not know how sends whole pods.
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Whether any pod of a workflow carries a hold of ours. Pods are the workflow's by its UID; the
+/// label only narrows what is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodsQuestion {
+    workflow: ObjectKey,
+    uid: Uid,
+    label: Option<Arc<str>>,
+}
+
+impl PodsQuestion {
+    /// A question about the pods of `workflow`. They carry its name in `label`, if there is one.
+    pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
+        let label = label.filter(|_| workflow.name().len() <= LONGEST_LABEL_VALUE);
+        Self {
+            workflow,
+            uid,
+            label,
+        }
+    }
+
+    fn request(&self, page: Option<&str>) -> Request {
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let request =
+            Request::list(pods.path(self.workflow.namespace()), PAGE, page).accept(METADATA_LIST);
+        match &self.label {
+            Some(label) => {
+                request.query("labelSelector", format!("{label}={}", self.workflow.name()))
+            }
+            None => request,
+        }
+    }
+}
+
+impl fmt::Display for PodsQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workflow, uid, .. } = self;
+        write!(f, "does any pod of {workflow} (uid {uid}) carry a hold")
+    }
+}
+
+/// What a live list found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodsState {
+    /// No pod of that UID carries a hold of ours.
+    NoneHeld,
+    /// At least one does.
+    SomeHeld,
+}
+
+impl Question for PodsQuestion {
+    type Answer = PodsState;
+
+    const NAME: &'static str = "pods";
+
+    fn outcome(answer: &PodsState) -> &'static str {
+        match answer {
+            PodsState::NoneHeld => "none",
+            PodsState::SomeHeld => "some",
+        }
+    }
+}
+
+/// Answers [`PodsQuestion`]s by live lists of metadata.
+#[derive(Debug)]
+pub struct PodsOracle {
+    executor: Arc<Executor>,
+}
+
+impl PodsOracle {
+    /// An oracle that asks through `executor`.
+    pub fn new(executor: Arc<Executor>) -> Self {
+        Self { executor }
+    }
+
+    async fn pods(&self, question: &PodsQuestion) -> Result<PodsState, LookError> {
+        let mut page: Option<String> = None;
+        loop {
+            let request = question.request(page.as_deref());
+            let answer = self.executor.read(&request, Class::Evidence).await;
+            let list: List = answer
+                .and_then(|answer| answer.json())
+                .and_then(List::checked)
+                .map_err(|error| look_error(&error))?;
+            let mut pods = list.items.iter().flatten();
+            if pods.any(|pod| pod.is_held_pod_of(&question.uid)) {
+                return Ok(PodsState::SomeHeld);
+            }
+            match list.metadata.next.filter(|next| !next.is_empty()) {
+                Some(next) => page = Some(next),
+                None => return Ok(PodsState::NoneHeld),
+            }
+        }
+    }
+}
+
+impl Oracle<PodsQuestion> for PodsOracle {
+    fn look<'a>(
+        &'a self,
+        question: &'a PodsQuestion,
+    ) -> BoxFuture<'a, Result<PodsState, LookError>> {
+        Box::pin(self.pods(question))
+    }
+}
+
+fn look_error(error: &RequestError) -> LookError {
+    LookError {
+        message: error.to_string(),
+        retry_after: error.retry_after().filter(|after| !after.is_zero()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct List {
+    kind: String,
+    #[serde(default)]
+    metadata: ListMeta,
+    /// The API server writes `null` for an empty list of metadata.
+    items: Option<Vec<Item>>,
+}
+
+impl List {
+    /// What is no list must not be taken for an empty one.
+    fn checked(self) -> Result<Self, RequestError> {
+        if self.kind.ends_with("List") {
+            return Ok(self);
+        }
+        Err(RequestError::Decode(format!("{:?} is no list", self.kind)))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Item {
+    metadata: Metadata,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    finalizers: Option<Vec<String>>,
+    #[serde(default)]
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Owner {
+    uid: String,
+}
+
+impl Item {
+    fn is_held_pod_of(&self, owner: &Uid) -> bool {
+        let Metadata {
+            finalizers,
+            owner_references,
+        } = &self.metadata;
+        let owned = owner_references
+            .iter()
+            .flatten()
+            .any(|have| have.uid == owner.as_str());
+        let mut finalizers = finalizers.iter().flatten();
+        owned && finalizers.any(|have| names::POD_HOLDS.contains(&have.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::held_and_owned(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-1"}]), true)]
+    #[case::of_another_uid(json!(["belayer.dev/pod-status"]), json!([{"uid": "u-2"}]), false)]
+    #[case::orphaned(json!(["belayer.dev/pod-status"]), json!(null), false)]
+    #[case::foreign_finalizers_only(json!(["x/y"]), json!([{"uid": "u-1"}]), false)]
+    #[case::not_held(json!(null), json!([{"uid": "u-1"}]), false)]
+    fn a_pod_counts_by_uid_and_by_our_holds(
+        #[case] finalizers: serde_json::Value,
+        #[case] owners: serde_json::Value,
+        #[case] counts: bool,
+    ) {
+        let item: Item = serde_json::from_value(
+            json!({"metadata": {"finalizers": finalizers, "ownerReferences": owners}}),
+        )
+        .unwrap();
+        assert_eq!(item.is_held_pod_of(&Uid::new("u-1")), counts);
+    }
+
+    #[rstest]
+    #[case::null(json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}), true)]
+    #[case::empty(json!({"kind": "PodList", "metadata": {}, "items": []}), true)]
+    #[case::no_list_at_all(json!({"kind": "Status", "metadata": {}}), false)]
+    #[case::anything(json!({}), false)]
+    fn an_empty_list_is_one_and_nothing_else_is(#[case] body: serde_json::Value, #[case] is: bool) {
+        let read = serde_json::from_value::<List>(body);
+        assert_eq!(read.is_ok_and(|list| list.checked().is_ok()), is);
+    }
+
+    #[test]
+    fn a_name_that_is_no_label_value_lists_the_whole_namespace() {
+        let question = |name: String| {
+            PodsQuestion::new(
+                ObjectKey::new("ci", name),
+                Uid::new("u"),
+                Some("workflow".into()),
+            )
+        };
+        assert!(question("x".repeat(63)).label.is_some());
+        assert!(question("x".repeat(64)).label.is_none());
+    }
+}

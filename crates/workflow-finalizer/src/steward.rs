@@ -1,0 +1,139 @@
+//! The steward: publishes the census, and queues what waited for the mass-release limit to ease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::decision::{Notice, Severity};
+use belayer_core::events::{EventRecorder, Regarding};
+use belayer_core::informer::{Lookup, Store};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::selection::MassRelease;
+use belayer_core::slim::Namespace;
+
+use crate::component::{NAME, WorkflowFinalizer};
+
+/// How often the census is looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Acts on the census of all kinds.
+pub struct Steward {
+    kinds: Vec<Arc<WorkflowFinalizer>>,
+    events: EventRecorder,
+    namespaces: Store<Namespace>,
+    /// Belayer's own namespace, which Events about no single workflow go to.
+    namespace: ObjectKey,
+    kept: Vec<MassRelease>,
+}
+
+impl Steward {
+    /// A steward of these, one per kind. `namespace` is Belayer's own.
+    pub fn new(
+        kinds: Vec<Arc<WorkflowFinalizer>>,
+        events: EventRecorder,
+        namespaces: Store<Namespace>,
+        namespace: &str,
+    ) -> Self {
+        Self {
+            kept: vec![MassRelease::Within; kinds.len()],
+            kinds,
+            events,
+            namespaces,
+            namespace: ObjectKey::cluster(namespace),
+        }
+    }
+
+    /// Runs until `cancel` is cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        publish(&self.kinds, Timestamp::now());
+        for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
+            let now = kind.census().mass_release();
+            match (*before, now) {
+                (MassRelease::Exceeded { .. }, MassRelease::Within) => kind.queue_unselected(),
+                (MassRelease::Within, MassRelease::Exceeded { unselected, held }) => {
+                    let message = format!(
+                        "{unselected} of {held} held {} are selected by nothing any more; they are kept, because that \
+                         many at once look like a mistyped selector",
+                        kind.rule().kind.plural
+                    );
+                    tell(&self.events, &self.namespaces, &self.namespace, message);
+                }
+                _ => {}
+            }
+            *before = now;
+        }
+    }
+}
+
+/// The Event goes to Belayer's own namespace: the workflows are many, and they are not at fault.
+fn tell(
+    events: &EventRecorder,
+    namespaces: &Store<Namespace>,
+    namespace: &ObjectKey,
+    message: String,
+) {
+    let Lookup::Found(found) = namespaces.lookup(namespace) else {
+        tracing::warn!("{message}");
+        return;
+    };
+    let regarding = Regarding {
+        resource: Resource::new("", "v1", "Namespace", "namespaces"),
+        key: namespace.clone(),
+        uid: found.object.meta.uid.clone(),
+    };
+    let notice = Notice {
+        severity: Severity::Warning,
+        reason: "MassReleaseHeldBack",
+        message: message.into(),
+    };
+    events.tell(&regarding, &notice);
+}
+
+/// Publishes the census of all kinds as metrics.
+fn publish(kinds: &[Arc<WorkflowFinalizer>], now: Timestamp) {
+    let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
+    let (mut held, mut waiting, mut kept, mut remaining) = (0, 0, 0, 0);
+    let mut oldest: Option<Timestamp> = None;
+    for kind in kinds {
+        let census = kind.census();
+        let counts = census.counts();
+        held += counts.held;
+        waiting += counts.waiting;
+        if let MassRelease::Exceeded { unselected, .. } = census.mass_release() {
+            kept += unselected;
+        }
+        if counts.waiting > 0 {
+            let pods = census.waiting();
+            let pods = pods
+                .iter()
+                .filter_map(|(_, workflow)| kind.pods_held(workflow));
+            remaining += pods.sum::<usize>();
+        }
+        oldest = match (oldest, census.oldest_waiting()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+    gauge(belayer_metrics::HOLDS, held as f64);
+    gauge(belayer_metrics::WAITING, waiting as f64);
+    gauge(belayer_metrics::UNSELECTED_KEPT, kept as f64);
+    gauge(belayer_metrics::PODS_REMAINING, remaining as f64);
+    let age = oldest.map_or(0.0, |since| now.duration_since(since).as_secs_f64());
+    gauge(belayer_metrics::OLDEST_WAITING, age.max(0.0));
+}

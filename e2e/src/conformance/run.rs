@@ -1,0 +1,231 @@
+//! Running one case.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::compact::Compactor;
+use super::render::{self, Names};
+use super::script::{Action, Case, Request, Step};
+use super::talk::{self, DEADLINE, Watch};
+
+/// What `$pod`, `$bound`, `$schema` and so on stand for.
+const ABBREVIATIONS: &[(&str, &str)] = &[
+    // No scheduler takes it: it stays Pending without a node.
+    (
+        "pod",
+        r#""spec":{"schedulerName":"nobody","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
+    ),
+    // On a node that has no kubelet, so that nobody but the case ends it. Each case has its own: pods on
+    // a node that has been missing for long are collected.
+    (
+        "bound",
+        r#""spec":{"nodeName":"$ns-nowhere","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
+    ),
+    (
+        "leases",
+        "/apis/coordination.k8s.io/v1/namespaces/$ns/leases",
+    ),
+    (
+        "crds",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    ),
+    (
+        "table",
+        "Accept:application/json;as=Table;g=meta.k8s.io;v=v1",
+    ),
+    (
+        "metadata",
+        "Accept:application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    ),
+    (
+        "list-of-metadata",
+        "Accept:application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    ),
+];
+
+/// One step that did not come out as it must.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) line: usize,
+    pub(super) expected: Vec<String>,
+    pub(super) answered: Vec<String>,
+}
+
+/// What came of a case: for each step what was answered, and where that is not what must be.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) answered: Vec<Vec<String>>,
+    pub(super) differences: Vec<Difference>,
+}
+
+/// Runs a case in a new namespace.
+///
+/// # Errors
+/// When the server cannot be talked to, or a step cannot be done at all.
+pub(super) async fn run(
+    client: &Client,
+    compactor: Option<&Compactor>,
+    case: &Case,
+    namespace: &str,
+) -> Result<Outcome> {
+    let mut names = Names::default();
+    for (name, text) in ABBREVIATIONS {
+        names.abbreviate(name, text);
+    }
+    names.set("ns", namespace);
+    let mut talk = Talk {
+        client,
+        compactor,
+        namespace,
+        names,
+        last: Value::Null,
+        watch: None,
+    };
+    talk.prepare().await?;
+    let mut outcome = Outcome::default();
+    for step in &case.steps {
+        let answered = talk.step(step).await;
+        let answered = answered.with_context(|| format!("{}, line {}", case.theme, step.line))?;
+        if answered != step.expected {
+            outcome.differences.push(Difference {
+                line: step.line,
+                expected: step.expected.clone(),
+                answered: answered.clone(),
+            });
+        }
+        outcome.answered.push(answered);
+    }
+    talk.clean_up().await?;
+    Ok(outcome)
+}
+
+struct Talk<'a> {
+    client: &'a Client,
+    compactor: Option<&'a Compactor>,
+    namespace: &'a str,
+    names: Names,
+    last: Value,
+    watch: Option<Watch>,
+}
+
+impl Talk<'_> {
+    async fn prepare(&self) -> Result<()> {
+        let body = json!({"metadata": {"name": self.namespace}}).to_string();
+        let answer = self.plain("POST", "/api/v1/namespaces", body).await?;
+        ensure!(answer == 201, "the namespace is not made: {answer}");
+        Ok(())
+    }
+
+    async fn clean_up(&self) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{}", self.namespace);
+        let answer = self.plain("DELETE", &path, String::new()).await?;
+        ensure!(
+            matches!(answer, 200 | 404 | 409),
+            "the namespace stays: {answer}"
+        );
+        Ok(())
+    }
+
+    async fn plain(&self, method: &str, path: &str, body: String) -> Result<u16> {
+        let request = Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            body,
+            ..Request::default()
+        };
+        let answer = talk::send(self.client, self.namespace, &request).await?;
+        Ok(answer.code)
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<Vec<String>> {
+        let lines = match &step.action {
+            Action::Send(request) => self.send(request).await?,
+            Action::Until(request) => return self.until(request, &step.expected).await,
+            Action::Watch(request) => self.open(request).await?,
+            Action::Events { count, fields } => self.events(*count, fields).await?,
+            Action::Closed { fields } => self.events(usize::MAX, fields).await?,
+            Action::Let { name, path } => {
+                let found = render::at(&self.last, path);
+                let found = found.with_context(|| format!("no {path} in {}", self.last))?;
+                let text = found
+                    .as_str()
+                    .map_or_else(|| found.to_string(), str::to_owned);
+                self.names.set(name, &text);
+                Vec::new()
+            }
+            Action::Compact => {
+                self.compactor.context("no way to compact here")?().await?;
+                Vec::new()
+            }
+        };
+        Ok(lines.iter().map(|line| self.names.mask(line)).collect())
+    }
+
+    fn filled(&self, request: &Request) -> Request {
+        let fill = |text: &String| self.names.fill_in(text);
+        let headers = request.headers.iter();
+        Request {
+            method: request.method.clone(),
+            path: fill(&request.path),
+            headers: headers.map(fill).collect(),
+            fields: request.fields.clone(),
+            body: fill(&request.body),
+        }
+    }
+
+    async fn send(&mut self, request: &Request) -> Result<Vec<String>> {
+        let answer = talk::send(self.client, self.namespace, &self.filled(request)).await?;
+        self.last = answer.value();
+        Ok(answer.tell(&request.fields))
+    }
+
+    async fn until(&mut self, request: &Request, expected: &[String]) -> Result<Vec<String>> {
+        let started = Instant::now();
+        loop {
+            let lines = self.send(request).await?;
+            let lines: Vec<_> = lines.iter().map(|line| self.names.mask(line)).collect();
+            if lines == expected || started.elapsed() > DEADLINE {
+                return Ok(lines);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn open(&mut self, request: &Request) -> Result<Vec<String>> {
+        let request = self.filled(request);
+        match Watch::open(self.client, self.namespace, &request).await? {
+            Ok(watch) => {
+                self.watch = Some(watch);
+                Ok(vec!["200".to_owned()])
+            }
+            Err(answer) => Ok(answer.tell(&request.fields)),
+        }
+    }
+
+    async fn events(&mut self, count: usize, fields: &[String]) -> Result<Vec<String>> {
+        let Some(watch) = &mut self.watch else {
+            bail!("no watch is open");
+        };
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            let Some(event) = watch.next().await? else {
+                lines.push("closed".to_owned());
+                break;
+            };
+            let kind = event.get("type").and_then(Value::as_str).unwrap_or("?");
+            let object = event.get("object").cloned().unwrap_or_default();
+            let (head, message) = render::object(&object, fields);
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            lines.push(match name {
+                Some(name) => format!("{kind} {name} {head}"),
+                None => format!("{kind} {head}"),
+            });
+            lines.extend(message);
+            self.last = object;
+        }
+        Ok(lines)
+    }
+}

@@ -1,0 +1,113 @@
+//! What scenarios do with workflows, and wait for.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::objects::{WORKFLOW_HOLD, finalizers};
+use super::wait::eventually;
+use crate::kinds;
+
+const SOON: Duration = Duration::from_secs(60);
+
+impl Cluster {
+    /// Deletes a workflow without waiting for it to go.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn delete_workflow(&self, name: &str, policy: PropagationPolicy) -> Result<()> {
+        let how = DeleteParams {
+            propagation_policy: Some(policy),
+            ..DeleteParams::default()
+        };
+        let deleted = self.workflows().delete(name, &how).await;
+        deleted
+            .map(drop)
+            .with_context(|| format!("delete the workflow {name}"))
+    }
+
+    /// Deletes a workflow and takes every finalizer off by hand, until it is gone.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub async fn force_workflow_away(&self, name: &str) -> Result<()> {
+        self.delete_workflow(name, PropagationPolicy::Background)
+            .await?;
+        let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        eventually(&format!("the workflow {name} is gone"), SOON, async || {
+            let patched = self
+                .workflows()
+                .patch(name, &PatchParams::default(), &none)
+                .await;
+            match patched {
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                Err(error) => Err(error.into()),
+                Ok(_) => match self.workflows().get_opt(name).await? {
+                    Some(left) => bail!("it has finalizers {:?}", left.finalizers()),
+                    None => Ok(()),
+                },
+            }
+        })
+        .await
+    }
+
+    /// A merge patch on a workflow, as its own controller would send it.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn merge_workflow(&self, name: &str, patch: Value) -> Result<()> {
+        let patched = self
+            .workflows()
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        patched
+            .map(drop)
+            .with_context(|| format!("patch the workflow {name}"))
+    }
+
+    /// Waits until the workflow carries the hold.
+    ///
+    /// # Errors
+    /// When it does not get it.
+    pub async fn workflow_is_held(&self, name: &str) -> Result<()> {
+        self.workflow_is_held_in(self.namespace(), name).await
+    }
+
+    /// The same in another namespace.
+    ///
+    /// # Errors
+    /// When it does not get it.
+    pub async fn workflow_is_held_in(&self, namespace: &str, name: &str) -> Result<()> {
+        let workflows = kinds::workflows(self.client(), namespace);
+        eventually(&format!("the workflow {name} is held"), SOON, async || {
+            let seen = workflows.get(name).await?;
+            ensure!(
+                finalizers(&seen).contains(&WORKFLOW_HOLD),
+                "{:?}",
+                finalizers(&seen)
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the workflow is gone.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub async fn workflow_is_gone(&self, name: &str, deadline: Duration) -> Result<()> {
+        eventually(
+            &format!("the workflow {name} is gone"),
+            deadline,
+            async || match self.workflows().get_opt(name).await? {
+                Some(left) => bail!("it has finalizers {:?}", left.finalizers()),
+                None => Ok(()),
+            },
+        )
+        .await
+    }
+}

@@ -1,0 +1,498 @@
+//! Workflows that are held until all their pods have been released.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams, PropagationPolicy};
+use serde_json::json;
+
+use crate::harness::{
+    BelayerOptions, Cluster, HOLD, Scenario, WORKFLOW_HOLD, eventually, finalizers, pod,
+};
+use crate::kinds;
+use crate::providers::Capability::{
+    AdmissionPolicies, Faults, GarbageCollector, NamespaceDeletion, Recorder,
+};
+use crate::providers::{apply, ensure_workflow_crd, manifest};
+
+const SOON: Duration = Duration::from_secs(60);
+const CRD: &str = "workflows.argoproj.io";
+const ARTIFACT_GC: &str = "workflows.argoproj.io/artifact-gc";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(
+            "workflow-held-behind-others",
+            "a workflow is held; others' finalizers stay and are not waited for",
+            foreign,
+        ),
+        Scenario::shared(
+            "workflow-goes-after-its-pods",
+            "the pods are let go first, then the workflow",
+            order,
+        )
+        .needs([Recorder]),
+        Scenario::shared(
+            "workflow-same-name-elsewhere",
+            "one of two namesakes in two namespaces goes alone",
+            namesakes,
+        ),
+        Scenario::shared(
+            "workflow-same-name-at-once",
+            "a workflow made anew under its name is not taken for the old one",
+            same_name_at_once,
+        )
+        .needs([GarbageCollector]),
+        Scenario::shared(
+            "workflow-deleted-amid-creation",
+            "pods created during and after the deletion go too",
+            amid_creation,
+        )
+        .needs([GarbageCollector]),
+        Scenario::shared(
+            "workflow-namespace-deleted",
+            "a namespace full of workflows and pods goes",
+            namespace_deleted,
+        )
+        .needs([NamespaceDeletion])
+        .within(SOON * 4),
+        Scenario::alone(
+            "workflow-finalizer-alone",
+            "with pod-finalizer switched off nothing is left behind either",
+            alone,
+        )
+        .needs([GarbageCollector]),
+        Scenario::alone(
+            "workflow-kind-comes-and-goes",
+            "without the CRD Belayer works; it is taken up and let go",
+            kind_comes_and_goes,
+        ),
+        Scenario::alone(
+            "workflow-deleting-goes-first",
+            "one deleting workflow is not behind thousands of ordinary ones",
+            deleting_first,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(300)),
+        Scenario::alone(
+            "workflow-of-thousands-of-pods",
+            "one PATCH per pod and one live check",
+            thousands,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(600)),
+        Scenario::alone(
+            "workflow-policy-ties-hold",
+            "the admission policy holds workflows and obeys its switch",
+            policy,
+        )
+        .needs([AdmissionPolicies]),
+    ]
+}
+
+async fn foreign(cluster: Cluster) -> Result<()> {
+    let metadata = json!({ "finalizers": [ARTIFACT_GC, "a.example.com/b"] });
+    let workflow = cluster
+        .workflow_in(cluster.namespace(), "w", metadata)
+        .await?;
+    cluster.workflow_is_held("w").await?;
+    cluster
+        .create(&pod("a").of(&workflow).finalizer("e2e.belayer.dev/keep"))
+        .await?;
+    cluster.is_held("a").await?;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Background)
+        .await?;
+    // The pod goes while others hold the workflow, and the workflow while others hold the pod.
+    cluster.is_not_held("a").await?;
+    eventually("the workflow is released", SOON, async || {
+        let seen = cluster.workflows().get("w").await?;
+        ensure!(
+            finalizers(&seen) == [ARTIFACT_GC, "a.example.com/b"],
+            "{:?}",
+            finalizers(&seen)
+        );
+        Ok(())
+    })
+    .await?;
+    let kept = cluster.pods().get("a").await?;
+    ensure!(
+        finalizers(&kept) == ["e2e.belayer.dev/keep"],
+        "{:?}",
+        finalizers(&kept)
+    );
+    Ok(())
+}
+
+/// ORDER, from the record of what was written.
+async fn order(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    cluster.workflow_is_held("w").await?;
+    let pods = (0..20).map(|index| pod(format!("p{index}")).of(&workflow));
+    cluster.create_all(pods).await?;
+    eventually("all pods are held", SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == 20, "{held} are held");
+        Ok(())
+    })
+    .await?;
+    let mark = cluster.recorder()?.mark()?;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Background)
+        .await?;
+    cluster.workflow_is_gone("w", SOON).await?;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let here = format!("{}/", cluster.namespace());
+    let patches: Vec<_> = writes
+        .iter()
+        .filter(|write| {
+            write.object.starts_with(&here) && write.verb == "patch" && write.code == 200
+        })
+        .collect();
+    let of_workflow = patches
+        .iter()
+        .position(|write| write.resource == "workflows")
+        .context("the workflow was not released")?;
+    let later = patches[of_workflow..]
+        .iter()
+        .find(|write| write.resource == "pods");
+    ensure!(later.is_none(), "released after its workflow: {later:?}");
+    let before = patches[..of_workflow].len();
+    ensure!(before == 20, "{before} patches of 20 pods");
+    Ok(())
+}
+
+async fn namesakes(cluster: Cluster) -> Result<()> {
+    let elsewhere = cluster.another_namespace("b", json!({})).await?;
+    let here = cluster.workflow("w").await?;
+    let there = cluster.workflow_in(&elsewhere, "w", json!({})).await?;
+    cluster.create(&pod("a").of(&here)).await?;
+    cluster.create_in(&elsewhere, &pod("a").of(&there)).await?;
+    cluster.workflow_is_held("w").await?;
+    cluster.workflow_is_held_in(&elsewhere, "w").await?;
+    let held_there = async || {
+        let seen = cluster.pods_in(&elsewhere).get("a").await?;
+        ensure!(finalizers(&seen).contains(&HOLD), "{:?}", finalizers(&seen));
+        let seen = kinds::workflows(cluster.client(), &elsewhere)
+            .get("w")
+            .await?;
+        ensure!(
+            finalizers(&seen) == [WORKFLOW_HOLD],
+            "{:?}",
+            finalizers(&seen)
+        );
+        Ok(())
+    };
+    cluster.is_held("a").await?;
+    eventually("its namesake's pod is held", SOON, held_there).await?;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Background)
+        .await?;
+    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.is_not_held("a").await?;
+    cluster.belayer_has_caught_up().await?;
+    held_there().await
+}
+
+async fn same_name_at_once(cluster: Cluster) -> Result<()> {
+    for round in 0..3 {
+        let first = match cluster.workflows().get_opt("w").await? {
+            Some(there) => crate::harness::Workflow::of(&there)?,
+            None => cluster.workflow("w").await?,
+        };
+        let name = format!("p{round}");
+        cluster.create(&pod(&name).of(&first)).await?;
+        cluster.workflow_is_held("w").await?;
+        cluster.is_held(&name).await?;
+        cluster
+            .delete_workflow("w", PropagationPolicy::Background)
+            .await?;
+        // As soon as the name is free somebody takes it, and the pod's as well.
+        let second = eventually("the name is free", SOON, async || {
+            cluster.workflow("w").await
+        });
+        let second = second.await?;
+        eventually("the pod's name is free", SOON, async || {
+            cluster.create(&pod(&name).of(&second)).await
+        })
+        .await?;
+        cluster.workflow_is_held("w").await?;
+        cluster.is_held(&name).await?;
+    }
+    cluster.belayer_has_caught_up().await?;
+    let seen = cluster.workflows().get("w").await?;
+    ensure!(
+        seen.metadata.deletion_timestamp.is_none() && finalizers(&seen) == [WORKFLOW_HOLD],
+        "{:?}",
+        finalizers(&seen)
+    );
+    Ok(())
+}
+
+/// The workflow is deleted while its controller, which has not noticed yet, goes on creating pods,
+/// held from their first moment as the admission policy would have it.
+async fn amid_creation(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    cluster.workflow_is_held("w").await?;
+    let done = Arc::new(AtomicBool::new(false));
+    let creator = {
+        let (cluster, workflow) = (cluster.clone(), workflow.clone());
+        let done = Arc::clone(&done);
+        tokio::spawn(async move {
+            let mut index = 0;
+            while !done.load(Ordering::Relaxed) {
+                let pod = pod(format!("p{index}")).of(&workflow).held();
+                cluster.create(&pod).await?;
+                index += 1;
+            }
+            anyhow::Ok(index)
+        })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Background)
+        .await?;
+    cluster.workflow_is_gone("w", SOON).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    done.store(true, Ordering::Relaxed);
+    let created = creator.await.context("the creator")??;
+    cluster.note(format!("{created} pods"));
+    cluster.is_empty(SOON).await
+}
+
+async fn namespace_deleted(cluster: Cluster) -> Result<()> {
+    let doomed = cluster.another_namespace("doomed", json!({})).await?;
+    for name in ["w0", "w1", "w2"] {
+        let workflow = cluster.workflow_in(&doomed, name, json!({})).await?;
+        for index in 0..5 {
+            let pod = pod(format!("{name}-{index}")).of(&workflow);
+            cluster.create_in(&doomed, &pod).await?;
+        }
+        cluster.workflow_is_held_in(&doomed, name).await?;
+    }
+    let namespaces = kinds::namespaces(cluster.client());
+    namespaces.delete(&doomed, &DeleteParams::default()).await?;
+    eventually("the namespace is gone", SOON * 3, async || {
+        let pods = cluster
+            .pods_in(&doomed)
+            .list_metadata(&ListParams::default())
+            .await?;
+        let workflows = kinds::workflows(cluster.client(), &doomed)
+            .list_metadata(&ListParams::default())
+            .await?;
+        ensure!(
+            namespaces.get_opt(&doomed).await?.is_none(),
+            "{} pods and {} workflows are left",
+            pods.items.len(),
+            workflows.items.len()
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn alone(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default().argument("--controllers=*,-pod-finalizer");
+    let gone = cluster.workflow("gone").await?;
+    cluster.force_workflow_away("gone").await?;
+    cluster
+        .create(
+            &pod("of-gone")
+                .of(&gone)
+                .held()
+                .finalizer("e2e.belayer.dev/keep"),
+        )
+        .await?;
+    let belayer = cluster.start_belayer_with(&options).await?;
+    // Held by a pod-finalizer of earlier.
+    let workflow = cluster.workflow("w").await?;
+    cluster.workflow_is_held("w").await?;
+    let pods = (0..10).map(|index| pod(format!("p{index}")).of(&workflow).held());
+    cluster.create_all(pods).await?;
+    cluster.create(&pod("not-held").of(&workflow)).await?;
+    cluster.is_held("p0").await?;
+    cluster
+        .delete_workflow("w", PropagationPolicy::Foreground)
+        .await?;
+    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.is_not_held("of-gone").await?;
+    cluster
+        .merge("of-gone", json!({ "metadata": { "finalizers": null } }))
+        .await?;
+    cluster.is_empty(SOON).await?;
+    belayer.stop().await
+}
+
+async fn kind_comes_and_goes(cluster: Cluster) -> Result<()> {
+    let definitions = kinds::definitions(cluster.client());
+    let remove = async || -> Result<()> {
+        definitions.delete(CRD, &DeleteParams::default()).await?;
+        Ok(())
+    };
+    let is_removed = async || {
+        eventually("the kind is gone", SOON, async || {
+            ensure!(definitions.get_opt(CRD).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await
+    };
+    remove().await?;
+    is_removed().await?;
+    let belayer = cluster.start_belayer().await?;
+    eventually("Belayer says that it waits", SOON, async || {
+        ensure!(
+            belayer.log()?.contains("this kind is not served"),
+            "it says nothing"
+        );
+        Ok(())
+    })
+    .await?;
+    for round in 0..2 {
+        ensure_workflow_crd(cluster.client()).await?;
+        let workflow = cluster.workflow("w").await?;
+        cluster.workflow_is_held("w").await?;
+        let name = format!("p{round}");
+        cluster.create(&pod(&name).of(&workflow)).await?;
+        cluster.is_held(&name).await?;
+        // Its objects are deleted first, and have to go by themselves.
+        remove().await?;
+        cluster.is_not_held(&name).await?;
+        is_removed().await?;
+    }
+    ensure_workflow_crd(cluster.client()).await?;
+    belayer.stop().await
+}
+
+/// Thousands of workflows that only have to be held, and one that is being deleted.
+async fn deleting_first(cluster: Cluster) -> Result<()> {
+    let ordinary = if cluster.can(Faults) { 5_000 } else { 500 };
+    let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
+    let urgent = cluster
+        .workflow_in(cluster.namespace(), "urgent", metadata)
+        .await?;
+    cluster
+        .create_all((0..5).map(|index| pod(format!("p{index}")).of(&urgent).held()))
+        .await?;
+    let mut created = futures::stream::iter(0..ordinary)
+        .map(|index| {
+            let cluster = cluster.clone();
+            async move { cluster.workflow(&format!("w{index}")).await }
+        })
+        .buffer_unordered(32);
+    while let Some(workflow) = created.next().await {
+        workflow?;
+    }
+    cluster
+        .delete_workflow("urgent", PropagationPolicy::Background)
+        .await?;
+    let mark = cluster.recorder()?.mark()?;
+    let belayer = cluster.spawn_belayer(&BelayerOptions::default())?;
+    cluster.workflow_is_gone("urgent", SOON).await?;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let urgent = format!("{}/urgent", cluster.namespace());
+    let before = writes
+        .iter()
+        .take_while(|write| write.object != urgent)
+        .filter(|write| write.resource == "workflows")
+        .count();
+    cluster.note(format!(
+        "{before} of {ordinary} ordinary workflows were written to before the deleting one was let go"
+    ));
+    // Whoever has a worker when its turn comes finishes; the queue is not waited for.
+    ensure!(
+        before <= ordinary / 4,
+        "{before} of {ordinary} were served before it"
+    );
+    belayer.stop().await
+}
+
+async fn thousands(cluster: Cluster) -> Result<()> {
+    let pods = if cluster.can(Faults) { 10_000 } else { 2_000 };
+    let workflow = cluster.workflow("w").await?;
+    cluster
+        .create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held()))
+        .await?;
+    let belayer = cluster.start_belayer().await?;
+    cluster.workflow_is_held("w").await?;
+    let mark = cluster.recorder()?.mark()?;
+    let gets = cluster.recorder()?.gets("workflows")?;
+    let started = Instant::now();
+    cluster
+        .delete_workflow("w", PropagationPolicy::Background)
+        .await?;
+    cluster
+        .workflow_is_gone("w", Duration::from_secs(300))
+        .await?;
+    let took = started.elapsed().as_secs_f64();
+    let gets = cluster.recorder()?.gets("workflows")? - gets;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let patches = |resource: &str| {
+        let patch = |write: &&crate::providers::Request| {
+            write.resource == resource && write.verb == "patch"
+        };
+        writes.iter().filter(patch).count()
+    };
+    let (of_pods, of_workflows) = (patches("pods"), patches("workflows"));
+    let others = writes.len() - of_pods - of_workflows;
+    let pods_list = [("question", "pods")];
+    let looks = belayer.metric("belayer_facts_total", &pods_list).await?;
+    cluster.note(format!(
+        "{pods} pods in {took:.1} s: {of_pods} patches of pods, {of_workflows} of the workflow, {others} other \
+         writes, {looks} list(s) of pods, {gets} look(s) at the workflow"
+    ));
+    ensure!(of_pods == pods, "{of_pods} patches for {pods} pods");
+    ensure!(of_workflows == 1, "{of_workflows} patches of the workflow");
+    ensure!(looks <= 1.0 && gets <= 1, "{looks} lists, {gets} looks");
+    let told = kinds::events(cluster.client(), cluster.namespace())
+        .list(&ListParams::default())
+        .await?;
+    let waits = told.items.iter().find(|event| {
+        event.data["reason"] == "DeletionWaits"
+            && event.data["involvedObject"]["kind"] == "Workflow"
+    });
+    match waits {
+        Some(event) => cluster.note(event.data["message"].to_string()),
+        None => bail!("no Event says that the deletion waits"),
+    }
+    if cluster.can(GarbageCollector) {
+        cluster.is_empty(Duration::from_secs(240)).await?;
+    }
+    belayer.stop().await
+}
+
+/// No Belayer runs: what is on a workflow, the policy has put there.
+async fn policy(cluster: Cluster) -> Result<()> {
+    apply(cluster.client(), manifest("workflow-hold-policy")?).await?;
+    let shown = policy_obeys(&cluster).await;
+    super::admission::remove_policy(&cluster, "belayer-workflow-hold").await?;
+    super::admission::switch(&cluster, "holdWorkflows", "on").await?;
+    shown?;
+    created_with(&cluster, &[], &[]).await
+}
+
+async fn policy_obeys(cluster: &Cluster) -> Result<()> {
+    created_with(cluster, &[], &[WORKFLOW_HOLD]).await?;
+    created_with(cluster, &[ARTIFACT_GC], &[ARTIFACT_GC, WORKFLOW_HOLD]).await?;
+    created_with(cluster, &[WORKFLOW_HOLD], &[WORKFLOW_HOLD]).await?;
+    super::admission::switch(cluster, "holdWorkflows", "off").await?;
+    created_with(cluster, &[], &[]).await
+}
+
+/// A policy is learned a moment after it was changed.
+async fn created_with(cluster: &Cluster, given: &[&str], expected: &[&str]) -> Result<()> {
+    eventually(&format!("created with {expected:?}"), SOON, async || {
+        let name = format!("w-{}", jiff::Timestamp::now().as_nanosecond());
+        let metadata = json!({ "finalizers": given });
+        cluster
+            .workflow_in(cluster.namespace(), &name, metadata)
+            .await?;
+        let seen = cluster.workflows().get(&name).await?;
+        ensure!(finalizers(&seen) == expected, "{:?}", seen.finalizers());
+        Ok(())
+    })
+    .await
+}
