@@ -70,7 +70,12 @@ fn whole() -> Result<Vec<Step>> {
 fn quick() -> Vec<Step> {
     let mut scenarios = e2e::scenarios(Provider::Sandbox);
     // One scenario per row of the decision table, and each way a workflow goes: ten seconds.
-    scenarios.args(["row-", "workflow-deleted", "kill-9-in-the-middle"]);
+    scenarios.args([
+        "row-",
+        "workflow-deleted",
+        "kill-9-in-the-middle",
+        "pvc-in-use",
+    ]);
     vec![
         format(),
         Step::check("clippy", clippy()),
