@@ -17,3 +17,4 @@ pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
+pub mod types;
