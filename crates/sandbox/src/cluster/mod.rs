@@ -20,7 +20,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-pub(crate) use patch::unsupported_strategic;
+pub(crate) use patch::{patch_any, unsupported_strategic};
 pub(crate) use read::{check_match, list_options_invalid, parse_version, too_large};
 pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};

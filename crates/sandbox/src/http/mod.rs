@@ -5,11 +5,13 @@ mod discovery;
 mod listener;
 mod negotiate;
 mod openapi;
+mod options;
 mod read;
 mod resource;
 mod respond;
 mod review;
 mod route;
+mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
