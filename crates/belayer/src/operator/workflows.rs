@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle, Wake};
