@@ -394,8 +394,9 @@ impl From<End> for WatchEnd {
 
 impl MatchSpec {
     fn make(&self) -> Match {
+        type Narrow = fn(Match, String) -> Match;
         let mut made = Match::verbs(self.verbs.iter().map(|verb| Verb::from(*verb)));
-        let words: [(&Option<String>, fn(Match, String) -> Match); 8] = [
+        let words: [(&Option<String>, Narrow); 8] = [
             (&self.group, Match::group),
             (&self.resource, Match::resource),
             (&self.kind, Match::kind),
@@ -438,8 +439,9 @@ impl AnswerSpec {
 
 impl FaultSpec {
     fn make(&self) -> Fault {
+        type Choose = fn(Fault, u64) -> Fault;
         let mut fault = Fault::on(self.on.make()).delay(self.delay.0);
-        let words: [(Option<u64>, fn(Fault, u64) -> Fault); 4] = [
+        let words: [(Option<u64>, Choose); 4] = [
             (self.nth, Fault::nth),
             (self.after, Fault::after),
             (self.every, Fault::every),
