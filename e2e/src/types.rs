@@ -37,7 +37,11 @@ const OTHERS: &[(&str, &str, &str)] = &[("", "v1", "Binding"), ("policy", "v1", 
 pub async fn digest(client: &Client) -> Result<String> {
     let mut wanted: BTreeSet<(String, String, String)> = BTreeSet::new();
     let text = |(group, version, kind): &(&str, &str, &str)| {
-        ((*group).to_owned(), (*version).to_owned(), (*kind).to_owned())
+        (
+            (*group).to_owned(),
+            (*version).to_owned(),
+            (*kind).to_owned(),
+        )
     };
     wanted.extend(OTHERS.iter().map(text));
     for info in Sandbox::builder().build().cluster().resources() {
@@ -45,7 +49,10 @@ pub async fn digest(client: &Client) -> Result<String> {
         wanted.insert((info.group.clone(), version, info.kind.clone()));
     }
     let mut schemas = BTreeMap::new();
-    let documents: BTreeSet<_> = wanted.iter().map(|(g, v, _)| (g.clone(), v.clone())).collect();
+    let documents: BTreeSet<_> = wanted
+        .iter()
+        .map(|(g, v, _)| (g.clone(), v.clone()))
+        .collect();
     for (group, version) in documents {
         schemas.extend(document(client, &group, &version).await?);
     }
@@ -58,7 +65,9 @@ pub async fn digest(client: &Client) -> Result<String> {
         let name = schemas.iter().find(|(name, schema)| {
             let of = schema.get("x-kubernetes-group-version-kind");
             let entry = serde_json::json!({"group": group, "kind": kind, "version": version});
-            let named = of.and_then(Value::as_array).is_some_and(|of| of.contains(&entry));
+            let named = of
+                .and_then(Value::as_array)
+                .is_some_and(|of| of.contains(&entry));
             named && !name.ends_with("List")
         });
         let (name, _) = name.with_context(|| format!("no type of {group}/{version}/{kind}"))?;
@@ -75,7 +84,10 @@ pub async fn digest(client: &Client) -> Result<String> {
         })
         .collect();
     let kinds = serde_json::to_string_pretty(&kinds)?;
-    Ok(format!("{{\"kinds\": {kinds},\n\"types\": {{\n{}\n}}}}\n", lines?.join(",\n")))
+    Ok(format!(
+        "{{\"kinds\": {kinds},\n\"types\": {{\n{}\n}}}}\n",
+        lines?.join(",\n")
+    ))
 }
 
 async fn document(client: &Client, group: &str, version: &str) -> Result<BTreeMap<String, Value>> {
@@ -86,13 +98,20 @@ async fn document(client: &Client, group: &str, version: &str) -> Result<BTreeMa
     let request = http::Request::get(&path).body(Body::from(Vec::new()))?;
     let body = client.send(request).await?.into_body().collect().await?;
     let document: Value = serde_json::from_slice(&body.to_bytes()).context(path)?;
-    let schemas = document.pointer("/components/schemas").and_then(Value::as_object);
+    let schemas = document
+        .pointer("/components/schemas")
+        .and_then(Value::as_object);
     let schemas = schemas.context("a document without schemas")?;
-    Ok(schemas.iter().map(|(name, schema)| (name.clone(), schema.clone())).collect())
+    Ok(schemas
+        .iter()
+        .map(|(name, schema)| (name.clone(), schema.clone()))
+        .collect())
 }
 
 fn short(name: &str) -> String {
-    let mut stripped = PREFIXES.iter().filter_map(|prefix| name.strip_prefix(prefix));
+    let mut stripped = PREFIXES
+        .iter()
+        .filter_map(|prefix| name.strip_prefix(prefix));
     stripped.next().unwrap_or(name).to_owned()
 }
 

@@ -19,8 +19,8 @@ pub mod workload;
 
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};
 pub use cluster::{
-    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, Gvr, ListOptions, ListPage,
-    ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
+    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, Gvr, ListOptions,
+    ListPage, ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
     VersionMatch, WriteOptions,
 };
 pub use error::{ApiError, Cause, Details, Reason};

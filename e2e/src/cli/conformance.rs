@@ -44,7 +44,11 @@ impl Conformance {
         ensure!(!(sandbox && self.record), "the sandbox is no judge");
         let options = Options {
             names: self.names,
-            server: if sandbox { Server::Sandbox } else { Server::Real },
+            server: if sandbox {
+                Server::Sandbox
+            } else {
+                Server::Real
+            },
             mode: if self.record {
                 Mode::Record
             } else {

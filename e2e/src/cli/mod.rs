@@ -1,7 +1,7 @@
 //! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
 
-mod conformance;
 mod bench;
+mod conformance;
 mod control_plane;
 mod run;
 

@@ -152,7 +152,11 @@ fn choose(options: &Options) -> Result<Vec<Case>> {
 ///
 /// # Errors
 /// When no case has such a name, or a file of cases cannot be read or written.
-pub async fn run(client: &Client, compactor: Option<Compactor>, options: &Options) -> Result<Summary> {
+pub async fn run(
+    client: &Client,
+    compactor: Option<Compactor>,
+    options: &Options,
+) -> Result<Summary> {
     let started = Instant::now();
     let (alone, beside): (Vec<_>, Vec<_>) =
         choose(options)?.into_iter().partition(|case| case.alone);
@@ -168,7 +172,10 @@ pub async fn run(client: &Client, compactor: Option<Compactor>, options: &Option
         }
     }
     if options.mode == Mode::Record {
-        let folder = options.folder.as_deref().context("--record needs --cases")?;
+        let folder = options
+            .folder
+            .as_deref()
+            .context("--record needs --cases")?;
         record(folder, &done)?;
     }
     anstream::eprintln!("{} cases in {:.1?}", done.len(), started.elapsed());

@@ -103,7 +103,11 @@ fn mask_patterns(text: &str) -> String {
         }
     }
     out = shorten(&out);
-    for before in ["current: ", "too old resource version: ", "resourceVersion\\\":\\\""] {
+    for before in [
+        "current: ",
+        "too old resource version: ",
+        "resourceVersion\\\":\\\"",
+    ] {
         out = mask_number(&out, before);
     }
     out
@@ -132,7 +136,8 @@ fn shape_len(text: &str, shape: &str) -> usize {
         s => b == s,
     };
     let bytes = text.as_bytes();
-    let whole = bytes.len() >= shape.len() && bytes.iter().zip(shape.bytes()).all(|(b, s)| fits(*b, s));
+    let whole =
+        bytes.len() >= shape.len() && bytes.iter().zip(shape.bytes()).all(|(b, s)| fits(*b, s));
     if whole { shape.len() } else { 0 }
 }
 
@@ -199,7 +204,14 @@ pub(super) fn object(value: &Value, fields: &[String]) -> (String, Option<String
     let mut message = None;
     if text("kind") == "Status" && text("apiVersion") == "v1" && text("status") == "Failure" {
         let reason = text("reason");
-        parts.push(if reason.is_empty() { "(no reason)" } else { reason }.to_owned());
+        parts.push(
+            if reason.is_empty() {
+                "(no reason)"
+            } else {
+                reason
+            }
+            .to_owned(),
+        );
         if !fields.iter().any(|f| f == "-message") {
             message = Some(text("message").replace('\n', "\\n"));
         }
@@ -233,7 +245,12 @@ fn tell_details(details: &Value, message: Option<&str>) -> String {
     let mut about = details.clone();
     let causes = about.as_object_mut().and_then(|map| map.remove("causes"));
     let mut told = about.to_string();
-    for cause in causes.as_ref().and_then(Value::as_array).into_iter().flatten() {
+    for cause in causes
+        .as_ref()
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         told.push_str(&format!(" {}", text(cause, "reason")));
         let (field, words) = (text(cause, "field"), text(cause, "message"));
         if !field.is_empty() {
@@ -260,7 +277,9 @@ fn walk(value: &Value, keys: &[String]) -> Option<Value> {
     };
     match (key.as_str(), value) {
         ("*", Value::Array(items)) => {
-            let found = items.iter().map(|item| walk(item, rest).unwrap_or(Value::Null));
+            let found = items
+                .iter()
+                .map(|item| walk(item, rest).unwrap_or(Value::Null));
             Some(found.collect())
         }
         ("#", Value::Array(items)) => Some(items.len().into()),
@@ -294,7 +313,10 @@ mod tests {
     fn names_and_repetitions_are_filled_in() {
         let mut names = Names::default();
         names.set("ns", "x");
-        assert_eq!(names.fill_in("$ns {{ab*3}} {\"a\":{}}"), "x ababab {\"a\":{}}");
+        assert_eq!(
+            names.fill_in("$ns {{ab*3}} {\"a\":{}}"),
+            "x ababab {\"a\":{}}"
+        );
     }
 
     #[rstest]

@@ -24,12 +24,18 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
         "bound",
         r#""spec":{"nodeName":"$ns-nowhere","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
     ),
-    ("leases", "/apis/coordination.k8s.io/v1/namespaces/$ns/leases"),
+    (
+        "leases",
+        "/apis/coordination.k8s.io/v1/namespaces/$ns/leases",
+    ),
     (
         "crds",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     ),
-    ("table", "Accept:application/json;as=Table;g=meta.k8s.io;v=v1"),
+    (
+        "table",
+        "Accept:application/json;as=Table;g=meta.k8s.io;v=v1",
+    ),
     (
         "metadata",
         "Accept:application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
@@ -144,7 +150,9 @@ impl Talk<'_> {
             Action::Let { name, path } => {
                 let found = render::at(&self.last, path);
                 let found = found.with_context(|| format!("no {path} in {}", self.last))?;
-                let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+                let text = found
+                    .as_str()
+                    .map_or_else(|| found.to_string(), str::to_owned);
                 self.names.set(name, &text);
                 Vec::new()
             }

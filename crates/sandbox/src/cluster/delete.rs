@@ -68,8 +68,15 @@ impl Cluster {
         self.write(entry, |state| {
             let deleted = self.delete_in(state, gvr, namespace, name, options)?;
             let asked = options.propagation_policy.is_some();
-            let orphans = state.kinds.find(gvr).is_some_and(|i| i.has(Traits::ORPHANS_BY_DEFAULT));
-            Ok(if orphans && !asked { deleted.warn(vec![PRESERVED.to_owned()]) } else { deleted })
+            let orphans = state
+                .kinds
+                .find(gvr)
+                .is_some_and(|i| i.has(Traits::ORPHANS_BY_DEFAULT));
+            Ok(if orphans && !asked {
+                deleted.warn(vec![PRESERVED.to_owned()])
+            } else {
+                deleted
+            })
         })
     }
 
@@ -317,7 +324,8 @@ fn check_namespace_uid(old: &Value, name: &str, wanted: &Preconditions) -> Resul
     let Some(wanted) = wanted.uid.as_deref().filter(|wanted| *wanted != found) else {
         return Ok(());
     };
-    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
     Err(ApiError::conflict("", "namespaces", name, &why))
 }
 

@@ -73,7 +73,8 @@ pub(super) fn stamp(old: Option<&Value>, new: &mut Value, stamp: &Stamp<'_>) {
     }
     entries.sort_by(|a, b| {
         let key = |entry: &Value| {
-            ["time", "manager", "apiVersion", "subresource"].map(|f| meta::text(entry, &[f]).to_owned())
+            ["time", "manager", "apiVersion", "subresource"]
+                .map(|f| meta::text(entry, &[f]).to_owned())
         };
         key(a).cmp(&key(b))
     });

@@ -27,8 +27,8 @@ pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
-    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch, Preconditions,
-    Propagation, Subresource, VersionMatch, WriteOptions,
+    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch,
+    Preconditions, Propagation, Subresource, VersionMatch, WriteOptions,
 };
 pub(crate) use write::{Effect, Written};
 

@@ -8,8 +8,8 @@ use super::create::{check_namespace, check_subresource};
 use super::update::check_name;
 use super::write::{Entry, Written};
 use super::{
-    Actor, Cluster, FieldValidation, Gvr, ObjectKey, Patch, State, Subresource, WriteOptions, locate,
-    shape,
+    Actor, Cluster, FieldValidation, Gvr, ObjectKey, Patch, State, Subresource, WriteOptions,
+    locate, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};

@@ -136,7 +136,9 @@ fn set_condition(pod: &mut Value, condition: Value) {
     if !pod.get("status").is_some_and(Value::is_object) {
         pod["status"] = json!({});
     }
-    let conditions = pod["status"].get_mut("conditions").and_then(Value::as_array_mut);
+    let conditions = pod["status"]
+        .get_mut("conditions")
+        .and_then(Value::as_array_mut);
     match conditions {
         Some(list) => {
             list.retain(|c| c.get("type") != condition.get("type"));

@@ -101,7 +101,14 @@ impl Cluster {
         if !uid.is_empty() && uid != meta::uid(&old) {
             let path = info.storage_path(&key.namespace, &key.name);
             let (group, resource) = (&info.group, &info.resource);
-            return Err(ApiError::wrong_uid(group, resource, name, &path, uid, meta::uid(&old)));
+            return Err(ApiError::wrong_uid(
+                group,
+                resource,
+                name,
+                &path,
+                uid,
+                meta::uid(&old),
+            ));
         }
         let applied = self.apply(state, &info, gvr, &key, &old, object, subresource, options)?;
         Ok(applied.warn(warnings))
@@ -270,11 +277,7 @@ fn carry_metadata(old: &Value, new: &mut Value) {
     if let Some(at) = had.get("deletionTimestamp") {
         metadata.insert("deletionTimestamp".into(), at.clone());
     }
-    for field in [
-        "uid",
-        "deletionGracePeriodSeconds",
-        "namespace",
-    ] {
+    for field in ["uid", "deletionGracePeriodSeconds", "namespace"] {
         if let Some(value) = had.get(field)
             && !metadata.contains_key(field)
         {

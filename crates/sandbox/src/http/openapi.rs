@@ -65,7 +65,9 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
                     schema["x-kubernetes-group-version-kind"] = kinds;
                 }
             }
-            None => drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version))),
+            None => {
+                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)))
+            }
         }
     }
     if paths.is_empty() {

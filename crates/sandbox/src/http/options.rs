@@ -16,7 +16,10 @@ const LONGEST_MANAGER: usize = 128;
 fn agent(headers: &http::HeaderMap) -> Option<&str> {
     let agent = headers.get(http::header::USER_AGENT)?.to_str().ok()?;
     let product = agent.split('/').next()?;
-    let end = product.char_indices().nth(LONGEST_MANAGER).map_or(product.len(), |(at, _)| at);
+    let end = product
+        .char_indices()
+        .nth(LONGEST_MANAGER)
+        .map_or(product.len(), |(at, _)| at);
     Some(&product[..end]).filter(|product| !product.is_empty())
 }
 
@@ -35,7 +38,11 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
         "Strict" => FieldValidation::Strict,
         other => {
             let known = ["", "Ignore", "Strict", "Warn"];
-            return Err(invalid(Cause::not_supported("fieldValidation", other, &known)));
+            return Err(invalid(Cause::not_supported(
+                "fieldValidation",
+                other,
+                &known,
+            )));
         }
     };
     let manager = query.get("fieldManager");

@@ -10,8 +10,8 @@ use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
 use super::{Call, Server, options, read, review, scale, watch};
 use crate::cluster::{
-    DeleteOptions, Effect, Gvr, ListOptions, Patch, Subresource,
-    VersionMatch, WriteOptions, Written, shape,
+    DeleteOptions, Effect, Gvr, ListOptions, Patch, Subresource, VersionMatch, WriteOptions,
+    Written, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
@@ -221,7 +221,10 @@ impl Request<'_> {
     fn body(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiError> {
         let mut parsed = self.parsed()?;
         let Some(name) = self.info.type_name(&self.request.gvr.version) else {
-            return Ok((parsed.value, self.judge(Vec::new(), parsed.duplicates, options)?));
+            return Ok((
+                parsed.value,
+                self.judge(Vec::new(), parsed.duplicates, options)?,
+            ));
         };
         // A body of another kind is refused as such, not for its fields.
         let kind = meta::text(&parsed.value, &["kind"]);
@@ -247,7 +250,11 @@ impl Request<'_> {
         options: &WriteOptions,
     ) -> Result<Vec<String>, ApiError> {
         let mut complaints = shape::unknown(unknown);
-        complaints.extend(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        complaints.extend(
+            duplicates
+                .iter()
+                .map(|path| format!("duplicate field {path:?}")),
+        );
         shape::judge(self.info, &self.request.gvr, complaints, options)
     }
 
@@ -297,7 +304,10 @@ impl Request<'_> {
             &options,
         )?;
         let answer = writer.object(201, &written.object);
-        Ok(respond::warn(answer, warnings.iter().chain(&written.warnings)))
+        Ok(respond::warn(
+            answer,
+            warnings.iter().chain(&written.warnings),
+        ))
     }
 
     fn update(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -313,7 +323,10 @@ impl Request<'_> {
             &options,
         )?;
         let answer = writer.object(code(&written), &written.object);
-        Ok(respond::warn(answer, warnings.iter().chain(&written.warnings)))
+        Ok(respond::warn(
+            answer,
+            warnings.iter().chain(&written.warnings),
+        ))
     }
 
     fn patch(&self, subresource: Subresource, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -373,7 +386,9 @@ impl Request<'_> {
         match parsed.value {
             Value::Null => options::from_query(self.call),
             value @ Value::Object(_) => options::of_delete(&value),
-            _ => Err(ApiError::bad_request("couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct")),
+            _ => Err(ApiError::bad_request(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
+            )),
         }
     }
 
@@ -396,9 +411,15 @@ impl Request<'_> {
                 "status": "Success",
                 "details": success_details(self.info, &written.object),
             });
-            return Ok(respond::warn(writer.object(200, &status), &written.warnings));
+            return Ok(respond::warn(
+                writer.object(200, &status),
+                &written.warnings,
+            ));
         }
-        Ok(respond::warn(writer.object(200, &written.object), &written.warnings))
+        Ok(respond::warn(
+            writer.object(200, &written.object),
+            &written.warnings,
+        ))
     }
 
     fn delete_collection(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -430,7 +451,11 @@ impl Request<'_> {
             Err(ApiError::new(500, Reason::Unknown, why))
         };
         if !matches!(kind, "" | "Node") {
-            return refuse(&Cause::not_supported("target.kind", kind, &["Node", "<empty>"]));
+            return refuse(&Cause::not_supported(
+                "target.kind",
+                kind,
+                &["Node", "<empty>"],
+            ));
         }
         if node.is_empty() {
             return refuse(&Cause::required("target.name", ""));
@@ -489,7 +514,14 @@ impl Request<'_> {
             return Ok(());
         }
         let path = self.info.storage_path(&self.request.namespace, name);
-        Err(ApiError::wrong_uid("", "pods", name, &path, uid, meta::uid(&found)))
+        Err(ApiError::wrong_uid(
+            "",
+            "pods",
+            name,
+            &path,
+            uid,
+            meta::uid(&found),
+        ))
     }
 
     fn evict(&self) -> Result<Answer, ApiError> {

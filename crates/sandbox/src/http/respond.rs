@@ -58,7 +58,10 @@ pub(crate) fn page_not_found() -> Answer {
 }
 
 /// Tells a client what is odd about an accepted request.
-pub(crate) fn warn<'a>(mut answer: Answer, warnings: impl IntoIterator<Item = &'a String>) -> Answer {
+pub(crate) fn warn<'a>(
+    mut answer: Answer,
+    warnings: impl IntoIterator<Item = &'a String>,
+) -> Answer {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -110,7 +110,11 @@ fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
 const NAME: Builtin = ("Name", "string", "name", 0, name);
 const AGE: Builtin = ("Age", "string", "", 0, age);
 const DATA: Builtin = ("Data", "string", "", 0, |o, _| {
-    let keys = |field: &str| o.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    let keys = |field: &str| {
+        o.get(field)
+            .and_then(Value::as_object)
+            .map_or(0, serde_json::Map::len)
+    };
     json!((keys("data") + keys("binaryData")).to_string())
 });
 const ATTRIBUTES_CLASS: Builtin = ("VolumeAttributesClass", "string", "", 0, |o, _| {
@@ -158,10 +162,16 @@ fn builtin(resource: &str) -> &'static [Builtin] {
             ("Version", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["status", "nodeInfo", "kubeletVersion"]))
             }),
-            ("Internal-IP", "string", "", 1, |o, _| node_address(o, "InternalIP")),
-            ("External-IP", "string", "", 1, |o, _| node_address(o, "ExternalIP")),
+            ("Internal-IP", "string", "", 1, |o, _| {
+                node_address(o, "InternalIP")
+            }),
+            ("External-IP", "string", "", 1, |o, _| {
+                node_address(o, "ExternalIP")
+            }),
             ("OS-Image", "string", "", 1, |o, _| node_info(o, "osImage")),
-            ("Kernel-Version", "string", "", 1, |o, _| node_info(o, "kernelVersion")),
+            ("Kernel-Version", "string", "", 1, |o, _| {
+                node_info(o, "kernelVersion")
+            }),
             ("Container-Runtime", "string", "", 1, |o, _| {
                 node_info(o, "containerRuntimeVersion")
             }),
@@ -200,7 +210,11 @@ fn builtin(resource: &str) -> &'static [Builtin] {
             ("Claim", "string", "", 0, |o, _| {
                 let part = |name| meta::text(o, &["spec", "claimRef", name]).to_owned();
                 let (home, name) = (part("namespace"), part("name"));
-                json!(if name.is_empty() { name } else { format!("{home}/{name}") })
+                json!(if name.is_empty() {
+                    name
+                } else {
+                    format!("{home}/{name}")
+                })
             }),
             ("StorageClass", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["spec", "storageClassName"]))
@@ -397,7 +411,11 @@ fn node_roles(node: &Value, _: Timestamp) -> Value {
 fn node_address(node: &Value, kind: &str) -> Value {
     let found = statuses(node, "addresses").find(|a| meta::text(a, &["type"]) == kind);
     let address = found.map_or("", |a| meta::text(a, &["address"]));
-    json!(if address.is_empty() { "<none>" } else { address })
+    json!(if address.is_empty() {
+        "<none>"
+    } else {
+        address
+    })
 }
 
 fn node_info(node: &Value, field: &str) -> Value {

@@ -154,7 +154,11 @@ fn start(server: &Server, call: &Call, request: &ResourceRequest) -> Result<Star
     })
 }
 
-fn check_initial(streams: Option<bool>, version_match: &str, continues: bool) -> Result<(), ApiError> {
+fn check_initial(
+    streams: Option<bool>,
+    version_match: &str,
+    continues: bool,
+) -> Result<(), ApiError> {
     let field = "resourceVersionMatch";
     let wrong = Cause::forbidden(
         field,
@@ -475,7 +479,10 @@ impl WatchStream {
                     "metadata": metadata,
                 });
                 if let (false, Value::Object(empty)) = (self.info.custom, empty(&self.info)) {
-                    object.as_object_mut().into_iter().for_each(|o| o.extend(empty.clone()));
+                    object
+                        .as_object_mut()
+                        .into_iter()
+                        .for_each(|o| o.extend(empty.clone()));
                 }
                 object
             }

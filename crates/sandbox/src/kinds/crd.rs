@@ -101,7 +101,11 @@ fn check(crd: &Value) -> Vec<Cause> {
             "must have exactly one version marked as storage version",
         ));
         let path = "status.storedVersions";
-        causes.push(Cause::invalid(path, "[]", "must have at least one stored version"));
+        causes.push(Cause::invalid(
+            path,
+            "[]",
+            "must have at least one stored version",
+        ));
     }
     for (index, version) in versions(crd).enumerate() {
         if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {

@@ -21,7 +21,11 @@ const NEEDS: &[(&str, &[&str])] = &[
 ];
 
 fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    object.get(field).and_then(Value::as_object).into_iter().flatten()
+    object
+        .get(field)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
 }
 
 /// Defaults and checks of a new one.
@@ -59,7 +63,11 @@ fn check(resource: &str, object: &Value) -> Vec<Cause> {
             if let Some(why) = key_rule(key) {
                 causes.push(Cause::invalid(&path, &format!("{key:?}"), why));
             }
-            if field == "data" && object.get("binaryData").is_some_and(|b| b.get(key).is_some()) {
+            if field == "data"
+                && object
+                    .get("binaryData")
+                    .is_some_and(|b| b.get(key).is_some())
+            {
                 let why = "duplicate of key present in binaryData";
                 causes.push(Cause::invalid(&path, &format!("{key:?}"), why));
             }

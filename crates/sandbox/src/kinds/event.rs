@@ -14,5 +14,9 @@ pub(crate) fn check(event: &Value) -> Vec<Cause> {
         return Vec::new();
     }
     let why = "does not match event.namespace";
-    vec![Cause::invalid("involvedObject.namespace", &format!("{about:?}"), why)]
+    vec![Cause::invalid(
+        "involvedObject.namespace",
+        &format!("{about:?}"),
+        why,
+    )]
 }

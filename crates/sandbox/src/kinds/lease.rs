@@ -11,11 +11,19 @@ pub(crate) fn check(lease: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if let Some(seconds) = number("leaseDurationSeconds").filter(|s| *s <= 0) {
         let path = "spec.leaseDurationSeconds";
-        causes.push(Cause::invalid(path, &seconds.to_string(), "must be greater than 0"));
+        causes.push(Cause::invalid(
+            path,
+            &seconds.to_string(),
+            "must be greater than 0",
+        ));
     }
     if let Some(count) = number("leaseTransitions").filter(|n| *n < 0) {
         let path = "spec.leaseTransitions";
-        causes.push(Cause::invalid(path, &count.to_string(), "must be greater than or equal to 0"));
+        causes.push(Cause::invalid(
+            path,
+            &count.to_string(),
+            "must be greater than or equal to 0",
+        ));
     }
     causes
 }

@@ -72,11 +72,19 @@ pub(crate) fn mark_terminating(object: &mut Value) {
 /// The phase follows the deletion.
 pub(crate) fn check_status(object: &Value) -> Vec<Cause> {
     let phase = meta::text(object, &["status", "phase"]);
-    let wanted = if meta::is_deleting(object) { "Terminating" } else { "Active" };
+    let wanted = if meta::is_deleting(object) {
+        "Terminating"
+    } else {
+        "Active"
+    };
     if phase == wanted {
         return Vec::new();
     }
-    let is = if meta::is_deleting(object) { "is not empty" } else { "is empty" };
+    let is = if meta::is_deleting(object) {
+        "is not empty"
+    } else {
+        "is empty"
+    };
     let why = format!("may only be '{wanted}' if `deletionTimestamp` {is}");
     vec![Cause::invalid("status.Phase", &format!("{phase:?}"), &why)]
 }

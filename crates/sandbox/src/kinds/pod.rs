@@ -62,7 +62,11 @@ pub(super) fn print_times(object: &mut Value, fields: &[&str]) {
         .get_mut("status")
         .and_then(|s| s.get_mut("conditions"))
         .and_then(Value::as_array_mut);
-    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+    for condition in conditions
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         for field in fields {
             default(condition, field, Value::Null);
         }
@@ -88,8 +92,18 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
             }
         }
         let name = meta::text(container, &["name"]);
-        check_name(name, &format!("spec.containers[{index}].name"), &mut names, &mut causes);
-        check_mounts(pod, container, &format!("spec.containers[{index}]"), &mut causes);
+        check_name(
+            name,
+            &format!("spec.containers[{index}].name"),
+            &mut names,
+            &mut causes,
+        );
+        check_mounts(
+            pod,
+            container,
+            &format!("spec.containers[{index}]"),
+            &mut causes,
+        );
     }
     let policy = meta::text(pod, &["spec", "restartPolicy"]);
     if !policy.is_empty() && !matches!(policy, "Always" | "OnFailure" | "Never") {
@@ -148,7 +162,10 @@ fn check_mounts(pod: &Value, container: &Value, path: &str, causes: &mut Vec<Cau
     let mounts = container.get("volumeMounts").and_then(Value::as_array);
     for (index, mount) in mounts.into_iter().flatten().enumerate() {
         let name = meta::text(mount, &["name"]);
-        if !volumes(pod).iter().any(|v| meta::text(v, &["name"]) == name) {
+        if !volumes(pod)
+            .iter()
+            .any(|v| meta::text(v, &["name"]) == name)
+        {
             causes.push(Cause {
                 reason: "FieldValueNotFound".into(),
                 message: format!("Not found: {name:?}"),
@@ -172,11 +189,16 @@ fn default_spec(pod: &mut Value) {
     default(spec, "dnsPolicy", json!("ClusterFirst"));
     default(spec, "schedulerName", json!("default-scheduler"));
     default(spec, "terminationGracePeriodSeconds", json!(DEFAULT_GRACE));
-    let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
     if grace.is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".into(), json!(1));
     }
-    let no_gates = spec.get("schedulingGates").and_then(Value::as_array).is_some_and(Vec::is_empty);
+    let no_gates = spec
+        .get("schedulingGates")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty);
     if no_gates {
         spec.remove("schedulingGates");
     }

@@ -29,7 +29,13 @@ pub(crate) fn prune(schema: &Value, object: &mut Value) -> Vec<String> {
     dropped
 }
 
-fn prune_at(schema: &Value, value: &mut Value, path: &mut String, whole: bool, dropped: &mut Vec<String>) {
+fn prune_at(
+    schema: &Value,
+    value: &mut Value,
+    path: &mut String,
+    whole: bool,
+    dropped: &mut Vec<String>,
+) {
     match value {
         Value::Array(items) => {
             let Some(schema) = schema.get("items") else {
@@ -43,7 +49,9 @@ fn prune_at(schema: &Value, value: &mut Value, path: &mut String, whole: bool, d
             }
         }
         Value::Object(map) => {
-            let others = schema.get("additionalProperties").filter(|a| **a != Value::Bool(false));
+            let others = schema
+                .get("additionalProperties")
+                .filter(|a| **a != Value::Bool(false));
             let preserve = flag(schema, PRESERVE);
             map.retain(|name, inner| {
                 if whole && is_typed(name) {
@@ -122,7 +130,11 @@ fn cause(reason: &str, path: &str, message: String) -> Cause {
     Cause {
         reason: reason.into(),
         message,
-        field: if path.is_empty() { "<nil>".into() } else { path.into() },
+        field: if path.is_empty() {
+            "<nil>".into()
+        } else {
+            path.into()
+        },
     }
 }
 
@@ -143,16 +155,24 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let found = type_of(value);
-    let wanted = schema.get("type").and_then(Value::as_str).unwrap_or_default();
+    let wanted = schema
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let fits = match wanted {
         "" => !flag(schema, INT_OR_STRING) || matches!(found, "integer" | "string"),
         "number" => matches!(found, "integer" | "number"),
         wanted => wanted == found,
     };
     if !fits {
-        let wanted = if wanted.is_empty() { "integer,string" } else { wanted };
+        let wanted = if wanted.is_empty() {
+            "integer,string"
+        } else {
+            wanted
+        };
         let name = if path.is_empty() { "<nil>" } else { path };
-        let why = format!("Invalid value: {found:?}: {name} in body must be of type {wanted}: {found:?}");
+        let why =
+            format!("Invalid value: {found:?}: {name} in body must be of type {wanted}: {found:?}");
         causes.push(cause("FieldValueTypeInvalid", path, why));
         return;
     }
@@ -160,7 +180,10 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
         && !allowed.contains(value)
     {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        let why = format!("Unsupported value: {value}: supported values: {}", allowed.join(", "));
+        let why = format!(
+            "Unsupported value: {value}: supported values: {}",
+            allowed.join(", ")
+        );
         causes.push(cause("FieldValueNotSupported", path, why));
     }
     match value {
@@ -210,7 +233,8 @@ fn check_list(schema: &Value, items: &[Value], path: &str, causes: &mut Vec<Caus
         causes.push(cause("FieldValueTooMany", path, why));
     }
     if let Some(least) = limit(schema, "minItems").filter(|least| count < *least) {
-        let why = format!("Invalid value: {count}: {path} in body should have at least {least} items");
+        let why =
+            format!("Invalid value: {count}: {path} in body should have at least {least} items");
         causes.push(cause("FieldValueInvalid", path, why));
     }
     if let Some(schema) = schema.get("items") {
@@ -227,7 +251,9 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
         causes.push(cause("FieldValueTooLong", path, why));
     }
     if let Some(least) = limit(schema, "minLength").filter(|least| length < *least) {
-        let why = format!("Invalid value: {text:?}: {path} in body should be at least {least} chars long");
+        let why = format!(
+            "Invalid value: {text:?}: {path} in body should be at least {least} chars long"
+        );
         causes.push(cause("FieldValueInvalid", path, why));
     }
 }
@@ -244,7 +270,11 @@ fn check_number(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Caus
         let Some(bound) = schema.get(name).and_then(Value::as_f64) else {
             continue;
         };
-        let broken = if name == "minimum" { number < bound } else { number > bound };
+        let broken = if name == "minimum" {
+            number < bound
+        } else {
+            number > bound
+        };
         if broken {
             let shown = schema.get(name).map(Value::to_string).unwrap_or_default();
             let why = format!("Invalid value: {value}: {path} in body should be {words} {shown}");
@@ -282,7 +312,10 @@ mod tests {
     #[test]
     fn misfits_are_named() {
         let fields = |object: Value| -> Vec<String> {
-            validate(&spec(), &object).into_iter().map(|c| c.field).collect()
+            validate(&spec(), &object)
+                .into_iter()
+                .map(|c| c.field)
+                .collect()
         };
         assert_eq!(fields(json!({"spec": {}})), ["spec.n"]);
         assert_eq!(fields(json!({"spec": {"n": 0}})), ["spec.n"]);

@@ -73,7 +73,11 @@ fn types() -> &'static Types {
         };
         Types {
             kinds: document.kinds,
-            types: document.types.into_iter().map(|(n, f)| (n, fields(f))).collect(),
+            types: document
+                .types
+                .into_iter()
+                .map(|(n, f)| (n, fields(f)))
+                .collect(),
         }
     })
 }
@@ -264,7 +268,12 @@ impl Reader {
         Ok(())
     }
 
-    fn map(&mut self, owner: &str, item: &Node, map: &mut Map<String, Value>) -> Result<(), String> {
+    fn map(
+        &mut self,
+        owner: &str,
+        item: &Node,
+        map: &mut Map<String, Value>,
+    ) -> Result<(), String> {
         for (key, value) in map.iter_mut() {
             if value.is_null() {
                 *value = zero(item);
@@ -331,7 +340,11 @@ fn bytes(text: &str) -> Result<(), String> {
 fn time(text: &str) -> Result<(), String> {
     let read = text.parse::<jiff::Timestamp>();
     read.map_or_else(
-        |_| Err(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse")),
+        |_| {
+            Err(format!(
+                "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse"
+            ))
+        },
         |_| Ok(()),
     )
 }
@@ -374,7 +387,9 @@ fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
         Node::Number => json!({"type": "number"}),
         Node::Boolean => json!({"type": "boolean"}),
         Node::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        Node::IntOrText => json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"}),
+        Node::IntOrText => {
+            json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"})
+        }
         Node::List(item) => json!({"type": "array", "items": schema(item, out)}),
         Node::Map(item) => json!({"type": "object", "additionalProperties": schema(item, out)}),
         Node::Type(name) => {
@@ -411,7 +426,11 @@ mod tests {
     fn every_built_in_kind_has_a_type() {
         for info in crate::kinds::builtin() {
             let version = &info.storage_version;
-            assert!(of_kind(&info.group, version, &info.kind).is_some(), "{}", info.kind);
+            assert!(
+                of_kind(&info.group, version, &info.kind).is_some(),
+                "{}",
+                info.kind
+            );
         }
     }
 

@@ -23,9 +23,14 @@ const NO_SOURCE: &[&str] = &[
 pub(crate) fn prepare_create(object: &mut Value) -> Vec<Cause> {
     object["status"] = json!({"phase": "Pending"});
     let is_claim = meta::text(object, &["kind"]) == "PersistentVolumeClaim";
-    let causes = if is_claim { check_claim(object) } else { check(object) };
+    let causes = if is_claim {
+        check_claim(object)
+    } else {
+        check(object)
+    };
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.entry("volumeMode").or_insert_with(|| json!("Filesystem"));
+        spec.entry("volumeMode")
+            .or_insert_with(|| json!("Filesystem"));
         if !is_claim {
             let policy = spec.entry("persistentVolumeReclaimPolicy");
             policy.or_insert_with(|| json!("Retain"));
@@ -38,7 +43,10 @@ fn check_claim(claim: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let modes = meta::at(claim, &["spec", "accessModes"]).and_then(Value::as_array);
     if modes.is_none_or(Vec::is_empty) {
-        causes.push(Cause::required("spec.accessModes", "at least 1 access mode is required"));
+        causes.push(Cause::required(
+            "spec.accessModes",
+            "at least 1 access mode is required",
+        ));
     }
     if meta::at(claim, &["spec", "resources", "requests", "storage"]).is_none() {
         causes.push(Cause::required("spec.resources[storage]", ""));

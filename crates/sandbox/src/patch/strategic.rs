@@ -35,7 +35,11 @@ pub(crate) fn apply(target: &mut Value, patch: &Value, owner: Owner) -> Result<(
     merge_object(target, patch, owner)
 }
 
-fn merge_object(target: &mut Value, patch: &Map<String, Value>, owner: Owner) -> Result<(), Refusal> {
+fn merge_object(
+    target: &mut Value,
+    patch: &Map<String, Value>,
+    owner: Owner,
+) -> Result<(), Refusal> {
     let fresh = target.is_null();
     match patch.get(DIRECTIVE).map(|d| d.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
@@ -51,7 +55,9 @@ fn merge_object(target: &mut Value, patch: &Map<String, Value>, owner: Owner) ->
         // What is not there yet is taken as it comes.
         Some(_) if fresh => {}
         Some(other) => {
-            return Err(Refusal::Broken(format!("Unknown patch type found: {other}")));
+            return Err(Refusal::Broken(format!(
+                "Unknown patch type found: {other}"
+            )));
         }
     }
     if !target.is_object() {
@@ -187,7 +193,9 @@ fn directive(item: &Value) -> Option<&str> {
 
 fn drop_values(map: &mut Map<String, Value>, list: &str, gone: &Value) -> Result<(), Refusal> {
     let Some(gone) = gone.as_array() else {
-        return Err(Refusal::Bad(format!("{DELETE_PREFIX}{list}: expected a list")));
+        return Err(Refusal::Bad(format!(
+            "{DELETE_PREFIX}{list}: expected a list"
+        )));
     };
     if let Some(Value::Array(values)) = map.get_mut(list) {
         values.retain(|v| !gone.contains(v));

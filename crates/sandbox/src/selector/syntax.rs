@@ -45,16 +45,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
             (Token::End, _) => return Ok(requirements),
             (Token::Word | Token::Not, _) => {}
             (_, found) => {
-                return Err(format!("found '{found}', expected: !, identifier, or 'end of string'"));
+                return Err(format!(
+                    "found '{found}', expected: !, identifier, or 'end of string'"
+                ));
             }
         }
         let requirement = parser.requirement();
-        requirements.push(requirement.map_err(|why| format!("unable to parse requirement: {why}"))?);
+        requirements
+            .push(requirement.map_err(|why| format!("unable to parse requirement: {why}"))?);
         match parser.next(Context::Value) {
             (Token::End, _) => return Ok(requirements),
             (Token::Comma, _) => match parser.peek(Context::Value) {
                 (Token::Word | Token::Not, _) => {}
-                (_, found) => return Err(format!("found '{found}', expected: identifier after ','")),
+                (_, found) => {
+                    return Err(format!("found '{found}', expected: identifier after ','"));
+                }
             },
             (_, found) => return Err(format!("found '{found}', expected: ',' or 'end of string'")),
         }
@@ -157,7 +162,9 @@ impl Parser {
             }
             for (index, value) in values.iter().enumerate() {
                 if let Some(why) = validate::label_value(value) {
-                    return Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"));
+                    return Err(format!(
+                        "values[{index}][{key}]: Invalid value: {value:?}: {why}"
+                    ));
                 }
             }
         }
