@@ -66,7 +66,8 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
                 }
             }
             None => {
-                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)))
+                let schema = schema(cluster, &info, version);
+                schemas.insert(schema_name(&info, version), schema);
             }
         }
     }
