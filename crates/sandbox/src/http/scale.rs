@@ -34,11 +34,16 @@ pub(super) fn of(object: &Value) -> Value {
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
+    // A zero is not printed.
+    let spec = match number(&["spec", "replicas"]).unwrap_or(1) {
+        0 => json!({}),
+        replicas => json!({"replicas": replicas}),
+    };
     json!({
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": metadata,
-        "spec": {"replicas": number(&["spec", "replicas"]).unwrap_or(1)},
+        "spec": spec,
         "status": {
             "replicas": number(&["status", "replicas"]).unwrap_or(0),
             "selector": selector.join(","),

@@ -95,7 +95,9 @@ fn key_rule(key: &str) -> Option<&'static str> {
         "." => Some("must not be '.'"),
         ".." => Some("must not be '..'"),
         key if key.len() > 253 => Some("must be no more than 253 characters"),
-        key => (key.is_empty() || !key.bytes().all(plain)).then_some(KEY),
+        "" => Some(KEY),
+        key if key.bytes().all(plain) => None,
+        _ => Some(KEY),
     }
 }
 
