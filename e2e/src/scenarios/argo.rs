@@ -90,6 +90,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([GarbageCollector]),
         Scenario::alone(
+            "argo-status-asked-sparingly",
+            "a workflow's status is fetched once for all its pods, once a second at most",
+            sparingly,
+        )
+        .needs([Recorder]),
+        Scenario::alone(
             "adopt-named-finalizers",
             "named finalizers of others leave with our hold, others never",
             adopted,
@@ -144,6 +150,42 @@ async fn deleted_without_label(cluster: Cluster, options: ArgoOptions) -> Result
     argo.stop().await?;
     ensure!(taken.len() == 3, "results taken: {taken:?}");
     Ok(())
+}
+
+/// Fifty pods wait while their workflow's controller writes to it ten times a second.
+async fn sparingly(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    let pods = (0..50).map(|index| step(&format!("p{index}"), &workflow).held());
+    cluster.create_all(pods).await?;
+    for index in 0..50 {
+        cluster.finish(&format!("p{index}"), "Succeeded").await?;
+    }
+    let gets = cluster.recorder()?.gets("workflows")?;
+    let started = Instant::now();
+    cluster.delete_all().await?;
+    for progress in 0..40 {
+        let status = json!({ "status": { "progress": format!("{progress}/50") } });
+        cluster.merge_workflow("w", status).await?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let looks = cluster.recorder()?.gets("workflows")? - gets;
+    let seconds = started.elapsed().as_secs_f64();
+    cluster.note(format!("{looks} look(s) in {seconds:.1} s for 50 pods"));
+    ensure!(looks >= 1, "nobody looked");
+    ensure!(
+        looks as f64 <= seconds + 2.0,
+        "{looks} looks in {seconds:.1} s"
+    );
+    ensure!(cluster.held_count().await? == 50, "let go without evidence");
+    let nodes: serde_json::Map<_, _> = (0..50)
+        .map(|index| (format!("w-p{index}"), json!({ "phase": "Succeeded" })))
+        .collect();
+    cluster
+        .merge_workflow("w", json!({ "status": { "nodes": nodes } }))
+        .await?;
+    cluster.is_empty(SOON).await?;
+    belayer.stop().await
 }
 
 async fn offloaded(cluster: Cluster) -> Result<()> {

@@ -108,7 +108,11 @@ async fn recorded(cluster: Cluster) -> Result<()> {
                 && write.object.starts_with(&here)
                 && write.object.ends_with(suffix)
         });
-        let found = if last { found.last() } else { found.next() };
+        let found = if last {
+            found.next_back()
+        } else {
+            found.next()
+        };
         found.map(|(place, _)| place)
     };
     for name in ["good", "bad"] {

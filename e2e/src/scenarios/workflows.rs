@@ -86,6 +86,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Recorder])
         .within(Duration::from_secs(600)),
         Scenario::alone(
+            "workflow-mistyped-selector",
+            "a rule that selects nothing drops no rope, unless that many are meant",
+            mistyped_selector,
+        ),
+        Scenario::alone(
             "workflow-policy-ties-hold",
             "the admission policy holds workflows and obeys its switch",
             policy,
@@ -461,6 +466,58 @@ async fn thousands(cluster: Cluster) -> Result<()> {
     if cluster.can(GarbageCollector) {
         cluster.is_empty(Duration::from_secs(240)).await?;
     }
+    belayer.stop().await
+}
+
+async fn mistyped_selector(cluster: Cluster) -> Result<()> {
+    let workflows = 25;
+    let held = async || -> Result<usize> {
+        let all = cluster.workflows().list(&ListParams::default()).await?;
+        let held =
+            |workflow: &&kube::api::DynamicObject| finalizers(*workflow).contains(&WORKFLOW_HOLD);
+        Ok(all.items.iter().filter(held).count())
+    };
+    let belayer = cluster.start_belayer().await?;
+    for index in 0..workflows {
+        cluster.workflow(&format!("w{index}")).await?;
+    }
+    eventually("all are held", SOON, async || {
+        let held = held().await?;
+        ensure!(held == workflows, "{held} are held");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await?;
+    let nothing = "owners: [{selector: {matchLabels: {team: typo}}}]";
+    let config = format!("workflowFinalizer: {{{nothing}}}");
+    let options = BelayerOptions::default().config(&config);
+    let belayer = cluster.start_belayer_with(&options).await?;
+    eventually("it says how many it keeps", SOON, async || {
+        let labels = [("controller", "workflow-finalizer")];
+        let kept = belayer.metric("belayer_unselected_kept", &labels).await?;
+        ensure!(kept >= workflows as f64, "{kept} kept");
+        let told = belayer.log()?.contains("MassReleaseHeldBack");
+        ensure!(told, "no Event says so");
+        Ok(())
+    })
+    .await?;
+    let kept = held().await?;
+    ensure!(kept == workflows, "{kept} of {workflows} were kept");
+    // One that is being deleted goes all the same.
+    cluster
+        .delete_workflow("w0", PropagationPolicy::Background)
+        .await?;
+    cluster.workflow_is_gone("w0", SOON).await?;
+    belayer.stop().await?;
+    let config = format!("workflowFinalizer: {{maxUnselected: 100%, {nothing}}}");
+    let options = BelayerOptions::default().config(&config);
+    let belayer = cluster.start_belayer_with(&options).await?;
+    eventually("all are let go", SOON, async || {
+        let held = held().await?;
+        ensure!(held == 0, "{held} are held");
+        Ok(())
+    })
+    .await?;
     belayer.stop().await
 }
 

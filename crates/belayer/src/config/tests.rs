@@ -130,9 +130,9 @@ fn a_flag_counts_more_than_the_file() {
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    namespaces:\n      include:\n      - ci\n      - ci-*",
     "b.yaml:9: podFinalizer.profiles[0].namespaces.include[1]: \"ci-*\" is no namespace"
 )]
-#[case::not_yet(
-    "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true",
-    "b.yaml:6: podFinalizer.profiles[0].capture: not available in this version: remove the key"
+#[case::adopting_our_own(
+    "podFinalizer:\n  profiles:\n  - builtIn: argo\n    adopt: [belayer.dev/pod-status]",
+    "b.yaml:6: podFinalizer.profiles[0].adopt[0]: \"belayer.dev/pod-status\" is our own"
 )]
 #[case::bad_indentation("podFinalizer:\n  workers: 1\n resync: 1m", "b.yaml:5: ")]
 #[case::a_tab("podFinalizer:\n\tworkers: 1", "b.yaml:4: ")]

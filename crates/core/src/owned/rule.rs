@@ -71,7 +71,7 @@ pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.
     NotOurs,
     /// Held, and owned.
-    Owned(Owned),
+    Owned(Box<Owned>),
 }
 
 /// A held pod's owner.
@@ -170,12 +170,12 @@ impl Component<Pod> for OwnerEnds {
             Some(facts) => (facts.get(&question), Asking::Allowed),
             None => (None, Asking::LeftToOthers),
         };
-        Snapshot::Owned(Owned {
+        Snapshot::Owned(Box::new(Owned {
             cached: cached(pod, owner, store),
             fact,
             asking,
             question,
-        })
+        }))
     }
 
     fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuestion> {

@@ -123,8 +123,11 @@ impl<K: Slim> Shared<K> {
     /// Has the component write its record, then decides again.
     async fn record(&self, object: &Stored<K>, by: By, again: Option<Duration>) -> Next<K> {
         let key = object.object.key();
-        let named = |component: &&Box<dyn AnyComponent<K>>| component.name() == by.component;
-        let Some(component) = self.components.iter().find(named) else {
+        let components = self.components.iter();
+        let Some(component) = components
+            .map(|component| &**component as &dyn AnyComponent<K>)
+            .find(|component| component.name() == by.component)
+        else {
             return Next::End(Outcome::Done);
         };
         match component.record(object, &self.executor).await {

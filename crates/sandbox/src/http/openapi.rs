@@ -66,7 +66,7 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
                 }
             }
             None => {
-                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)))
+                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)));
             }
         }
     }

@@ -107,7 +107,7 @@ fn missing_keys(secret: &Value) -> Vec<Cause> {
     let needs = needs.map_or(&[][..], |(_, keys)| keys);
     needs
         .iter()
-        .filter(|key| !secret.get("data").is_some_and(|d| d.get(**key).is_some()))
+        .filter(|key| secret.get("data").is_none_or(|d| d.get(**key).is_none()))
         .map(|key| Cause::required(&format!("data[{key}]"), ""))
         .collect()
 }
