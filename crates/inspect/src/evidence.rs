@@ -519,7 +519,7 @@ async fn workloads(reader: &Reader) -> Look<Vec<Workload>> {
     for (kind, list) in lists {
         match list {
             Look::Found(found) => {
-                all.extend(found.into_iter().map(|object| workload(kind, object)))
+                all.extend(found.into_iter().map(|object| workload(kind, object)));
             }
             Look::Absent => {}
             Look::Unknown(why) => return Look::Unknown(why),
