@@ -91,6 +91,12 @@ pub(crate) fn workflows(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
+/// The records of pods' outcomes in a namespace.
+pub(crate) fn outcomes(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() {
         version.into()

@@ -18,3 +18,9 @@ mod progress;
 pub mod providers;
 pub mod scenarios;
 mod stuck;
+pub mod types;
+
+/// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

@@ -37,6 +37,19 @@ impl Peer {
         }
     }
 
+    /// Whether it is built already, or can be here. In continuous integration it always counts as there, so
+    /// that a machine without Go fails instead of testing nothing.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        self.place().is_file() || go::is_there() || crate::is_ci()
+    }
+
+    fn place(self) -> PathBuf {
+        let fingerprint = go::fingerprint(&[GO_MOD, GO_SUM, self.source()]);
+        let folder = cache_dir().join("peers").join(fingerprint);
+        folder.join(self.name())
+    }
+
     /// The program, from the cache or built by Go into it.
     ///
     /// # Errors

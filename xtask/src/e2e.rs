@@ -9,7 +9,8 @@ use crate::cargo::{cargo, pass_through, run_package};
 
 /// The scenarios: written once, run on three providers
 ///
-/// Prints one line per scenario and at the end `N passed, N failed, N skipped`.
+/// Prints one line per scenario and at the end `N passed, N failed, N skipped`. With `conformance` as
+/// the first name, runs the cases that compare what clients see with what kube-apiserver answers.
 #[derive(Debug, Args)]
 pub(crate) struct E2e {
     /// Where to run them
@@ -32,7 +33,7 @@ pub(crate) struct E2e {
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 
-    /// Only scenarios whose name contains one of these
+    /// Only scenarios whose name contains one of these; `conformance [NAME..]` runs those cases instead
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
@@ -59,6 +60,15 @@ impl Provider {
 
 impl E2e {
     pub(crate) fn execute(self) -> Result<ExitCode> {
+        if let Some((_, names)) = self.names.split_first().filter(|(n, _)| *n == CONFORMANCE) {
+            let mut command = run_package("belayer-e2e");
+            command.args([CONFORMANCE, "--provider", self.provider.name()]);
+            if self.list {
+                command.arg("--list");
+            }
+            command.args(names);
+            return pass_through(command);
+        }
         if self.list {
             let mut list = run_package("belayer-e2e");
             list.args(["run", "--list"]);
@@ -77,6 +87,17 @@ impl E2e {
         command.args(self.names);
         pass_through(command)
     }
+}
+
+/// The cases instead of the scenarios.
+const CONFORMANCE: &str = "conformance";
+
+/// Runs the cases of what clients see, built by [`build`].
+pub(crate) fn conformance(provider: Provider) -> Command {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "belayer-e2e", "--"]);
+    command.args([CONFORMANCE, "--provider", provider.name()]);
+    command
 }
 
 /// Builds Belayer, which the scenarios run as a process of its own, and the scenarios.

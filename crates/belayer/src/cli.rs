@@ -116,6 +116,10 @@ pub enum Command {
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
     Demo(DemoArguments),
+    /// Print the custom resource definitions that Belayer's optional parts need,
+    /// for `kubectl apply -f -`
+    #[cfg(feature = "pod-finalizer")]
+    Crds,
     /// Print the version and what is part of this build
     Version,
 }
@@ -395,6 +399,7 @@ mod tests {
         "--context <NAME>", "--kubeconfig <FILE>", "-o, --output <FORMAT>", "json", "3 something hangs",
     ])]
     #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
+    #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

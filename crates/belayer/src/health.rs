@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use belayer_core::watch;
 
 use belayer_core::informer::{InformerState, Store};
 use belayer_core::object::ObjectKey;

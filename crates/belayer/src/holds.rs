@@ -32,12 +32,26 @@ pub fn pod_holds(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
+    let losses: Vec<Value> = finalizer
+        .latest_losses()
+        .into_iter()
+        .map(|lost| {
+            json!({
+                "namespace": lost.key.namespace(),
+                "name": lost.key.name(),
+                "uid": lost.uid.as_str(),
+                "profile": &*lost.profile,
+                "at": lost.at.to_string(),
+            })
+        })
+        .collect();
     json!({
             "held": counts.held,
             "waiting": counts.waiting,
             "backlog": counts.backlog,
             "unselected": counts.unselected,
             "observedLosses": finalizer.observed_losses(),
+            "latestLosses": losses,
             "backlogGate": match census.gate() {
                 Gate::Open => "open",
                 Gate::Closed => "closed",

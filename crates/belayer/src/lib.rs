@@ -55,6 +55,11 @@ fn start(cli: Cli) -> Result<(), Failure> {
         anstream::println!("{}", cli::version());
         return Ok(());
     }
+    #[cfg(feature = "pod-finalizer")]
+    if let Command::Crds = cli.command {
+        anstream::print!("{}", crds()?);
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("belayer")
@@ -66,9 +71,19 @@ fn start(cli: Cli) -> Result<(), Failure> {
     result
 }
 
+/// What `belayer crds` prints.
+#[cfg(feature = "pod-finalizer")]
+fn crds() -> anyhow::Result<String> {
+    Ok(serde_saphyr::to_string(
+        &belayer_pod_finalizer::outcome::crd(),
+    )?)
+}
+
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Version => Ok(()),
+        #[cfg(feature = "pod-finalizer")]
+        Command::Crds => Ok(()),
         Command::Run(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
@@ -87,5 +102,21 @@ async fn command(cli: Cli) -> Result<(), Failure> {
             logging::init(&cli.logging, logging::LevelName::Off);
             demo::demo(options::DemoOptions::from(arguments)).await
         }
+    }
+}
+
+#[cfg(all(test, feature = "pod-finalizer"))]
+mod tests {
+    use serde_json::Value;
+
+    /// Whoever changes the type sees here that the manifest is to be printed anew:
+    /// `belayer crds > deploy/manifests/podoutcome-crd.yaml`.
+    #[test]
+    fn the_manifest_of_the_outcomes_is_what_crds_prints() {
+        let manifest = include_str!("../../../deploy/manifests/podoutcome-crd.yaml");
+        let deployed: Value = serde_saphyr::from_str(manifest).unwrap();
+        let printed: Value = serde_saphyr::from_str(&super::crds().unwrap()).unwrap();
+        assert_eq!(deployed, printed);
+        assert_eq!(printed, belayer_pod_finalizer::outcome::crd());
     }
 }

@@ -19,4 +19,5 @@ pub mod release;
 pub mod runner;
 pub mod selection;
 pub mod slim;
+pub mod watch;
 pub mod workqueue;

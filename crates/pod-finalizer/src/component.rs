@@ -1,44 +1,55 @@
 //! pod-finalizer as a component of the pods' runner.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use belayer_core::decision::Decision;
+use belayer_core::executor::Executor;
 use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
-use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::runner::{Change, Component, Source};
+use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::runner::{Change, Component, Recorded, Source};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
 use crate::census::{Backlog, Census, HeldPod, Selected};
 use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
-use crate::observe::{World, admin_asked, held};
+use crate::observe::{World, admin_asked, adopted, held};
+use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles};
 use crate::question::PodQuestion;
 use crate::snapshot::{AdminAsked, CachedOwner, ConsumedLabel, Held, Owner, Selection, Snapshot};
+use crate::status::StatusQuestion;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {
-    Keep::nothing()
-        .labels(profiles.pod_labels())
-        .annotations([names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION])
+    Keep::nothing().labels(profiles.pod_labels()).annotations(
+        [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
+            .into_iter()
+            .chain(profiles.pod_annotations()),
+    )
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
 pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
-    Keep::nothing().labels(kinds.iter().flat_map(|kind| profiles.owner_labels(kind)))
+    let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
+    let expires = profiles.capture().then_some(outcome::EXPIRES_LABEL);
+    Keep::nothing().labels(labels.chain(expires))
 }
 
 /// The labels of namespaces that the rules read.
@@ -58,6 +69,8 @@ pub struct Parts {
     pub owner_facts: Facts<OwnerQuestion>,
     /// Live looks at namespaces.
     pub namespace_facts: Facts<NamespaceQuestion>,
+    /// Live looks at the status of owners.
+    pub status_facts: Facts<StatusQuestion>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -69,9 +82,29 @@ pub struct PodFinalizer {
     census: Arc<Census>,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
+    /// Whether any profile adopts finalizers.
+    adopts: bool,
     /// Pods of observing profiles that vanished before their result was taken.
     lost: AtomicU64,
+    /// The latest of them.
+    latest_lost: Mutex<VecDeque<Lost>>,
 }
+
+/// A pod of an observing profile that vanished before its result was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Where it was.
+    pub key: ObjectKey,
+    /// Its identity.
+    pub uid: Uid,
+    /// The profile that selected it.
+    pub profile: Arc<str>,
+    /// When its end was seen.
+    pub at: Timestamp,
+}
+
+/// How many lost pods are remembered by name.
+const LOST_REMEMBERED: usize = 1_000;
 
 impl PodFinalizer {
     /// The component with these settings.
@@ -82,6 +115,7 @@ impl PodFinalizer {
             owners,
             owner_facts,
             namespace_facts,
+            status_facts,
             queue,
         } = parts;
         let profiles = settings.profiles.clone();
@@ -91,6 +125,9 @@ impl PodFinalizer {
             owners,
             owner_facts,
             namespace_facts,
+            status_facts,
+            outcomes: Outcomes::new(settings.outcome_ttl),
+            due: Mutex::default(),
         };
         let census = Arc::new(Census::new(
             settings.max_unselected,
@@ -102,7 +139,12 @@ impl PodFinalizer {
             census,
             queue,
             resync: settings.resync,
+            adopts: settings
+                .profiles
+                .iter()
+                .any(|profile| !profile.adopt.is_empty()),
             lost: AtomicU64::new(0),
+            latest_lost: Mutex::default(),
         }
     }
 
@@ -117,6 +159,11 @@ impl PodFinalizer {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// The latest of them, the oldest first.
+    pub fn latest_losses(&self) -> Vec<Lost> {
+        self.latest_lost.lock().iter().cloned().collect()
+    }
+
     /// Keeps the census, and counts what came too late. To be told of every event of the pods
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
@@ -129,7 +176,10 @@ impl PodFinalizer {
                 }
             }
             Event::Deleted { last, .. } => {
-                self.census.note(&last.object.meta.key, None);
+                let meta = &last.object.meta;
+                self.census.note(&meta.key, None);
+                self.world.outcomes.forget(&meta.uid);
+                self.world.due.lock().remove(&meta.uid);
                 self.count_lost(last);
             }
             _ => {}
@@ -199,6 +249,7 @@ impl PodFinalizer {
         let meta = &pod.object.meta;
         let band = match held(meta) {
             Held::Yes => Band::Release,
+            Held::No if self.is_adopted(meta) => Band::Release,
             Held::No if self.is_selected(meta) => unheld,
             Held::No => return,
         };
@@ -208,6 +259,11 @@ impl PodFinalizer {
     fn selection(&self, pod: &ObjectMeta) -> Selection {
         self.world
             .selection(pod, self.world.cached_namespace(pod).as_ref())
+    }
+
+    /// Whether a finalizer of others that its profile adopts is on the pod.
+    fn is_adopted(&self, pod: &ObjectMeta) -> bool {
+        self.adopts && !adopted(pod, &self.selection(pod)).is_empty()
     }
 
     fn is_selected(&self, pod: &ObjectMeta) -> bool {
@@ -286,6 +342,16 @@ impl PodFinalizer {
             );
             metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
             self.lost.fetch_add(1, Ordering::Relaxed);
+            let mut latest = self.latest_lost.lock();
+            if latest.len() == LOST_REMEMBERED {
+                latest.pop_front();
+            }
+            latest.push_back(Lost {
+                key: meta.key.clone(),
+                uid: meta.uid.clone(),
+                profile: profile.name.clone(),
+                at: Timestamp::now(),
+            });
         }
     }
 }
@@ -312,6 +378,11 @@ impl Component<Pod> for PodFinalizer {
         match held(&pod.meta) {
             Held::Yes if self.may_go(pod) => Some(Band::Release),
             Held::Yes => Some(quiet),
+            Held::No if self.is_adopted(&pod.meta) => Some(if self.may_go(pod) {
+                Band::Release
+            } else {
+                quiet
+            }),
             Held::No if pod.meta.is_deleting() => None,
             Held::No => self.is_selected(&pod.meta).then_some(quiet),
         }
@@ -338,7 +409,26 @@ impl Component<Pod> for PodFinalizer {
             PodQuestion::Namespace(question) => {
                 self.world.namespace_facts.ask(question, key.clone(), after);
             }
+            PodQuestion::Status(question) => {
+                self.world.status_facts.ask(question, key.clone(), after);
+            }
+            PodQuestion::Delay(uid) => {
+                self.world
+                    .due
+                    .lock()
+                    .entry(uid)
+                    .or_insert_with(Timestamp::now);
+                self.queue.add_after(key.clone(), Band::Normal, after);
+            }
         }
+    }
+
+    fn record<'a>(
+        &'a self,
+        pod: &'a Stored<Pod>,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
+        Box::pin(self.world.outcomes.record(&pod.object, executor))
     }
 }
 

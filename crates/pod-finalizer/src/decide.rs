@@ -1,5 +1,9 @@
 //! The decision table of pod-finalizer: a pure function, one arm per row, in the table's order.
 
+mod capture;
+mod cleanup;
+mod status;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -33,12 +37,26 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let Some(pod) = &snapshot.pod else {
         return Decision::nothing(row::NOT_OURS);
     };
-    match pod.held {
-        Held::Yes => match weigh(pod, snapshot.mass_release, now) {
-            Verdict::Release(row, evidence) => released(row, evidence, pod),
-            Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
+    match (pod.held, pod.adopted.is_empty()) {
+        (Held::Yes, _) => held(pod, snapshot, now),
+        // Bound by an adopted finalizer alone: let go like any held pod, and held like any other.
+        (Held::No, false) => match weigh(pod, snapshot.mass_release, now) {
+            Verdict::Keep(_) if pod.deleting.is_none() => unheld(pod, snapshot, now),
+            _ => held(pod, snapshot, now),
         },
-        Held::No => unheld(pod, snapshot, now),
+        (Held::No, true) => unheld(pod, snapshot, now),
+    }
+}
+
+fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
+    let decision = match weigh(pod, snapshot.mass_release, now) {
+        Verdict::Release(row, evidence) => released(row, evidence, pod),
+        Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
+        Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
+    };
+    match capture::refusal(pod) {
+        Some(notice) => decision.telling(notice),
+        None => decision,
     }
 }
 
@@ -52,7 +70,9 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     }
     match weigh(pod, snapshot.mass_release, now) {
         // With a hold it would be released at once: none is added.
-        Verdict::Release(..) => Decision::nothing(row::ADD_HOLD),
+        Verdict::Release(_, evidence) => cleanup::decide(pod, evidence, now),
+        // It has ended already: a hold would outlast nothing but the record.
+        Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
         // An owner that the cache lacks may be gone: better to know than to write twice.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
         Verdict::Keep(_) if snapshot.gate == Gate::Closed => Decision::missing(
@@ -73,7 +93,7 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    let decision = Decision::write(row, Write::Release(evidence));
+    let decision = Decision::write(row, Write::Release(evidence)).adopting(pod.adopted.clone());
     if !late {
         return decision;
     }
@@ -101,6 +121,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     let Some(deleting) = pod.deleting else {
         return decision;
     };
+    let recheck = decision.look_again;
     let waits = elapsed(deleting, now);
     let mut next = look_at_release_after(pod, waits);
     if waits < TELL_AFTER {
@@ -116,8 +137,12 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
             message: message.into(),
         });
     }
+    let look_again = match (next, recheck) {
+        (Some(next), Some(recheck)) => Some(next.min(recheck)),
+        (next, recheck) => next.or(recheck),
+    };
     Decision {
-        look_again: next,
+        look_again,
         ..decision
     }
 }
@@ -134,6 +159,8 @@ fn look_at_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
 /// What would release the pod, or what keeps it.
 enum Verdict {
     Release(Row, Evidence),
+    /// Row 7: the outcome is to be recorded first.
+    Record,
     Keep(Reasons),
 }
 
@@ -143,12 +170,17 @@ struct Reasons {
     row: Option<Row>,
     missing: Vec<Missing<PodQuestion>>,
     notices: Vec<Notice>,
+    look_again: Option<Duration>,
 }
 
 impl Reasons {
     fn add(&mut self, row: Row, missing: Missing<PodQuestion>) {
         self.row.get_or_insert(row);
         self.missing.push(missing);
+    }
+
+    fn look_again(&mut self, after: Duration) {
+        self.look_again = Some(self.look_again.map_or(after, |sooner| sooner.min(after)));
     }
 
     fn asks_now(&self) -> bool {
@@ -160,6 +192,7 @@ impl Reasons {
         Decision {
             missing: self.missing,
             notices: self.notices,
+            look_again: self.look_again,
             ..Decision::nothing(self.row.unwrap_or(otherwise))
         }
     }
@@ -171,9 +204,15 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let found = admin_asked(pod)
         .or_else(|| namespace_terminating(pod, &mut reasons))
         .or_else(|| unselected(pod, mass_release, &mut reasons))
-        .or_else(|| owner_gone_or_deleting(pod, &mut reasons))
+        .or_else(|| owner_gone_or_deleting(pod, &mut reasons));
+    if found.is_none() && capture::is_due(pod, now, &mut reasons) {
+        return Verdict::Record;
+    }
+    let found = found
         .or_else(|| no_owner(pod))
         .or_else(|| consumed(pod, &mut reasons))
+        .or_else(|| status::node_fulfilled(pod, &mut reasons))
+        .or_else(|| capture::captured(pod))
         .or_else(|| release_after(pod, now));
     match found {
         Some((row, evidence)) => Verdict::Release(row, evidence),

@@ -3,11 +3,13 @@
 use belayer_core::decision::{self, Reach};
 use belayer_core::facts::{Fact, GoneProof, IgnoredNamespace, OwnerState};
 use belayer_core::moment::Moment;
-use belayer_core::object::Uid;
+use belayer_core::object::{ResourceVersion, Uid};
 
 pub use belayer_core::facts::{NamespaceDeletion, OwnerDeletion, is_ignored};
 
+use crate::outcome::Captured;
 use crate::profile::Profile;
+use crate::status::{NodeRef, StatusState};
 
 /// Why the hold is taken off a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +27,10 @@ pub enum Evidence {
     OwnerDeleting(OwnerDeletion),
     /// Row 8: the profile requires an owner and the pod, at the version the patch names, has none.
     NoOwner,
-    /// Row 9: the consumer has taken the result.
+    /// Rows 9 and 10: the consumer has taken the result.
     Consumed(Consumption),
+    /// Row 11: the outcome is recorded.
+    Captured(Captured),
     /// The profile's `releaseAfter` ran out: the admin's standing order, counted apart.
     ReleaseAfter,
 }
@@ -41,6 +45,7 @@ impl decision::Evidence for Evidence {
             Self::OwnerDeleting(_) => "OwnerDeleting",
             Self::NoOwner => "NoOwner",
             Self::Consumed(_) => "Consumed",
+            Self::Captured(_) => "Captured",
             Self::ReleaseAfter => "ReleaseAfter",
         }
     }
@@ -62,6 +67,7 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "OwnerDeleting",
     "NoOwner",
     "Consumed",
+    "Captured",
     "ReleaseAfter",
 ];
 
@@ -82,9 +88,27 @@ pub enum Consumption {
     /// The owner finished, by its labels in a live look begun after the pod was seen. A cache
     /// would not do: a retry un-finishes a workflow and gives it new pods.
     OwnerFinished(Uid),
+    /// The owner's status, by a live look begun after the pod was seen, shows the pod's node
+    /// fulfilled: the consumer will ask nothing of the pod any more.
+    NodeFulfilled(ResourceVersion),
 }
 
 impl Consumption {
+    /// The proof that `node` is fulfilled, if `fact` gives it for a pod first seen at `pod_seen`.
+    ///
+    /// The look must have begun after that: a retried node has the key of its predecessor.
+    pub fn prove_node_fulfilled(
+        fact: &Fact<StatusState>,
+        node: &NodeRef,
+        pod_seen: Moment,
+    ) -> Option<Self> {
+        let StatusState::Read(nodes) = fact.answer() else {
+            return None;
+        };
+        let proven = fact.begun() > pod_seen && nodes.is_fulfilled(node);
+        proven.then(|| Self::NodeFulfilled(nodes.version()))
+    }
+
     /// The proof that the owner `expected` finished, if `fact` gives it.
     pub fn prove_owner_finished(
         fact: &Fact<OwnerState>,

@@ -13,7 +13,8 @@ use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::slim::{ObjectMeta, Pod};
 
 use crate::decide::PodDecision;
-use crate::observe::{admin_asked, held, is_of_kind, selection};
+use crate::observe::{admin_asked, adopted, held, is_of_kind, selection};
+use crate::outcome::RecordState;
 use crate::profile::{Profile, Profiles};
 use crate::row;
 use crate::snapshot::{
@@ -58,6 +59,11 @@ impl Looks {
         };
         Ok(Snapshot {
             pod: Some(PodView {
+                uid: meta.uid.clone(),
+                adopted: adopted(meta, &selection),
+                record: RecordState::Unknown,
+                node: None,
+                cleanup: None,
                 held: held(meta),
                 deleting: meta.deletion_timestamp,
                 ended,

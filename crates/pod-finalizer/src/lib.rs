@@ -1,15 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 pub mod census;
+pub mod cleanup;
 pub mod component;
 pub mod decide;
 pub mod evidence;
 pub mod explain;
 mod observe;
+pub mod outcome;
 pub mod profile;
 pub mod question;
 pub mod row;
 pub mod snapshot;
+pub mod status;
 pub mod steward;
 
 pub use component::{NAME, PodFinalizer};

@@ -1,17 +1,26 @@
 //! From stores and facts to a snapshot: no I/O, nothing decided.
 
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
 use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::names;
-use belayer_core::object::{OwnerReference, Resource};
-use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Pod};
+use belayer_core::object::{OwnerReference, Resource, Uid};
+use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 
+use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
-use crate::profile::{Profile, Profiles};
+use crate::outcome::Outcomes;
+use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Held, NamespaceView, Owner, OwnerView, PodView,
-    Selection,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NamespaceView, NodeView,
+    Owner, OwnerView, PodView, Selection,
 };
+use crate::status::{NODE_ID, NODE_NAME, NodeRef, StatusQuestion};
 
 /// Everything a pod is looked at together with.
 pub(crate) struct World {
@@ -21,6 +30,10 @@ pub(crate) struct World {
     pub owners: Vec<(Resource, Store<OwnerMeta>)>,
     pub owner_facts: Facts<OwnerQuestion>,
     pub namespace_facts: Facts<NamespaceQuestion>,
+    pub status_facts: Facts<StatusQuestion>,
+    pub outcomes: Outcomes,
+    /// Since when the cleanup of pods is due.
+    pub due: Mutex<HashMap<Uid, Timestamp>>,
 }
 
 impl World {
@@ -33,7 +46,20 @@ impl World {
             Selection::By { profile, .. } => self.owner(meta, profile),
             Selection::None | Selection::Ignored => Owner::NotRequired,
         };
+        let adopted = adopted(meta, &selection);
+        let (node, cleanup) = match (&selection, &owner) {
+            (Selection::By { profile, .. }, owner) => (
+                self.node(meta, profile),
+                self.cleanup(&pod.object, profile, owner),
+            ),
+            _ => (None, None),
+        };
         PodView {
+            uid: meta.uid.clone(),
+            adopted,
+            record: self.outcomes.state(&meta.uid),
+            node,
+            cleanup,
             held: held(meta),
             deleting: meta.deletion_timestamp,
             ended: if pod.object.is_ended() {
@@ -70,6 +96,56 @@ impl World {
             fact,
             question,
         }
+    }
+
+    fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
+        let kind = profile.owner.as_ref()?;
+        let owner = pod.controller.as_ref()?;
+        if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
+            return None;
+        }
+        let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
+        let node = match (annotation(NODE_ID), annotation(NODE_NAME)) {
+            (Some(id), _) => NodeRef::Id(id.into()),
+            (None, Some(name)) => NodeRef::Name(name.into()),
+            (None, None) => return None,
+        };
+        let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        Some(NodeView {
+            node,
+            fact: self.status_facts.get(&question),
+            question,
+        })
+    }
+
+    fn cleanup(&self, pod: &Pod, profile: &Profile, owner: &Owner) -> Option<CleanupView> {
+        if profile.cleanup == Cleanup::None || profile.mode == Mode::Observe {
+            return None;
+        }
+        let gc = PodGc::parse(pod.meta.annotations.get(POD_GC_STRATEGY)?)?;
+        let workflow = match owner {
+            Owner::Known(owner) => match &owner.cached {
+                CachedOwner::Present(meta) if profile.is_owner_finished(&meta.labels) => {
+                    match meta.labels.get(argo::PHASE_LABEL) {
+                        Some("Succeeded") => WorkflowEnd::Succeeded,
+                        _ => WorkflowEnd::Completed,
+                    }
+                }
+                _ => WorkflowEnd::NotYet,
+            },
+            Owner::Missing => WorkflowEnd::Gone,
+            Owner::NotRequired => WorkflowEnd::NotYet,
+        };
+        Some(CleanupView {
+            gc,
+            pod: match pod.phase {
+                Phase::Succeeded => PodEnd::Succeeded,
+                Phase::Failed => PodEnd::Failed,
+                _ => PodEnd::NotYet,
+            },
+            workflow,
+            due_since: self.due.lock().get(&pod.meta.uid).copied(),
+        })
     }
 
     fn owner(&self, pod: &ObjectMeta, profile: &Profile) -> Owner {
@@ -141,6 +217,22 @@ pub(crate) fn selection(
 /// Versions of one group and kind are the same objects.
 pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
     owner.kind == kind.kind && *owner.group() == *kind.group
+}
+
+/// The finalizers of others that leave with our hold: those that the admin named, on a pod that
+/// the profile selects. Observing adopts nothing.
+pub(crate) fn adopted(pod: &ObjectMeta, selection: &Selection) -> Box<[Arc<str>]> {
+    let Selection::By { profile, .. } = selection else {
+        return Box::default();
+    };
+    if profile.adopt.is_empty() || profile.mode == Mode::Observe {
+        return Box::default();
+    }
+    let named = profile.adopt.iter();
+    named
+        .filter(|name| pod.has_finalizer(name))
+        .cloned()
+        .collect()
 }
 
 pub(crate) fn held(pod: &ObjectMeta) -> Held {

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use belayer_core::facts::{NamespaceQuestion, OwnerQuestion};
+use belayer_core::object::Uid;
+
+use crate::status::StatusQuestion;
 
 /// A question about a pod's surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -11,6 +14,10 @@ pub enum PodQuestion {
     Owner(OwnerQuestion),
     /// Is this namespace being deleted, or left alone?
     Namespace(NamespaceQuestion),
+    /// Which nodes does the owner's status show fulfilled?
+    Status(StatusQuestion),
+    /// Has the delay of the pod's cleanup run out?
+    Delay(Uid),
 }
 
 impl fmt::Display for PodQuestion {
@@ -18,6 +25,8 @@ impl fmt::Display for PodQuestion {
         match self {
             Self::Owner(question) => question.fmt(f),
             Self::Namespace(question) => question.fmt(f),
+            Self::Status(question) => question.fmt(f),
+            Self::Delay(_) => f.write_str("has the delay of its cleanup run out"),
         }
     }
 }

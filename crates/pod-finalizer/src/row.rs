@@ -32,6 +32,11 @@ pub const OWNER_DELETING: Row = Row {
     number: 6,
     name: "owner-deleting",
 };
+/// The outcome is final and its record not written.
+pub const CAPTURE: Row = Row {
+    number: 7,
+    name: "capture",
+};
 /// The profile requires an owner and the pod has none.
 pub const NO_OWNER: Row = Row {
     number: 8,
@@ -41,6 +46,16 @@ pub const NO_OWNER: Row = Row {
 pub const CONSUMED: Row = Row {
     number: 9,
     name: "consumed",
+};
+/// The owner's own status shows the pod's node fulfilled.
+pub const NODE_FULFILLED: Row = Row {
+    number: 10,
+    name: "node-fulfilled",
+};
+/// The record of the outcome is written.
+pub const CAPTURED: Row = Row {
+    number: 11,
+    name: "captured",
 };
 /// None of the above: the hold stays.
 pub const KEEP: Row = Row {
@@ -56,4 +71,9 @@ pub const ADD_HOLD: Row = Row {
 pub const TOO_LATE: Row = Row {
     number: 14,
     name: "too-late",
+};
+/// Let go, and its own annotation asks for its deletion.
+pub const CLEANUP: Row = Row {
+    number: 15,
+    name: "cleanup",
 };

@@ -7,11 +7,15 @@ use jiff::Timestamp;
 
 use belayer_core::facts::{Fact, NamespaceQuestion, NamespaceState, OwnerQuestion, OwnerState};
 use belayer_core::moment::Moment;
+use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
 
 pub use belayer_core::selection::MassRelease;
 
+use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
+use crate::outcome::RecordState;
 use crate::profile::Profile;
+use crate::status::{NodeRef, StatusQuestion, StatusState};
 
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
@@ -38,6 +42,8 @@ pub enum Gate {
 /// One pod.
 #[derive(Debug, Clone)]
 pub struct PodView {
+    /// Its identity.
+    pub uid: Uid,
     /// Whether our hold is on it.
     pub held: Held,
     /// Its deletion timestamp: when its grace runs out.
@@ -48,12 +54,45 @@ pub struct PodView {
     pub first_seen: Moment,
     /// Whether the annotation asks for its release.
     pub admin_asked: AdminAsked,
+    /// Finalizers of other systems on it that its profile adopts.
+    pub adopted: Box<[Arc<str>]>,
     /// Which profile selects it.
     pub selection: Selection,
+    /// What is known of the record of its outcome.
+    pub record: RecordState,
+    /// Its node in its owner's status, if it names one.
+    pub node: Option<NodeView>,
+    /// When it asks to be deleted.
+    pub cleanup: Option<CleanupView>,
     /// Its namespace.
     pub namespace: NamespaceView,
     /// Its owner, as its profile wants one.
     pub owner: Owner,
+}
+
+/// A pod's node in its owner's status.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// Which node.
+    pub node: NodeRef,
+    /// What to ask about the owner's status.
+    pub question: StatusQuestion,
+    /// As the last live look saw it.
+    pub fact: Option<Fact<StatusState>>,
+}
+
+/// When a pod asks to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanupView {
+    /// By its annotation.
+    pub gc: PodGc,
+    /// What became of it.
+    pub pod: PodEnd,
+    /// What became of its workflow, by the workflow's labels in the cache; a workflow that is
+    /// gone is for the decision to know.
+    pub workflow: WorkflowEnd,
+    /// Since when its deletion is known to be due, but for the delay.
+    pub due_since: Option<Timestamp>,
 }
 
 /// Whether our hold is on the pod.

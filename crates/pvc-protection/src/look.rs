@@ -263,3 +263,92 @@ impl Oracle<PodsQuestion> for PodsOracle {
         Box::pin(self.pods(question))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::informer::BadObject;
+    use belayer_core::object::{ObjectKey, OwnerReference};
+    use belayer_core::slim::DecodeError;
+
+    use super::*;
+
+    fn meta(name: &str, uid: &str) -> ObjectMeta {
+        ObjectMeta::new(
+            ObjectKey::new("shop", name),
+            Uid::new(uid),
+            ResourceVersion::new(1),
+        )
+    }
+
+    fn pod(name: &str, claims: &[&str], ephemeral: &[&str]) -> Pod {
+        Pod {
+            node_name: Some("node-1".into()),
+            claims: claims.iter().map(|claim| Arc::from(*claim)).collect(),
+            ephemeral_claims: ephemeral.iter().map(|claim| Arc::from(*claim)).collect(),
+            ..Pod::new(meta(name, name))
+        }
+    }
+
+    /// A list and the rule itself must agree, whatever the pods are like.
+    #[test]
+    fn a_list_says_what_the_rule_says() {
+        let mut shut_down = pod("d", &["data"], &["d-scratch"]);
+        shut_down.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        shut_down.meta.deletion_grace_period = Some(0);
+        let pods = [
+            pod("a", &["data"], &[]),
+            pod("b", &["other"], &["b-scratch"]),
+            Pod {
+                node_name: None,
+                ..pod("c", &["data"], &["c-scratch"])
+            },
+            shut_down,
+        ];
+        let mut listed = Listed::at(ResourceVersion::new(1));
+        pods.iter().for_each(|pod| listed.note(pod));
+        for name in [
+            "data",
+            "other",
+            "none",
+            "b-scratch",
+            "c-scratch",
+            "d-scratch",
+        ] {
+            for owner in [None, Some("b"), Some("c"), Some("d")] {
+                let mut claim = meta(name, "claim");
+                claim.controller = owner.map(|owner| OwnerReference {
+                    api_version: "v1".into(),
+                    kind: "Pod".into(),
+                    name: owner.into(),
+                    uid: Uid::new(owner),
+                });
+                let by_rule: Users = pods
+                    .iter()
+                    .filter(|pod| crate::uses::uses(pod, &claim))
+                    .map(|pod| pod.meta.key.name())
+                    .collect();
+                assert_eq!(listed.users_of(&claim), by_rule, "{name} of {owner:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_may_use_anything() {
+        let bad = BadObject {
+            key: Some(ObjectKey::new("shop", "odd")),
+            uid: None,
+            resource_version: None,
+            change: None,
+            why: DecodeError::Missing("metadata.uid"),
+        };
+        let page = Page {
+            items: vec![Ok(pod("a", &[], &[])), Err(bad)],
+            resource_version: ResourceVersion::new(1),
+            continue_token: None,
+            remaining: None,
+        };
+        let mut listed = Listed::at(ResourceVersion::new(1));
+        let error = note_all(&mut listed, page).unwrap_err();
+        assert!(error.message.contains("shop/odd"), "{error}");
+    }
+}

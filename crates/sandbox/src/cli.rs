@@ -27,8 +27,10 @@ Examples:
   belayer-sandbox serve --load fixtures/ --faults faults.yaml --seed 7
   belayer-sandbox serve --without kubelet,scheduler
 
-Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it cannot serve (the port is taken,
-a file cannot be written), 2 wrong usage, fixtures or faults.";
+Exit codes:
+  0  stopped by Ctrl-C or SIGTERM
+  1  it cannot serve: the port is taken, a file cannot be written
+  2  wrong usage, fixtures or faults";
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -53,12 +55,23 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Companions that run beside the server
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = Name::ALL)]
+    /// Companions that run beside the server, separated by commas; all of them unless given
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_values_t = Name::ALL,
+        hide_default_value = true
+    )]
     pub(crate) companions: Vec<Name>,
 
-    /// Companions that do not
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Companions that do not run, by the same names
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
     pub(crate) without: Vec<Name>,
 
     /// The API server alone, without companions

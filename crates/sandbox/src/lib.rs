@@ -13,6 +13,7 @@ mod patch;
 mod recorder;
 mod sandbox;
 mod selector;
+mod signal;
 mod validate;
 mod wait;
 pub mod workload;

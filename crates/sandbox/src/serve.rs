@@ -158,7 +158,8 @@ fn banner(
         lines.push(format!("  seed        {seed}"));
     }
     if !options.load.is_empty() {
-        lines.push(format!("  loaded      {loaded} objects"));
+        let s = if loaded == 1 { "" } else { "s" };
+        lines.push(format!("  loaded      {loaded} object{s}"));
     }
     if options.faults.is_some() {
         lines.push(format!(

@@ -61,7 +61,7 @@ impl Steward {
     }
 
     fn look(&mut self) {
-        publish(&self.kinds, Timestamp::now());
+        publish(&self.kinds, belayer_core::ambient::now());
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
             let now = kind.census().mass_release();
             match (*before, now) {

@@ -5,6 +5,7 @@ mod conformance;
 mod control_plane;
 mod run;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -29,6 +30,12 @@ enum Command {
     Conformance(conformance::Conformance),
     /// Measure against the peers
     Bench(bench::Measure),
+    /// Print the digest of a server's types that the sandbox is built with
+    Types {
+        /// The server
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: PathBuf,
+    },
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
 }
@@ -42,10 +49,17 @@ pub async fn main() -> ExitCode {
         Command::Run(run) => run.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::Bench(bench) => bench.execute().await.map(|()| ExitCode::SUCCESS),
+        Command::Types { kubeconfig } => types(&kubeconfig).await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         anstream::eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+async fn types(kubeconfig: &Path) -> Result<ExitCode> {
+    let client = crate::control_plane::plane::client(kubeconfig).await?;
+    anstream::print!("{}", crate::types::digest(&client).await?);
+    Ok(ExitCode::SUCCESS)
 }

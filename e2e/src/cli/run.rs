@@ -32,7 +32,7 @@ impl ProviderName {
                 Ok(binaries) => Some(Box::new(Local::new(binaries))),
                 Err(BuildError::Unavailable(why)) => {
                     // A continuous integration that silently tests nothing would be worse than none.
-                    ensure!(!is_ci(), "{why}");
+                    ensure!(!crate::is_ci(), "{why}");
                     anstream::println!("skip provider-local {why}");
                     anstream::println!(
                         "{}",
@@ -129,8 +129,4 @@ impl Run {
         path.canonicalize()
             .with_context(|| format!("find {}", path.display()))
     }
-}
-
-fn is_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

@@ -64,6 +64,7 @@ const THEMES: &[(&str, &str)] = themes![
     "kinds",
     "managed-fields",
     "compaction",
+    "scale",
 ];
 
 /// How to run.

@@ -1,5 +1,6 @@
 //! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
 
+mod argo;
 mod belayer;
 mod claims;
 mod cluster;
@@ -11,6 +12,7 @@ mod scenario;
 mod wait;
 mod workflows;
 
+pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
 pub use self::cluster::{Cluster, Setting};

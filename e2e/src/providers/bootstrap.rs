@@ -28,6 +28,11 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "rbac-workflow-finalizer" => {
             include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
         }
+        "rbac-outcome-capture" => {
+            include_str!("../../../deploy/manifests/rbac-outcome-capture.yaml")
+        }
+        "rbac-pod-cleanup" => include_str!("../../../deploy/manifests/rbac-pod-cleanup.yaml"),
+        "podoutcome-crd" => include_str!("../../../deploy/manifests/podoutcome-crd.yaml"),
         "workflow-hold-policy" => {
             include_str!("../../../deploy/manifests/workflow-hold-policy.yaml")
         }
@@ -116,6 +121,8 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "rbac-pod-finalizer",
         "rbac-pvc-protection",
         "rbac-workflow-finalizer",
+        "rbac-outcome-capture",
+        "podoutcome-crd",
         "gate-configmap",
     ] {
         apply(client, manifest(name)?).await?;
@@ -146,6 +153,9 @@ mod tests {
             "rbac-pvc-protection",
             "claim-hold-policy",
             "rbac-workflow-finalizer",
+            "rbac-outcome-capture",
+            "rbac-pod-cleanup",
+            "podoutcome-crd",
             "gate-configmap",
             "pod-hold-policy",
             "workflow-hold-policy",

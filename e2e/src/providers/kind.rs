@@ -16,6 +16,7 @@ use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::conformance::Compactor;
 use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
+use crate::peers::Peer;
 
 /// Makes a cluster with the `kind` program and removes it afterwards.
 ///
@@ -149,6 +150,9 @@ impl Backend for KindBackend {
         ];
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if Peer::Informer.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }

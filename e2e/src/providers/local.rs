@@ -19,6 +19,7 @@ use crate::control_plane::{
     Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
 };
 use crate::harness::{Kubectl, eventually};
+use crate::peers::Peer;
 
 /// Starts control planes from these programs.
 #[derive(Debug)]
@@ -112,6 +113,9 @@ impl Backend for LocalBackend {
         }
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if Peer::Informer.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }

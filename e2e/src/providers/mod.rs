@@ -44,6 +44,8 @@ pub enum Capability {
     Protobuf,
     /// kubectl is installed here.
     Kubectl,
+    /// Programs with client-go can be run here.
+    ClientGo,
     /// kube-controller-manager runs, and its own controller of claims can be switched off.
     ClaimController,
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Capability {
             Self::Faults => "fault injection",
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::ClientGo => "client-go (Go builds it)",
             Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }

@@ -16,6 +16,7 @@ use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::Compactor;
 use crate::control_plane::plane;
 use crate::harness::Kubectl;
+use crate::peers::Peer;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
@@ -92,6 +93,9 @@ impl Backend for SandboxBackend {
         ];
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
+        }
+        if Peer::Informer.is_available() {
+            can.push(Capability::ClientGo);
         }
         can
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::harness::{Cluster, HOLD, Scenario, pod};
+use crate::harness::{Cluster, HOLD, Kubectl as Tool, Scenario, pod};
 use crate::providers::Capability::Kubectl;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -15,6 +15,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "kubectl-everyday-commands",
             "get, describe, patch, delete, get -w",
             everyday,
+        )
+        .needs([Kubectl]),
+        Scenario::shared(
+            "kubectl-makes-and-mends-objects",
+            "api-resources, apply, diff, label, annotate, patch of three types, wait, delete --wait",
+            objects,
         )
         .needs([Kubectl]),
     ]
@@ -78,6 +84,122 @@ async fn everyday(cluster: Cluster) -> Result<()> {
         "get of a pod that is gone said {gone}"
     );
     watch.kill().await?;
+    Ok(())
+}
+
+/// Runs a command whose output must contain some text.
+async fn says<const N: usize>(kubectl: &Tool, arguments: [&str; N], wanted: &str) -> Result<()> {
+    let said = kubectl.run(arguments).await?;
+    ensure!(
+        said.contains(wanted),
+        "kubectl {} did not say {wanted:?} but\n{said}",
+        arguments.join(" ")
+    );
+    Ok(())
+}
+
+fn manifest(value: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: app, labels: {{team: a}}}}\n\
+         data: {{value: \"{value}\", old: \"{value}\"}}\n---\n\
+         apiVersion: v1\nkind: Secret\nmetadata: {{name: app}}\nstringData: {{k: v}}\n"
+    )
+}
+
+async fn objects(cluster: Cluster) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    let file = cluster.dir().join("app.yaml");
+    let path = file.to_str().context("a path in UTF-8")?;
+    let write = |text: String| std::fs::write(&file, text);
+
+    says(&kubectl, ["api-resources"], "configmaps").await?;
+    says(
+        &kubectl,
+        ["api-resources", "--api-group=argoproj.io"],
+        "Workflow",
+    )
+    .await?;
+    says(&kubectl, ["explain", "pods"], "KIND:       Pod").await?;
+
+    // Client-side apply, with validation as it is by default.
+    write(manifest("1"))?;
+    says(&kubectl, ["apply", "-f", path], "configmap/app created").await?;
+    says(&kubectl, ["apply", "-f", path], "configmap/app unchanged").await?;
+    write(manifest("2"))?;
+    says(&kubectl, ["apply", "-f", path], "configmap/app configured").await?;
+    let data = ["get", "cm", "app", "-o", "jsonpath={.data.value}"];
+    says(&kubectl, data, "2").await?;
+    // A field that left the file leaves the object.
+    write(manifest("2").replace(", old: \"2\"", ""))?;
+    says(&kubectl, ["apply", "-f", path], "configmap/app configured").await?;
+    let left = kubectl
+        .run(["get", "cm", "app", "-o", "jsonpath={.data}"])
+        .await?;
+    ensure!(left == "{\"value\":\"2\"}", "the data is {left}");
+
+    says(
+        &kubectl,
+        ["get", "cm,secrets", "-o", "wide"],
+        "configmap/app",
+    )
+    .await?;
+    says(
+        &kubectl,
+        ["get", "cm", "-l", "team=a", "-o", "name"],
+        "configmap/app",
+    )
+    .await?;
+    says(&kubectl, ["describe", "cm", "app"], "Labels:       team=a").await?;
+    says(
+        &kubectl,
+        ["label", "cm", "app", "x=y"],
+        "configmap/app labeled",
+    )
+    .await?;
+    says(
+        &kubectl,
+        ["label", "cm", "app", "x-"],
+        "configmap/app unlabeled",
+    )
+    .await?;
+    says(
+        &kubectl,
+        ["annotate", "cm", "app", "n=1"],
+        "configmap/app annotated",
+    )
+    .await?;
+    for (kind, patch) in [
+        ("--type=merge", r#"{"data":{"merge":"1"}}"#),
+        (
+            "--type=json",
+            r#"[{"op":"add","path":"/data/json","value":"1"}]"#,
+        ),
+        ("--type=strategic", r#"{"data":{"strategic":"1"}}"#),
+    ] {
+        let patched = "configmap/app patched";
+        says(&kubectl, ["patch", "cm", "app", kind, "-p", patch], patched).await?;
+    }
+    let strategic = "--for=jsonpath={.data.strategic}=1";
+    says(
+        &kubectl,
+        ["wait", strategic, "cm/app", "--timeout=15s"],
+        "condition met",
+    )
+    .await?;
+    says(&kubectl, ["replace", "-f", path], "configmap/app replaced").await?;
+
+    says(
+        &kubectl,
+        ["delete", "-f", path, "--wait"],
+        "\"app\" deleted",
+    )
+    .await?;
+    let gone = ["wait", "--for=delete", "cm/app", "--timeout=15s"];
+    kubectl.run(gone).await?;
+    let found = kubectl
+        .run(["get", "cm", "app", "--ignore-not-found"])
+        .await?;
+    ensure!(found.is_empty(), "it is still there:\n{found}");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The list of scenarios.
 
 mod admission;
+mod argo;
 mod claims;
 mod claims_replacing;
 mod crash;
@@ -12,7 +13,9 @@ mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod outcomes;
 mod owners;
+mod peers;
 mod quiet;
 mod selector;
 mod size;
@@ -32,6 +35,8 @@ pub fn all() -> Vec<Scenario> {
         foreign::scenarios(),
         owners::scenarios(),
         workflows::scenarios(),
+        argo::scenarios(),
+        outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
         faults::scenarios(),
@@ -44,6 +49,7 @@ pub fn all() -> Vec<Scenario> {
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),
+        peers::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),

@@ -56,6 +56,14 @@ fn whole() -> Result<Vec<Step>> {
         Step::tests("unit, integration and doc tests", tests(&[])),
         Step::check("build for the scenarios", e2e::build()),
         Step::scenarios(
+            "conformance of the sandbox",
+            e2e::conformance(Provider::Sandbox),
+        ),
+        Step::scenarios(
+            "conformance of the local control plane",
+            e2e::conformance(Provider::Local),
+        ),
+        Step::scenarios(
             "scenarios on the sandbox",
             e2e::scenarios(Provider::Sandbox),
         ),
@@ -70,7 +78,12 @@ fn whole() -> Result<Vec<Step>> {
 fn quick() -> Vec<Step> {
     let mut scenarios = e2e::scenarios(Provider::Sandbox);
     // One scenario per row of the decision table, and each way a workflow goes: ten seconds.
-    scenarios.args(["row-", "workflow-deleted", "kill-9-in-the-middle"]);
+    scenarios.args([
+        "row-",
+        "workflow-deleted",
+        "kill-9-in-the-middle",
+        "pvc-in-use",
+    ]);
     vec![
         format(),
         Step::check("clippy", clippy()),
@@ -79,6 +92,10 @@ fn quick() -> Vec<Step> {
             tests(&["--lib", "--bins", "--tests"]),
         ),
         Step::check("build for the scenarios", e2e::build()),
+        Step::scenarios(
+            "conformance of the sandbox",
+            e2e::conformance(Provider::Sandbox),
+        ),
         Step::scenarios("scenarios on the sandbox", scenarios),
     ]
 }

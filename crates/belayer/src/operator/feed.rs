@@ -1,9 +1,9 @@
 //! Informers and workers on their way to running, with their types put aside.
 
+use belayer_core::watch;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::informer::{Decoders, Event, Informer, InformerBuilder, InformerState, Store};

@@ -127,7 +127,7 @@ impl Components {
         #[cfg(feature = "pod-finalizer")]
         let (kinds, keep) = match &self.pod_finalizer {
             Some(on) => (
-                on.profiles.owners().into_iter().cloned().collect(),
+                pod_finalizer::kinds(on),
                 keep.and(&pod_finalizer_component::keep_of_owners(&on.profiles)),
             ),
             None => (kinds, keep),

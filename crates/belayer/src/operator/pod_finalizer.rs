@@ -6,16 +6,27 @@ use futures::FutureExt as _;
 use serde_json::Value;
 
 use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle};
+use belayer_core::object::Resource;
+use belayer_core::runner;
 use belayer_metrics::{Known, KnownValues};
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
+use belayer_pod_finalizer::outcome::{self, Sweeper};
 use belayer_pod_finalizer::profile::config::Settings;
+use belayer_pod_finalizer::status::{self, StatusOracle};
 use belayer_pod_finalizer::steward::Steward;
 
 use super::ground::Ground;
 use super::owners::Owners;
 use super::pods::Pods;
 use crate::holds::pod_holds;
+
+/// The kinds that it watches as metadata: owners of pods, and the records of their outcomes.
+pub(super) fn kinds(settings: &Settings) -> Vec<Resource> {
+    let owners = settings.profiles.owners().into_iter().cloned();
+    let records = settings.profiles.capture().then(outcome::resource);
+    owners.chain(records).collect()
+}
 
 /// Puts pod-finalizer in its place among the pods and their owners.
 pub(super) fn join(
@@ -58,6 +69,12 @@ pub(super) fn join(
                 ground.pace,
                 ground.after_work.clone(),
             ),
+            status_facts: Facts::new(
+                Arc::new(StatusOracle::new(Arc::clone(&ground.executor))),
+                pods.wake(),
+                status::pace(),
+                ground.after_work.clone(),
+            ),
             queue: pods.queue.clone(),
         },
     ));
@@ -78,6 +95,14 @@ pub(super) fn join(
     }
 
     pods.register(Arc::clone(&finalizer), settings.workers);
+    let records = outcome::resource();
+    if let Some(watched) = owners.kinds.iter().find(|kind| kind.resource == records)
+        && settings.profiles.capture()
+    {
+        let executor = Arc::clone(&ground.executor);
+        let sweeper = Sweeper::new(watched.store.clone(), executor, settings.outcome_ttl);
+        pods.run_beside(Box::new(|stop| sweeper.run(stop).boxed()));
+    }
     let steward = Steward::new(
         Arc::clone(&finalizer),
         Arc::clone(&ground.executor),
@@ -99,11 +124,18 @@ pub(super) fn holds(finalizer: &Arc<PodFinalizer>) -> (&'static str, super::Hold
 fn write_zeros() {
     KnownValues::new()
         .with(Known::Controller, [component::NAME])
-        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
+        .with(
+            Known::Evidence,
+            evidence::EVIDENCE_NAMES
+                .iter()
+                .copied()
+                .chain([runner::ADOPTED]),
+        )
         .write_zeros();
     for (question, answers) in [
         ("owner", &["present", "gone", "unknown", "error"][..]),
         ("namespace", &["present", "gone", "error"]),
+        ("status", &["read", "unreadable", "error"]),
     ] {
         KnownValues::new()
             .with(Known::Question, [question])

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle, Wake};
@@ -159,7 +158,7 @@ fn kind(
         executor: Arc::clone(&ground.executor),
         decoders: watched.decoders.clone(),
         events: ground.events.clone(),
-        clock: Arc::new(Timestamp::now),
+        clock: Arc::new(belayer_core::ambient::now),
         observer: Arc::clone(&ground.observer),
     })
     .component(Arc::clone(&finalizer))

@@ -10,6 +10,7 @@
 
 mod answers;
 mod claims;
+mod determinism;
 mod limits;
 mod series;
 mod settling;

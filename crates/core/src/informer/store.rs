@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use super::state::Progress;
 use super::table::{IndexDefinition, Table};
 use super::{InformerState, Stored, WaitError};
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::slim::Slim;
+use crate::watch;
 
 pub(super) use write::{Applied, Fit};
 
@@ -193,13 +193,13 @@ impl<K: Slim> Store<K> {
     /// When that may never come: the versions started over, or the informer was stopped.
     pub async fn wait_for(&self, version: ResourceVersion) -> Result<(), WaitError> {
         let mut progress = self.shared.progress.subscribe();
-        let regressions = progress.borrow_and_update().regressions;
+        let regressions = progress.borrow().regressions;
         let waited = progress.wait_for(|now| {
             now.stopped
                 || now.regressions != regressions
                 || (now.complete && now.resource_version >= version)
         });
-        let now = *waited.await.map_err(|_| WaitError::Stopped)?;
+        let now = waited.await.map_err(|_| WaitError::Stopped)?;
         if now.regressions != regressions {
             return Err(WaitError::Regressed);
         }
@@ -225,7 +225,7 @@ impl<K: Slim> Store<K> {
             .wait_for(|now| matches!(now, InformerState::Synced | InformerState::Stopped))
             .await
             .map_err(|_| WaitError::Stopped)?;
-        if *seen == InformerState::Stopped {
+        if seen == InformerState::Stopped {
             Err(WaitError::Stopped)
         } else {
             Ok(())

@@ -11,7 +11,11 @@ use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion,
 use belayer_core::slim::ObjectMeta;
 
 use super::*;
-use crate::profile::Profiles;
+use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
+use crate::outcome::{Captured, RecordState};
+use crate::profile::{Capture, Profiles};
+use crate::snapshot::{CleanupView, NodeView};
+use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
 
 const NOW: &str = "2026-11-21T12:00:00Z";
 
@@ -24,6 +28,8 @@ fn now() -> Timestamp {
 enum Expect {
     Nothing(Row),
     Hold(Row),
+    Record(Row),
+    Delete(Row),
     Release(Row, &'static str),
     /// Keeps, and asks at once.
     Ask(Row),
@@ -41,7 +47,8 @@ fn outcome(decision: &PodDecision) -> Expect {
     match &decision.write {
         Some(Write::AddHold) => Expect::Hold(row),
         Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
-        Some(other) => panic!("{other:?}"),
+        Some(Write::Record) => Expect::Record(row),
+        Some(Write::Delete(_)) => Expect::Delete(row),
         None if asks_now => Expect::Ask(row),
         None if decision.missing.is_empty() => Expect::Nothing(row),
         None => Expect::Keep(row),
@@ -101,6 +108,31 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().owner_unknown().owner_deleting_live(),
     Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
 )]
+#[case::row_07_an_ended_pod_is_recorded_first(pod().held().ended().captured(), Expect::Record(row::CAPTURE))]
+#[case::row_07_also_if_the_consumer_was_quicker(
+    pod().held().ended().captured().consumed(),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_not_one_that_runs(pod().held().captured(), Expect::Keep(row::KEEP))]
+#[case::row_07_not_while_the_owner_goes(
+    pod().held().ended().captured().owner_deleting(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::row_07_not_where_it_is_off(pod().held().ended(), Expect::Keep(row::KEEP))]
+#[case::row_07_not_by_observing(pod().held().ended().captured().observed(), Expect::Keep(row::KEEP))]
+#[case::row_07_a_refusal_stops_no_row_below(
+    pod().held().ended().captured().refused("11:59:00").consumed(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_07_a_refusal_alone_keeps(
+    pod().held().ended().captured().refused("11:59:00"),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_07_a_refusal_is_tried_again(
+    pod().held().ended().captured().refused("11:00:00"),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_a_pod_that_ended_unheld_is_recorded_as_it_is(pod().ended().captured(), Expect::Record(row::CAPTURE))]
 #[case::row_08_no_owner_where_one_is_required(pod().held().ownerless(), Expect::Release(row::NO_OWNER, "NoOwner"))]
 #[case::row_09_the_consumer_has_labelled_the_pod(pod().held().consumed(), Expect::Release(row::CONSUMED, "Consumed"))]
 #[case::row_09_a_finished_owner_is_confirmed(pod().held().owner_finished(), Expect::Ask(row::CONSUMED))]
@@ -113,6 +145,44 @@ fn outcome(decision: &PodDecision) -> Expect {
     Expect::Ask(row::CONSUMED)
 )]
 #[case::row_09_a_retried_owner_keeps_its_new_pods(pod().held().owner_finished().owner_lives(), Expect::Keep(row::CONSUMED))]
+#[case::row_10_its_node_is_fulfilled(
+    pod().held().deleting("11:59:59").node(&["node-1"]),
+    Expect::Release(row::NODE_FULFILLED, "Consumed")
+)]
+#[case::row_10_an_ended_pod_as_well(
+    pod().held().ended().node(&["node-1"]),
+    Expect::Release(row::NODE_FULFILLED, "Consumed")
+)]
+#[case::row_10_not_a_running_one(pod().held().node(&["node-1"]), Expect::Keep(row::KEEP))]
+#[case::row_10_another_node_is_no_evidence(
+    pod().held().deleting("11:59:59").node(&["node-2"]),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_10_a_deletion_asks_at_once(
+    pod().held().deleting("11:59:59").node_unasked(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_10_an_end_gives_the_label_time(
+    pod().held().ended().node_unasked(),
+    Expect::Keep(row::NODE_FULFILLED)
+)]
+#[case::row_10_a_look_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().deleting("11:59:59").node(&["node-1"]).seen_after_the_looks(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_10_a_workflow_that_changed_since_is_asked_again(
+    pod().held().deleting("11:59:59").node(&[]).owner_changed(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_10_an_offloaded_status_is_no_evidence(
+    pod().held().deleting("11:59:59").node_offloaded(),
+    Expect::Keep(row::NODE_FULFILLED)
+)]
+#[case::row_11_the_record_is_written(
+    pod().held().ended().captured().written(),
+    Expect::Release(row::CAPTURED, "Captured")
+)]
+#[case::row_11_gets_no_hold_again(pod().ended().captured().written(), Expect::Nothing(row::ADD_HOLD))]
 #[case::row_12_a_running_pod_is_kept(pod().held(), Expect::Keep(row::KEEP))]
 #[case::row_12_an_ended_pod_is_kept(pod().held().ended(), Expect::Keep(row::KEEP))]
 #[case::row_12_a_deleted_pod_is_kept(pod().held().ended().deleting("11:59:59"), Expect::Keep(row::KEEP))]
@@ -130,6 +200,51 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_13_the_closed_gate_adds_nothing(pod().gate_closed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_13_observing_adds_nothing(pod().observed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_14_too_late_for_a_hold(pod().deleting("11:59:59"), Expect::Nothing(row::TOO_LATE))]
+#[case::row_15_let_go_and_due_is_deleted(
+    pod().ended().consumed().gc("OnPodCompletion/0s"),
+    Expect::Delete(row::CLEANUP)
+)]
+#[case::row_15_not_while_it_is_held(
+    pod().held().ended().consumed().gc("OnPodCompletion/0s"),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_15_not_before_its_result_was_taken(
+    pod().ended().gc("OnPodCompletion/0s"),
+    Expect::Hold(row::ADD_HOLD)
+)]
+#[case::row_15_the_delay_is_waited_for(
+    pod().ended().consumed().gc("OnPodCompletion/30s").due_since("11:59:50"),
+    Expect::Keep(row::CLEANUP)
+)]
+#[case::row_15_the_delay_is_over(
+    pod().ended().consumed().gc("OnPodCompletion/30s").due_since("11:59:30"),
+    Expect::Delete(row::CLEANUP)
+)]
+#[case::row_15_the_delay_begins_now(
+    pod().ended().consumed().gc("OnPodCompletion/30s"),
+    Expect::Keep(row::CLEANUP)
+)]
+#[case::row_15_its_workflow_runs(
+    pod().ended().consumed().gc("OnWorkflowCompletion/0s"),
+    Expect::Nothing(row::ADD_HOLD)
+)]
+#[case::row_15_orphans_too(
+    pod().ended().ownerless().gc_orphan("OnWorkflowCompletion/0s"),
+    Expect::Delete(row::CLEANUP)
+)]
+#[case::row_15_not_what_the_admin_let_go(
+    pod().ended().admin_asked().gc("OnPodCompletion/0s"),
+    Expect::Nothing(row::ADD_HOLD)
+)]
+#[case::adopted_alone_is_let_go_like_any_other(
+    pod().adopted().consumed(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::adopted_alone_gets_our_hold_as_well(pod().adopted(), Expect::Hold(row::ADD_HOLD))]
+#[case::adopted_alone_and_deleting_is_kept_until_there_is_evidence(
+    pod().adopted().deleting("11:59:59"),
+    Expect::Keep(row::KEEP)
+)]
 #[case::the_closed_gate_stops_no_release(pod().held().consumed().gate_closed(), Expect::Release(row::CONSUMED, "Consumed"))]
 #[case::observing_keeps_no_rope_of_earlier(pod().held().consumed().observed(), Expect::Release(row::CONSUMED, "Consumed"))]
 fn table(#[case] snapshot: Case, #[case] expected: Expect) {
@@ -151,6 +266,42 @@ fn a_proof_that_is_there_does_not_wait_for_one_that_is_not() {
         outcome(&decision),
         Expect::Release(row::OWNER_GONE, "OwnerGone")
     );
+}
+
+#[test]
+fn adopted_finalizers_leave_with_the_release_and_only_then() {
+    let decision = decide(&pod().held().adopted().consumed().0, now());
+    assert_eq!(*decision.adopted, ["theirs.io/status".into()]);
+    let decision = decide(&pod().held().consumed().0, now());
+    assert!(decision.adopted.is_empty());
+}
+
+#[test]
+fn a_record_that_is_refused_is_told_whatever_else_is_decided() {
+    for case in [
+        pod().held().ended().captured().refused("11:59:00"),
+        pod()
+            .held()
+            .ended()
+            .captured()
+            .refused("11:59:00")
+            .consumed(),
+    ] {
+        let notices = decide(&case.0, now()).notices;
+        assert_eq!(notices[0].reason, "OutcomeNotRecorded");
+        assert!(notices[0].message.contains("no quota"));
+    }
+}
+
+#[test]
+fn a_workflow_that_has_not_changed_is_not_asked_again() {
+    let decision = decide(
+        &pod().held().deleting("11:59:59").node(&["node-2"]).0,
+        now(),
+    );
+    let asks = |missing: &Missing<_>| matches!(missing, Missing::Answer { .. });
+    assert!(!decision.missing.iter().any(asks), "{:?}", decision.missing);
+    assert_eq!(decision.look_again, Some(Duration::from_secs(2)));
 }
 
 #[test]
@@ -223,6 +374,11 @@ fn pod() -> Case {
     let profile = Arc::clone(Profiles::argo().iter().next().unwrap());
     Case(Snapshot {
         pod: Some(PodView {
+            uid: Uid::new("pod-1"),
+            adopted: Box::default(),
+            record: RecordState::Unknown,
+            node: None,
+            cleanup: None,
             held: Held::No,
             deleting: None,
             ended: Ended::No,
@@ -327,6 +483,91 @@ impl Case {
 
     fn admin_asked(self) -> Self {
         self.with(|pod| pod.admin_asked = AdminAsked::Yes)
+    }
+
+    fn adopted(self) -> Self {
+        self.with(|pod| pod.adopted = Box::new(["theirs.io/status".into()]))
+    }
+
+    fn captured(self) -> Self {
+        self.with_profile(|profile| profile.capture = Capture::On)
+    }
+
+    fn written(self) -> Self {
+        self.with(|pod| pod.record = RecordState::Written(Captured::scripted("pod-1")))
+    }
+
+    fn refused(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| {
+            let why = "no quota".into();
+            pod.record = RecordState::Refused { why, at };
+        })
+    }
+
+    fn node_unasked(self) -> Self {
+        let reference = OwnerReference {
+            api_version: "argoproj.io/v1alpha1".into(),
+            kind: "Workflow".into(),
+            name: "build".into(),
+            uid: Uid::new("wf-1"),
+        };
+        let kind = crate::profile::argo::workflow();
+        self.with(|pod| {
+            pod.node = Some(NodeView {
+                node: NodeRef::Id("node-1".into()),
+                question: StatusQuestion::new(kind, &"ci".into(), &reference),
+                fact: None,
+            });
+        })
+    }
+
+    fn status_fact(self, state: StatusState) -> Self {
+        self.node_unasked().with(|pod| {
+            let fact = Fact::scripted(state, Moment::now());
+            pod.node.as_mut().unwrap().fact = Some(fact);
+        })
+    }
+
+    fn node(self, fulfilled: &[&str]) -> Self {
+        self.status_fact(StatusState::Read(Nodes::scripted(10, fulfilled)))
+    }
+
+    fn node_offloaded(self) -> Self {
+        self.status_fact(StatusState::Unreadable("offloaded to a database".into()))
+    }
+
+    fn owner_changed(self) -> Self {
+        let newer = ObjectMeta {
+            resource_version: ResourceVersion::new(11),
+            ..owner_meta()
+        };
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(newer))
+    }
+
+    fn with_gc(self, annotation: &str, workflow: WorkflowEnd) -> Self {
+        let gc = PodGc::parse(annotation).unwrap();
+        self.with(|pod| {
+            pod.cleanup = Some(CleanupView {
+                gc,
+                pod: PodEnd::Succeeded,
+                workflow,
+                due_since: None,
+            });
+        })
+    }
+
+    fn gc(self, annotation: &str) -> Self {
+        self.with_gc(annotation, WorkflowEnd::NotYet)
+    }
+
+    fn gc_orphan(self, annotation: &str) -> Self {
+        self.with_gc(annotation, WorkflowEnd::Gone)
+    }
+
+    fn due_since(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| pod.cleanup.as_mut().unwrap().due_since = Some(at))
     }
 
     fn unselected(self) -> Self {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    InvalidLabel, MatchLabels, Mode, Namespaces, Operator, OwnerKind, Profile, Requirement,
-    Selector,
+    Capture, Cleanup, InvalidLabel, MatchLabels, Mode, Namespaces, Operator, OwnerKind,
+    OwnerStatus, Profile, Requirement, Selector,
 };
 
 /// Its name.
@@ -18,6 +18,12 @@ pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
 
 /// Label on pods and workflows: `"true"` once the workflow controller is through with them.
 pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
+
+/// Label on workflows: their phase.
+pub const PHASE_LABEL: &str = "workflows.argoproj.io/phase";
+
+/// The finalizer by which Argo itself can hold its pods.
+pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
 
 /// The kind `Workflow`.
 pub fn workflow() -> OwnerKind {
@@ -39,6 +45,10 @@ pub fn profile() -> Profile {
         consumed: completed(),
         owner_finished: completed(),
         release_after: None,
+        owner_status: OwnerStatus::Argo,
+        adopt: Box::default(),
+        capture: Capture::Off,
+        cleanup: Cleanup::None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The key `podFinalizer` of the configuration file: as written, and as checked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::selection::config::{
@@ -8,11 +9,13 @@ use belayer_core::selection::config::{
 };
 use belayer_core::selection::is_dns_label;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 pub use belayer_core::selection::config::ConfigError;
 
-use super::{MaxUnselected, Mode, Profile, Profiles, ProfilesError, argo};
+use super::{
+    Capture, Cleanup, MatchLabels, MaxUnselected, Mode, OwnerStatus, Profile, Profiles,
+    ProfilesError, argo,
+};
 
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "podFinalizer";
@@ -24,6 +27,7 @@ pub const DEFAULT_WORKERS: usize = 32;
 const MAX_WORKERS: usize = 1_024;
 
 const DEFAULT_BACKLOG_THRESHOLD: usize = 1_000;
+const DEFAULT_OUTCOME_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 
 /// What is checked and complete.
@@ -38,6 +42,8 @@ pub struct Settings {
     pub max_unselected: MaxUnselected,
     /// How often each pod is looked at without a reason, on average.
     pub resync: Duration,
+    /// How long a recorded outcome is kept that no owner collects.
+    pub outcome_ttl: Duration,
     /// The profiles, in order.
     pub profiles: Profiles,
 }
@@ -49,6 +55,7 @@ impl Default for Settings {
             backlog_threshold: DEFAULT_BACKLOG_THRESHOLD,
             max_unselected: MaxUnselected::default(),
             resync: DEFAULT_RESYNC,
+            outcome_ttl: DEFAULT_OUTCOME_TTL,
             profiles: Profiles::argo(),
         }
     }
@@ -66,6 +73,8 @@ pub struct PodFinalizerConfig {
     pub max_unselected: Option<MaxUnselected>,
     /// See [`Settings::resync`].
     pub resync: Option<String>,
+    /// See [`Settings::outcome_ttl`].
+    pub outcome_ttl: Option<String>,
     /// See [`Settings::profiles`]; the built-in profile for Argo if left out.
     pub profiles: Option<Vec<ProfileConfig>>,
 }
@@ -85,9 +94,10 @@ pub struct ProfileConfig {
     consumed: Option<LabelsConfig>,
     owner_finished: Option<LabelsConfig>,
     release_after: Option<String>,
-    adopt: Option<IgnoredAny>,
-    capture: Option<IgnoredAny>,
-    cleanup: Option<IgnoredAny>,
+    owner_status: Option<OwnerStatus>,
+    adopt: Option<Vec<String>>,
+    capture: Option<bool>,
+    cleanup: Option<Cleanup>,
 }
 
 /// Profiles that Belayer brings along.
@@ -122,6 +132,10 @@ impl TryFrom<PodFinalizerConfig> for Settings {
             Some(text) => duration(&root.key("resync"), text, Duration::from_secs(10))?,
             None => default.resync,
         };
+        let outcome_ttl = match &config.outcome_ttl {
+            Some(text) => duration(&root.key("outcomeTtl"), text, Duration::from_secs(1))?,
+            None => default.outcome_ttl,
+        };
         let profiles = match config.profiles {
             Some(profiles) => all_profiles(&root.key("profiles"), profiles)?,
             None => default.profiles,
@@ -132,6 +146,7 @@ impl TryFrom<PodFinalizerConfig> for Settings {
             backlog_threshold,
             max_unselected,
             resync,
+            outcome_ttl,
             profiles,
         })
     }
@@ -155,18 +170,6 @@ fn all_profiles(path: &Path, profiles: Vec<ProfileConfig>) -> Result<Profiles, C
 }
 
 fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
-    let later = [
-        ("adopt", &config.adopt),
-        ("capture", &config.capture),
-        ("cleanup", &config.cleanup),
-    ];
-    for (key, given) in later {
-        if given.is_some() {
-            return Err(path
-                .key(key)
-                .error("not available in this version: remove the key"));
-        }
-    }
     let base = config.built_in.map(|BuiltIn::Argo| argo::profile());
     let name = match (config.name, &base) {
         (Some(name), _) => name.into(),
@@ -220,7 +223,27 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         .release_after
         .map(|text| duration(&path.key("releaseAfter"), &text, Duration::from_secs(1)))
         .transpose()?;
+    let owner_status = match config.owner_status {
+        Some(OwnerStatus::Argo) if owner.is_none() => {
+            return Err(path.key("ownerStatus").error(
+                "needs to know whose status to read: name the `owner` kind, or remove the key",
+            ));
+        }
+        Some(status) => status,
+        // The status of another kind than the built-in one is not known to look like Argo's.
+        None if owner == Some(argo::workflow()) => OwnerStatus::Argo,
+        None => OwnerStatus::None,
+    };
+    let adopt = adopt(&path.key("adopt"), config.adopt.unwrap_or_default())?;
     Ok(Profile {
+        owner_status,
+        adopt,
+        capture: if config.capture.unwrap_or_default() {
+            Capture::On
+        } else {
+            Capture::Off
+        },
+        cleanup: config.cleanup.unwrap_or_default(),
         name,
         mode: config.mode.unwrap_or_default(),
         selector,
@@ -230,6 +253,46 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         owner_finished,
         release_after,
     })
+}
+
+/// Finalizers of the API server's own machinery mean deletion policies and protection, not that
+/// somebody wants a result.
+const NEVER_ADOPTED: &[&str] = &["foregroundDeletion", "orphan", "kubernetes"];
+
+fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError> {
+    let mut adopted: Vec<Arc<str>> = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let at = path.index(index);
+        let Some((domain, _)) = name.split_once('/') else {
+            let message = if NEVER_ADOPTED.contains(&&*name) {
+                format!("{name:?} belongs to Kubernetes itself and is never touched: remove it")
+            } else {
+                format!("{name:?} is no finalizer such as workflows.argoproj.io/status")
+            };
+            return Err(at.error(message));
+        };
+        if is_of(domain, "kubernetes.io") || is_of(domain, "k8s.io") {
+            return Err(at.error(format!(
+                "{name:?} belongs to Kubernetes itself and is never touched: remove it"
+            )));
+        }
+        if is_of(domain, "belayer.dev") {
+            return Err(at.error(format!("{name:?} is our own: there is nothing to adopt")));
+        }
+        MatchLabels::new([(&*name, "")]).map_err(|_| {
+            let message = format!("{name:?} is no finalizer such as workflows.argoproj.io/status");
+            at.clone().error(message)
+        })?;
+        adopted.push(name.into());
+    }
+    Ok(adopted.into())
+}
+
+fn is_of(domain: &str, parent: &str) -> bool {
+    domain == parent
+        || domain
+            .strip_suffix(parent)
+            .is_some_and(|rest| rest.ends_with('.'))
 }
 
 #[cfg(test)]

@@ -43,6 +43,47 @@ pub struct Profile {
     /// How long after its deletion began a pod is released without any evidence. Off by default:
     /// time proves nothing, and whoever sets it accepts lost results.
     pub release_after: Option<Duration>,
+    /// Whether the owner's own status is asked which of its nodes are fulfilled.
+    pub owner_status: OwnerStatus,
+    /// Finalizers of other systems that leave with our hold, on the same evidence: the admin named
+    /// them.
+    pub adopt: Box<[Arc<str>]>,
+    /// Whether the outcome of its pods is recorded.
+    pub capture: Capture,
+    /// Whether its pods are deleted when their annotation says so.
+    pub cleanup: Cleanup,
+}
+
+/// Whether the owner's own status counts as evidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OwnerStatus {
+    /// It does not.
+    #[default]
+    None,
+    /// It is that of Argo Workflows.
+    Argo,
+}
+
+/// Whether the outcome of pods is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Capture {
+    /// It is not.
+    #[default]
+    Off,
+    /// It is, and the record counts as evidence.
+    On,
+}
+
+/// Whether pods that were let go are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cleanup {
+    /// They are not.
+    #[default]
+    None,
+    /// They are when the annotation of Argo Workflows says so.
+    Argo,
 }
 
 /// Whether a profile writes.
@@ -90,7 +131,7 @@ impl Profile {
 
     /// Whether anything but an admin, a namespace's end or the clock could release its pods.
     fn can_release(&self) -> bool {
-        self.owner.is_some() || !self.consumed.is_empty()
+        self.owner.is_some() || !self.consumed.is_empty() || self.capture == Capture::On
     }
 }
 
@@ -115,7 +156,7 @@ pub enum ProfilesError {
     /// Nothing could ever release its pods.
     #[error(
         "nothing could ever release the pods of profile {name:?}: \
-         name the `owner` kind, or the `consumed` labels that its consumer sets"
+         name the `owner` kind, or the `consumed` labels that its consumer sets, or set `capture: true`"
     )]
     NothingReleases {
         /// Its position, from 0.
@@ -220,8 +261,30 @@ impl Profiles {
         self.0
             .iter()
             .filter(|profile| profile.owner.as_ref() == Some(owner))
-            .flat_map(|profile| profile.owner_finished.names())
+            .flat_map(|profile| {
+                let phase = (profile.cleanup == Cleanup::Argo).then_some(argo::PHASE_LABEL);
+                profile.owner_finished.names().chain(phase)
+            })
             .collect()
+    }
+
+    /// The annotations of pods that any profile reads.
+    pub fn pod_annotations(&self) -> BTreeSet<&str> {
+        let mut names = BTreeSet::new();
+        for profile in self.iter() {
+            if profile.owner_status == OwnerStatus::Argo {
+                names.extend([crate::status::NODE_ID, crate::status::NODE_NAME]);
+            }
+            if profile.cleanup == Cleanup::Argo {
+                names.insert(crate::cleanup::POD_GC_STRATEGY);
+            }
+        }
+        names
+    }
+
+    /// Whether any profile records outcomes.
+    pub fn capture(&self) -> bool {
+        self.iter().any(|profile| profile.capture == Capture::On)
     }
 }
 

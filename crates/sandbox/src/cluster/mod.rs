@@ -19,9 +19,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
-pub(crate) use patch::unsupported_strategic;
+pub(crate) use patch::{patch_any, unsupported_strategic};
 pub(crate) use read::{check_match, list_options_invalid, parse_version, too_large};
 pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
@@ -36,6 +35,7 @@ use crate::clock::{Clock, SharedRng};
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, Scope};
 use crate::recorder::{Recorder, Recording};
+use crate::signal::Signal;
 
 /// Namespaces that exist from the start and cannot be deleted, as on a real server.
 const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -53,8 +53,8 @@ pub struct Cluster {
 
 pub(crate) struct Inner {
     pub(crate) state: Mutex<State>,
-    /// The newest version; wakes subscriptions.
-    pub(crate) changed: watch::Sender<u64>,
+    /// Wakes subscriptions.
+    pub(crate) changed: Signal,
     clock: Clock,
     rng: SharedRng,
     recorder: Recorder,
@@ -78,10 +78,9 @@ impl Cluster {
     /// The same, with a say in what is recorded.
     pub fn recorded(clock: Clock, rng: SharedRng, log_limit: usize, recording: Recording) -> Self {
         let state = State::new(Registry::with_builtin(), log_limit);
-        let (changed, _) = watch::channel(state.rv);
         let inner = Inner {
             state: Mutex::new(state),
-            changed,
+            changed: Signal::default(),
             recorder: Recorder::new(clock.clone(), recording),
             clock,
             rng,
@@ -138,7 +137,7 @@ impl Cluster {
     pub fn compact(&self, version: u64) {
         self.inner.state.lock().compact(version);
         // Readers that stand before it must hear of it.
-        self.inner.changed.send_modify(|_| {});
+        self.inner.changed.raise();
     }
 
     /// Every served kind, ordered by group and resource.
@@ -178,15 +177,6 @@ impl Cluster {
             .into_iter()
             .map(|((group, resource), n)| (crate::error::qualified(&resource, &group), n))
             .collect()
-    }
-
-    /// Wakes readers after a write.
-    fn notify(&self, version: u64) {
-        self.inner.changed.send_if_modified(|seen| {
-            let news = *seen != version;
-            *seen = version;
-            news
-        });
     }
 }
 

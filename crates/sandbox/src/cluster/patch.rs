@@ -174,6 +174,17 @@ fn patched(
     Ok(new)
 }
 
+/// Patches something that is not stored, such as the `Scale` of an object.
+pub(crate) fn patch_any(target: &mut Value, patch: &Patch) -> Result<(), ApiError> {
+    match patch {
+        Patch::Json(body) => apply_json(target, body),
+        Patch::Merge(body) | Patch::Strategic(body) => {
+            merge::apply(target, body);
+            Ok(())
+        }
+    }
+}
+
 fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
     let read = serde_json::from_value(body.clone());
     let operations: json_patch::Patch = read.map_err(|e| match body {
@@ -191,7 +202,8 @@ fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
             ),
         ));
     }
-    json_patch::patch(new, &operations).map_err(|_| rejected())
+    // Without undoing: what failed halfway is dropped, and undoing a `move` that failed halfway panics.
+    json_patch::patch_unsafe(new, &operations).map_err(|_| rejected())
 }
 
 fn rejected() -> ApiError {

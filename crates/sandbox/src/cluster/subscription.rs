@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
 use super::Cluster;
 use super::state::StoreEvent;
 use crate::kinds::ResourceKey;
+use crate::signal::Listener;
 
 /// Entries fetched under one lock.
 const BATCH: usize = 256;
@@ -29,12 +28,12 @@ pub struct Subscription {
     resource: Option<ResourceKey>,
     position: u64,
     ready: VecDeque<Arc<StoreEvent>>,
-    changed: watch::Receiver<u64>,
+    changed: Listener,
 }
 
 impl Subscription {
     pub(super) fn new(cluster: Cluster, resource: Option<ResourceKey>, from: u64) -> Self {
-        let changed = cluster.inner.changed.subscribe();
+        let changed = cluster.inner.changed.listen();
         Subscription {
             cluster,
             resource,
@@ -67,14 +66,11 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Arc<StoreEvent>, Expired> {
         loop {
             // Seen before looking, so that a change in between wakes us again.
-            self.changed.borrow_and_update();
+            self.changed.mark_seen();
             if let Some(event) = self.try_next()? {
                 return Ok(event);
             }
-            if self.changed.changed().await.is_err() {
-                // The cluster is gone; nothing will ever come.
-                std::future::pending::<()>().await;
-            }
+            self.changed.changed().await;
         }
     }
 

@@ -87,6 +87,7 @@ impl Cluster {
         work: impl FnOnce(&mut State) -> Result<Written, ApiError>,
     ) -> Result<Written, ApiError> {
         let mut state = self.inner.state.lock();
+        let before = state.rv;
         let info = state.kinds.find(entry.gvr).cloned();
         let version = entry.gvr.version.clone();
         let result = work(&mut state);
@@ -94,9 +95,11 @@ impl Cluster {
         for consequence in std::mem::take(&mut state.consequences) {
             self.record_consequence(consequence);
         }
-        let rv = state.rv;
+        let news = state.rv != before;
         drop(state);
-        self.notify(rv);
+        if news {
+            self.inner.changed.raise();
+        }
         let mut written = result?;
         if let Some(info) = info {
             written.object = at_version(&info, &version, written.object);

@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 pub use answer::Answer;
 pub(crate) use answer::Rendered;
@@ -29,6 +28,7 @@ pub use watches::WatchEnd;
 pub(crate) use watches::{LiveWatch, Visibility, WatchPlan};
 
 use crate::clock::SharedRng;
+use crate::signal::{Listener, Signal};
 
 /// What happens to a request that a fault has chosen.
 #[derive(Debug, Clone)]
@@ -248,7 +248,7 @@ struct Inner {
     rng: SharedRng,
     available: AtomicU64,
     /// Wakes everything that waits for faults to change.
-    changed: watch::Sender<u64>,
+    changed: Signal,
 }
 
 impl fmt::Debug for Faults {
@@ -281,14 +281,13 @@ pub(crate) enum Fate {
 
 impl Faults {
     pub(crate) fn new(rng: SharedRng) -> Self {
-        let (changed, _) = watch::channel(0);
         let inner = Inner {
             rules: Mutex::default(),
             watches: Mutex::default(),
             next_id: AtomicU64::new(1),
             rng,
             available: AtomicU64::new(1),
-            changed,
+            changed: Signal::default(),
         };
         Faults {
             inner: Arc::new(inner),
@@ -340,11 +339,11 @@ impl Faults {
     }
 
     fn wake(&self) {
-        self.inner.changed.send_modify(|n| *n += 1);
+        self.inner.changed.raise();
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.inner.changed.subscribe()
+    pub(crate) fn changes(&self) -> Listener {
+        self.inner.changed.listen()
     }
 
     pub(crate) fn stands(&self, id: u64) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::respond::{self, Answer};
-use super::{Call, openapi, resource};
+use super::{Call, openapi, resource, scale};
 use crate::cluster::{Cluster, Gvr, Subresource};
 use crate::error::ApiError;
 use crate::kinds::{ResourceInfo, StatusFace};
@@ -184,6 +184,12 @@ fn entries(info: &ResourceInfo, version: &str) -> Vec<Value> {
     };
     if info.status_face(version) != StatusFace::None {
         all.push(sub("status", &info.kind, &["get", "patch", "update"]));
+    }
+    if scale::serves(info) {
+        let mut entry = sub("scale", "Scale", &["get", "patch", "update"]);
+        entry["group"] = json!("autoscaling");
+        entry["version"] = json!("v1");
+        all.push(entry);
     }
     if info.serves(version, Subresource::Finalize) {
         all.push(sub("finalize", &info.kind, &["update"]));

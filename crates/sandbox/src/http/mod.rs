@@ -5,11 +5,13 @@ mod discovery;
 mod listener;
 mod negotiate;
 mod openapi;
+mod options;
 mod read;
 mod resource;
 mod respond;
 mod review;
 mod route;
+mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -248,9 +250,7 @@ impl Server {
     async fn hang(&self, rule: u64) {
         let mut changes = self.faults.changes();
         while self.faults.stands(rule) && self.faults.is_available() {
-            if changes.changed().await.is_err() {
-                return;
-            }
+            changes.changed().await;
         }
     }
 

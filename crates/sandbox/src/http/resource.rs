@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::negotiate::{Form, accept, content_type};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
-use super::{Call, Server, read, review, watch};
+use super::{Call, Server, options, read, review, scale, watch};
 use crate::cluster::{
-    DeleteOptions, Effect, FieldValidation, Gvr, ListOptions, Patch, Preconditions, Propagation,
-    Subresource, VersionMatch, WriteOptions, Written, shape,
+    DeleteOptions, Effect, Gvr, ListOptions, Patch, Subresource, VersionMatch, WriteOptions,
+    Written, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
@@ -30,20 +30,6 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
 
 /// What the real server reads; this one reads the first two.
 const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-
-/// Bytes of a name in `metadata.managedFields`.
-const LONGEST_MANAGER: usize = 128;
-
-/// The product that a user agent names.
-fn agent(headers: &http::HeaderMap) -> Option<&str> {
-    let agent = headers.get(http::header::USER_AGENT)?.to_str().ok()?;
-    let product = agent.split('/').next()?;
-    let end = product
-        .char_indices()
-        .nth(LONGEST_MANAGER)
-        .map_or(product.len(), |(at, _)| at);
-    Some(&product[..end]).filter(|product| !product.is_empty())
-}
 
 fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
@@ -105,6 +91,7 @@ fn answer(
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
         "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
         "log" | "binding" | "eviction" if one.is_pod() => Err(method_not_allowed()),
+        "scale" if scale::serves(&info) => one.scale(verb),
         _ if info.custom => Err(ApiError::not_found(
             &info.group,
             &info.resource,
@@ -303,43 +290,7 @@ impl Request<'_> {
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
-        let kind = match self.call.parts.method.as_str() {
-            "PUT" => "UpdateOptions",
-            "PATCH" => "PatchOptions",
-            _ => "CreateOptions",
-        };
-        let query = &self.call.query;
-        let invalid = |cause| ApiError::invalid("meta.k8s.io", kind, "", vec![cause]);
-        let field_validation = match query.get("fieldValidation") {
-            "" | "Warn" => FieldValidation::Warn,
-            "Ignore" => FieldValidation::Ignore,
-            "Strict" => FieldValidation::Strict,
-            other => {
-                let known = ["", "Ignore", "Strict", "Warn"];
-                return Err(invalid(Cause::not_supported(
-                    "fieldValidation",
-                    other,
-                    &known,
-                )));
-            }
-        };
-        let manager = query.get("fieldManager");
-        if manager.len() > LONGEST_MANAGER {
-            return Err(invalid(Cause {
-                reason: "FieldValueTooLong".into(),
-                message: format!("Too long: may not be more than {LONGEST_MANAGER} bytes"),
-                field: "fieldManager".into(),
-            }));
-        }
-        let manager = match manager {
-            "" => agent(&self.call.parts.headers),
-            manager => Some(manager),
-        };
-        Ok(WriteOptions {
-            dry_run: dry_run(query.get("dryRun"), kind)?,
-            field_validation,
-            manager: manager.map(Arc::from),
-        })
+        options::of_write(self.call)
     }
 
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
@@ -419,7 +370,7 @@ impl Request<'_> {
     fn delete_options(&self) -> Result<DeleteOptions, ApiError> {
         let media = content_type(&self.call.parts.headers);
         if self.call.body.is_empty() {
-            return from_query(self.call);
+            return options::from_query(self.call);
         }
         if !matches!(media.as_str(), "" | "application/json" | "application/yaml") {
             return Err(unsupported_media(READABLE));
@@ -433,8 +384,8 @@ impl Request<'_> {
             ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
         })?;
         match parsed.value {
-            Value::Null => from_query(self.call),
-            value @ Value::Object(_) => delete_options(&value),
+            Value::Null => options::from_query(self.call),
+            value @ Value::Object(_) => options::of_delete(&value),
             _ => Err(ApiError::bad_request(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
             )),
@@ -520,6 +471,33 @@ impl Request<'_> {
         Ok(respond::json(201, &success(201)))
     }
 
+    fn scale(&self, verb: Verb) -> Result<Answer, ApiError> {
+        let (gvr, name) = (&self.request.gvr, &self.request.name);
+        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
+        let mut wanted = scale::of(&found);
+        match verb {
+            Verb::Get => return Ok(respond::json(200, &wanted)),
+            Verb::Update => wanted = self.plain_body()?,
+            Verb::Patch => {
+                // What the patch does not name is no precondition.
+                let metadata = json!({"name": name});
+                wanted["metadata"] = metadata;
+                crate::cluster::patch_any(&mut wanted, &self.patch_body()?)?;
+            }
+            _ => return Err(method_not_allowed()),
+        }
+        let written = self.server.cluster.patch_written(
+            &self.call.actor,
+            gvr,
+            self.namespace(),
+            name,
+            Patch::Merge(scale::change(name, &wanted)?),
+            Subresource::None,
+            &self.write_options()?,
+        )?;
+        Ok(respond::json(200, &scale::of(&written.object)))
+    }
+
     fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
         let name = meta::name(body);
         if name.is_empty() || name == self.request.name {
@@ -551,7 +529,7 @@ impl Request<'_> {
         self.check_same_name(&body, "Eviction")?;
         let mut options = match body.get("deleteOptions") {
             None | Some(Value::Null) => DeleteOptions::default(),
-            Some(options) => delete_options(options)?,
+            Some(options) => options::of_delete(options)?,
         };
         options.dry_run |= self.write_options()?.dry_run;
         self.server.cluster.evict(
@@ -606,136 +584,6 @@ fn unsupported_media(accepted: &str) -> ApiError {
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         ),
     )
-}
-
-fn dry_run(text: &str, kind: &str) -> Result<bool, ApiError> {
-    match text {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => {
-            let cause = Cause {
-                reason: "FieldValueNotSupported".into(),
-                message: format!("Unsupported value: [{other:?}]: supported values: \"All\""),
-                field: "dryRun".into(),
-            };
-            Err(ApiError::invalid("meta.k8s.io", kind, "", vec![cause]))
-        }
-    }
-}
-
-fn options_invalid(cause: Cause) -> ApiError {
-    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause])
-}
-
-fn propagation(text: &str) -> Result<Option<Propagation>, ApiError> {
-    Ok(Some(match text {
-        "" => return Ok(None),
-        "Orphan" => Propagation::Orphan,
-        "Background" => Propagation::Background,
-        "Foreground" => Propagation::Foreground,
-        other => {
-            return Err(options_invalid(Cause::not_supported(
-                "propagationPolicy",
-                other,
-                &["Foreground", "Background", "Orphan", "nil"],
-            )));
-        }
-    }))
-}
-
-fn from_query(call: &Call) -> Result<DeleteOptions, ApiError> {
-    let query = &call.query;
-    let seconds = match query.get("gracePeriodSeconds") {
-        "" => None,
-        text => Some(text.parse().map_err(|_| {
-            ApiError::bad_request(format!(
-                "strconv.ParseInt: parsing {text:?}: invalid syntax"
-            ))
-        })?),
-    };
-    let mut options = DeleteOptions {
-        grace_period_seconds: seconds,
-        propagation_policy: propagation(query.get("propagationPolicy"))?,
-        preconditions: Preconditions::default(),
-        dry_run: dry_run(query.get("dryRun"), "DeleteOptions")?,
-    };
-    if !query.get("orphanDependents").is_empty() {
-        set_orphan(&mut options, query.flag("orphanDependents"))?;
-    }
-    Ok(options)
-}
-
-/// The old way to name a propagation policy.
-fn set_orphan(options: &mut DeleteOptions, orphan: bool) -> Result<(), ApiError> {
-    if options.propagation_policy.is_some() {
-        return Err(options_invalid(Cause::invalid(
-            "propagationPolicy",
-            &format!(
-                "{:?}",
-                options.propagation_policy.map_or("", Propagation::as_str)
-            ),
-            "orphanDependents and deletionPropagation cannot be both set",
-        )));
-    }
-    let policy = if orphan {
-        Propagation::Orphan
-    } else {
-        Propagation::Background
-    };
-    options.propagation_policy = Some(policy);
-    Ok(())
-}
-
-fn delete_options(body: &Value) -> Result<DeleteOptions, ApiError> {
-    let wrong = |field: &str| {
-        ApiError::bad_request(format!(
-            "json: cannot unmarshal value into Go struct field DeleteOptions.{field}"
-        ))
-    };
-    let kind = meta::text(body, &["kind"]);
-    if !matches!(kind, "" | "DeleteOptions") {
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version \"v1\" cannot be handled as a DeleteOptions"
-        )));
-    }
-    let seconds = match body.get("gracePeriodSeconds") {
-        None | Some(Value::Null) => None,
-        Some(value) => Some(value.as_i64().ok_or_else(|| wrong("gracePeriodSeconds"))?),
-    };
-    let text = |field: &'static str, value: Option<&Value>| match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(wrong(field)),
-    };
-    let wanted = body.get("preconditions").unwrap_or(&Value::Null);
-    let policy = text("propagationPolicy", body.get("propagationPolicy"))?;
-    let mut options = DeleteOptions {
-        grace_period_seconds: seconds,
-        propagation_policy: propagation(policy.as_deref().unwrap_or_default())?,
-        preconditions: Preconditions {
-            uid: text("preconditions.uid", wanted.get("uid"))?,
-            resource_version: text(
-                "preconditions.resourceVersion",
-                wanted.get("resourceVersion"),
-            )?,
-        },
-        dry_run: false,
-    };
-    match body.get("dryRun") {
-        None | Some(Value::Null) => {}
-        Some(Value::Array(stages)) => {
-            for stage in stages {
-                options.dry_run |= dry_run(stage.as_str().unwrap_or_default(), "DeleteOptions")?;
-            }
-        }
-        Some(_) => return Err(wrong("dryRun")),
-    }
-    match body.get("orphanDependents") {
-        None | Some(Value::Null) => {}
-        Some(Value::Bool(orphan)) => set_orphan(&mut options, *orphan)?,
-        Some(_) => return Err(wrong("orphanDependents")),
-    }
-    Ok(options)
 }
 
 /// True for methods that a path without objects answers.

@@ -10,7 +10,6 @@ use futures::stream::{StreamExt as _, unfold};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::body::SandboxBody;
@@ -27,6 +26,7 @@ use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
 use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::selector::Selectors;
+use crate::signal::Listener;
 
 /// How often a quiet watch says where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -75,7 +75,7 @@ pub(super) fn serve(
     };
     let stream = WatchStream {
         subscription: server.cluster.subscribe(Some(&request.gvr), start.from),
-        store: server.cluster.inner.changed.subscribe(),
+        store: server.cluster.inner.changed.listen(),
         faults: server.faults.changes(),
         live: server.faults.register(call.target.clone()),
         plan: call.decision.watch.clone(),
@@ -199,8 +199,8 @@ struct WatchStream {
     subscription: Subscription,
     /// Events taken from the log, each with the time it may leave.
     queue: VecDeque<(Instant, Arc<StoreEvent>)>,
-    store: watch::Receiver<u64>,
-    faults: watch::Receiver<u64>,
+    store: Listener,
+    faults: Listener,
     live: Arc<LiveWatch>,
     plan: WatchPlan,
     bookmarks: bool,
@@ -215,8 +215,8 @@ impl WatchStream {
         let mut chunk = Vec::new();
         while !self.over {
             // Seen before looking, so that what changes in between wakes us again.
-            self.faults.borrow_and_update();
-            self.store.borrow_and_update();
+            self.faults.mark_seen();
+            self.store.mark_seen();
             if !self.server.faults.is_available() {
                 self.over = true;
                 return Some(Err(broken()));
@@ -325,8 +325,8 @@ impl WatchStream {
         };
         tokio::select! {
             biased;
-            _ = self.faults.changed() => {}
-            _ = self.store.changed() => {}
+            () = self.faults.changed() => {}
+            () = self.store.changed() => {}
             () = sleep_until(self.deadline) => {
                 self.over = true;
                 self.routine_bookmark(chunk);

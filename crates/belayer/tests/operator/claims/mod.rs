@@ -2,6 +2,7 @@
 
 mod keeping;
 mod looks;
+mod queueing;
 mod random;
 mod telling;
 
@@ -151,8 +152,14 @@ impl Shop {
     fn create_pod_of(&self, name: &str, volumes: Value, node: Value) -> String {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": { "namespace": SHOP, "name": name },
-            "spec": { "containers": [{ "name": "main", "image": "busybox" }], "volumes": volumes },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
         });
+        if volumes
+            .as_array()
+            .is_some_and(|volumes| !volumes.is_empty())
+        {
+            pod["spec"]["volumes"] = volumes;
+        }
         if !node.is_null() {
             pod["spec"]["nodeName"] = node;
         }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use belayer_sandbox::{Fault, Gvr, ListOptions, Match, Subresource, Verb};
+use belayer_sandbox::{Actor, Fault, Gvr, ListOptions, Match, Subresource, Verb, WriteOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -131,8 +131,8 @@ impl Naive {
         match self.pick(100) {
             0..=24 => self.create_pod(),
             25..=44 => self.remove_pod(),
-            45..=49 => self.bind_or_end_pod(),
-            50..=64 => self.create_claim(),
+            45..=52 => self.bind_or_end_pod(),
+            53..=64 => self.create_claim(),
             65..=84 => self.delete_claim(),
             85..=88 => self.slow_watch(),
             89..=91 => self.miss_events().await,
@@ -204,6 +204,18 @@ impl Naive {
         let Some(name) = self.some(&Gvr::PODS) else {
             return;
         };
+        if self.pick(2) == 0 {
+            let scheduler = Actor::new("scheduler");
+            // A pod that has a node already, or is to go, is refused.
+            let _ = self.shop.world.cluster().bind(
+                &scheduler,
+                SHOP,
+                &name,
+                "node-1",
+                &WriteOptions::default(),
+            );
+            return;
+        }
         let status = json!({ "status": { "phase": "Succeeded" } });
         self.shop
             .world

@@ -23,10 +23,9 @@ async fn failures_back_off_up_to_half_a_minute_and_say_so() {
     let failing = state
         .wait_for(|s| matches!(s, InformerState::Failing { .. }))
         .await;
-    let Ok(InformerState::Failing { since, reason }) = failing.as_deref().cloned() else {
+    let Ok(InformerState::Failing { since, reason }) = failing else {
         panic!("not failing")
     };
-    drop(failing);
     assert!(reason.contains("refused"), "{reason}");
     run.server.asked(3).await;
     assert!(matches!(run.store.state(), InformerState::Failing { since: s, .. } if s == since));

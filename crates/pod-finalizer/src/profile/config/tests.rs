@@ -175,9 +175,10 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::consumed_from_the_start(json!({"consumed": {"labels": {"app": "etl"}}}), "consumed", "counts as consumed already")]
 #[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "such as 30s")]
 #[case::no_time(json!({"releaseAfter": "0s"}), "releaseAfter", "at least 1s")]
-#[case::adopting(json!({"adopt": ["a/b"]}), "adopt", "not available in this version")]
-#[case::capturing(json!({"capture": true}), "capture", "not available in this version")]
-#[case::cleaning_up(json!({"cleanup": "argo"}), "cleanup", "not available in this version")]
+#[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "is no finalizer")]
+#[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
+#[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]
+#[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "our own")]
 fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
     let error = check(profile_with(changes)).unwrap_err();
     let path = format!("podFinalizer.profiles[0].{key}");

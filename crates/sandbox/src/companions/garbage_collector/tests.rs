@@ -281,10 +281,9 @@ async fn what_happened_before_it_started_or_behind_its_back_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn eight_thousand_pods_behind_one_owner_are_deleted_in_seconds() {
+async fn eight_thousand_pods_behind_one_owner_are_deleted_once_each() {
     let world = world(collector());
     let owner = world.create(&MAPS, map("owner", &[]));
-    let began = std::time::Instant::now();
     for i in 0..8_000 {
         let mut pod = bound(&format!("pod-{i}"), "node-1", json!({}));
         pod["metadata"]["finalizers"] = json!(["x/y"]);
@@ -293,22 +292,18 @@ async fn eight_thousand_pods_behind_one_owner_are_deleted_in_seconds() {
         world.create(&Gvr::PODS, pod);
     }
     world.settle().await;
-    let created = began.elapsed();
     world.delete(&MAPS, "owner");
     world.settle().await;
-    let took = began.elapsed() - created;
     let page = world
         .cluster
         .list(&Gvr::PODS, Some(NS), &Default::default())
         .unwrap();
     assert!(page.items.iter().all(|pod| object::is_deleting(pod)));
     assert_eq!(world.written_by(super::ACTOR).len(), 8_000);
-    println!("created in {created:?}, deleted in {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn eight_thousand_dependents_are_waited_for_or_orphaned_in_seconds() {
+async fn eight_thousand_dependents_are_waited_for_or_orphaned_by_one_write_each() {
     for policy in [Propagation::Foreground, Propagation::Orphan] {
         let world = world(collector());
         let owner = world.create(&MAPS, map("owner", &[]));
@@ -316,18 +311,17 @@ async fn eight_thousand_dependents_are_waited_for_or_orphaned_in_seconds() {
             world.create(&MAPS, map(&format!("map-{i}"), &[("owner", &owner, true)]));
         }
         world.settle().await;
-        let began = std::time::Instant::now();
         world.delete_by(&MAPS, "owner", policy);
         world.settle().await;
-        let took = began.elapsed();
         let left = if policy == Propagation::Orphan {
             8_000
         } else {
             0
         };
         assert_eq!(world.names(&MAPS).len(), left);
-        println!("{policy:?} in {took:?}");
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        // One for each dependent, and few for the owner.
+        let writes = world.written_by(super::ACTOR).len();
+        assert!((8_000..8_010).contains(&writes), "{writes}");
     }
 }
 

@@ -346,7 +346,10 @@ async fn a_pod_declared_dead_stays_dead() {
 }
 
 fn claim(name: &str) -> Value {
-    json!({"metadata": {"name": name, "finalizers": ["x/y"]}})
+    json!({
+        "metadata": {"name": name, "finalizers": ["x/y"]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
 }
 
 fn with_claim(name: &str, claim: &str) -> Value {

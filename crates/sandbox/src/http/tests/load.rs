@@ -1,7 +1,5 @@
 //! Many objects.
 
-use std::time::Instant;
-
 use http::Request;
 use http_body_util::Full;
 use serde_json::json;
@@ -27,9 +25,9 @@ fn big_pod(index: usize) -> serde_json::Value {
     pod
 }
 
-/// Eight thousand terminating pods are released one patch each, as fast as a controller could wish.
+/// Eight thousand terminating pods are released one patch each. How fast is for the benchmark to tell.
 #[tokio::test]
-async fn eight_thousand_releases_are_a_matter_of_seconds() {
+async fn eight_thousand_releases_cost_one_change_each() {
     const PODS_HELD: usize = 8_000;
     let api = Api::new();
     let actor = Actor::new(WHO);
@@ -55,7 +53,7 @@ async fn eight_thousand_releases_are_a_matter_of_seconds() {
         .unwrap();
     // As controllers do it: the answer is the metadata alone.
     let body = Full::new(Bytes::from_static(br#"{"metadata":{"finalizers":[]}}"#));
-    let start = Instant::now();
+    let before = api.sandbox.cluster().version();
     for index in 0..PODS_HELD {
         let path = format!("{PODS}/p-{index:06}");
         let request = Request::builder().method("PATCH").uri(path);
@@ -65,8 +63,8 @@ async fn eight_thousand_releases_are_a_matter_of_seconds() {
         let (status, _) = api.send(request.body(body.clone()).unwrap()).await;
         assert_eq!(status, 200);
     }
-    let rate = PODS_HELD as f64 / start.elapsed().as_secs_f64();
-    println!("{rate:.0} releases a second");
+    let changes = api.sandbox.cluster().version() - before;
+    assert_eq!(changes, PODS_HELD as u64);
     assert!(
         api.sandbox
             .cluster()
@@ -74,12 +72,10 @@ async fn eight_thousand_releases_are_a_matter_of_seconds() {
             .get("pods")
             .is_none_or(|n| *n == 0)
     );
-    // Far below what is expected, so that a busy machine does not fail an unoptimised build.
-    assert!(rate > 100.0, "{rate:.0} releases a second");
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_objects_are_paged_through_in_linear_time() {
+async fn a_hundred_thousand_objects_are_paged_through_without_a_gap() {
     const MANY: usize = 100_000;
     let api = Api::new();
     let actor = Actor::new(WHO);
@@ -91,7 +87,7 @@ async fn a_hundred_thousand_objects_are_paged_through_in_linear_time() {
             .create(&actor, &Gvr::CONFIGMAPS, Some("default"), object, &options)
             .unwrap();
     }
-    let start = Instant::now();
+    let mut pages = 0;
     let mut options = ListOptions {
         limit: 500,
         ..ListOptions::default()
@@ -104,13 +100,12 @@ async fn a_hundred_thousand_objects_are_paged_through_in_linear_time() {
             .list(&Gvr::CONFIGMAPS, None, &options)
             .unwrap();
         seen += page.items.len();
+        pages += 1;
         if page.continue_token.is_empty() {
             break;
         }
         assert_eq!(page.remaining, Some((MANY - seen) as u64));
         options.continue_token = page.continue_token;
     }
-    println!("{MANY} objects in pages of 500: {:?}", start.elapsed());
-    assert_eq!(seen, MANY);
-    assert!(start.elapsed().as_secs() < 60);
+    assert_eq!((seen, pages), (MANY, MANY / 500));
 }

@@ -1,0 +1,269 @@
+//! Which events queue which claims: one case per rule, on the handlers themselves.
+
+use std::sync::Arc;
+
+use belayer_core::client;
+use belayer_core::events;
+use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::facts::{Facts, LookError, Oracle, Pace};
+use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
+use belayer_core::moment::Moment;
+use belayer_core::names::PVC_PROTECTION_HOLD;
+use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::runner::{self, Runner};
+use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_pvc_protection::component::{Parts, pace};
+use belayer_pvc_protection::look::{PodsLook, PodsQuestion};
+use belayer_pvc_protection::{Mode, PvcProtection};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use rstest::rstest;
+use tokio_util::sync::CancellationToken;
+
+use super::{SHOP, Shop};
+use crate::world::BELAYER;
+
+/// Nobody asks here.
+struct Nobody;
+
+impl Oracle<PodsQuestion> for Nobody {
+    fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The handlers, and the queue behind them that nobody works on. The claims `waiting` and
+/// `waiting-too` are held and being deleted, `quiet` is held.
+struct Desk {
+    protection: Arc<PvcProtection>,
+    runner: Runner<Claim>,
+    queue: WorkQueue<ObjectKey>,
+    _informers: tokio_util::sync::DropGuard,
+}
+
+impl Desk {
+    async fn new() -> Self {
+        let shop = Shop::new();
+        for name in ["waiting", "waiting-too", "quiet"] {
+            shop.held_claim(name);
+        }
+        shop.delete_claim("waiting");
+        shop.delete_claim("waiting-too");
+        let client = client::in_process(shop.world.sandbox.service(BELAYER));
+        let stop = CancellationToken::new();
+        let resource = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let decoders = Decoders::new(JsonDecoder::<Claim>::new(DecodeContext::default()));
+        let (informer, claims) =
+            Informer::builder(client.clone(), resource.clone(), decoders.clone()).build();
+        tokio::spawn(informer.run(stop.clone()));
+        claims.synced().await.unwrap();
+        let pod_decoders = Decoders::new(JsonDecoder::<Pod>::new(DecodeContext::default()));
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let (_, pods) = Informer::builder(client.clone(), pods, pod_decoders).build();
+        let queue = WorkQueue::new("claims");
+        let wake = Arc::new(|_| {});
+        let protection = Arc::new(PvcProtection::new(
+            Mode::Beside,
+            Parts {
+                claims: claims.clone(),
+                pods,
+                looks: Facts::new(Arc::new(Nobody), wake, pace(), stop.clone()),
+                queue: queue.clone(),
+            },
+        ));
+        assert!(pace().min_interval < Pace::default().min_interval);
+        let executor = Arc::new(Executor::new(client, Bounds::default(), Writes::Sent));
+        let (events, _) = events::recorder(Arc::clone(&executor));
+        let runner = Runner::builder(runner::Parts {
+            resource,
+            ours: Mode::Beside.ours(),
+            store: claims,
+            queue: queue.clone(),
+            executor,
+            decoders,
+            events,
+            clock: Arc::new(Timestamp::now),
+            observer: Arc::new(()),
+        })
+        .component(Arc::clone(&protection))
+        .build();
+        Self {
+            protection,
+            runner,
+            queue,
+            _informers: stop.drop_guard(),
+        }
+    }
+
+    /// What is queued, by name, and how urgently.
+    fn queued(&self) -> Vec<(String, Band)> {
+        let mut queued = Vec::new();
+        while let Some(item) = self.queue.try_next() {
+            queued.push((item.key().name().to_owned(), item.band()));
+            item.done();
+        }
+        queued.sort_by(|a, b| a.0.cmp(&b.0));
+        queued
+    }
+}
+
+fn meta(name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::new(SHOP, name),
+        Uid::new(uid),
+        ResourceVersion::new(1),
+    )
+}
+
+fn stored<K>(object: K) -> Stored<K> {
+    Stored {
+        object: Arc::new(object),
+        first_seen: Moment::now(),
+        deletion_seen: None,
+    }
+}
+
+/// A bound, running pod that refers to two claims that wait and to one that does not.
+fn running() -> Pod {
+    Pod {
+        node_name: Some("node-1".into()),
+        phase: Phase::Running,
+        claims: Box::from(["waiting".into(), "quiet".into()]),
+        ephemeral_claims: Box::from(["waiting-too".into(), "nobody-knows".into()]),
+        ..Pod::new(meta("web", "p-1"))
+    }
+}
+
+fn unbound() -> Pod {
+    Pod {
+        node_name: None,
+        ..running()
+    }
+}
+
+fn ended() -> Pod {
+    Pod {
+        phase: Phase::Succeeded,
+        ..running()
+    }
+}
+
+fn deleted(grace: i64) -> Pod {
+    let mut pod = running();
+    pod.meta.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
+    pod.meta.deletion_grace_period = Some(grace);
+    pod
+}
+
+fn added(pod: Pod) -> Vec<Event<Pod>> {
+    vec![Event::Added {
+        object: stored(pod),
+        initial: false,
+    }]
+}
+
+fn updated(old: Pod, new: Pod) -> Vec<Event<Pod>> {
+    vec![Event::Updated {
+        old: stored(old),
+        new: stored(new),
+    }]
+}
+
+fn gone(pod: Pod, final_state_known: bool) -> Vec<Event<Pod>> {
+    vec![Event::Deleted {
+        last: stored(pod),
+        final_state_known,
+    }]
+}
+
+/// Deleted and made again while nobody looked, with no claim of its own any more.
+fn masked() -> Vec<Event<Pod>> {
+    let anew = Pod {
+        meta: meta("web", "p-2"),
+        claims: Box::default(),
+        ephemeral_claims: Box::default(),
+        ..running()
+    };
+    let mut events = gone(running(), false);
+    events.extend(added(anew));
+    events
+}
+
+#[rstest]
+#[case::pod_added_that_is_not_bound(added(unbound()), true)]
+#[case::pod_added_that_has_ended(added(ended()), true)]
+#[case::pod_added_that_is_shut_down(added(deleted(0)), true)]
+#[case::pod_added_that_runs(added(running()), false)]
+#[case::pod_updated_that_is_not_bound(updated(unbound(), unbound()), true)]
+#[case::pod_updated_that_was_bound_now(updated(unbound(), running()), true)]
+#[case::pod_updated_that_ended_now(updated(running(), ended()), true)]
+#[case::pod_updated_that_had_ended(updated(ended(), ended()), true)]
+#[case::pod_updated_that_is_shut_down_now(updated(deleted(30), deleted(0)), true)]
+#[case::pod_updated_that_is_asked_to_go(updated(running(), deleted(30)), false)]
+#[case::pod_updated_that_runs(updated(running(), running()), false)]
+#[case::pod_deleted(gone(running(), true), true)]
+#[case::pod_deleted_by_a_tombstone(gone(running(), false), true)]
+#[case::pod_deleted_and_made_again_unseen(masked(), true)]
+#[tokio::test(start_paused = true)]
+async fn a_pod_queues_its_waiting_claims(#[case] events: Vec<Event<Pod>>, #[case] queues: bool) {
+    let desk = Desk::new().await;
+    events
+        .iter()
+        .for_each(|event| desk.protection.on_pod(event));
+    let expected = ["waiting", "waiting-too"].map(|name| (name.to_owned(), Band::Release));
+    let expected = if queues { &expected[..] } else { &[] };
+    assert_eq!(desk.queued(), expected);
+}
+
+const HELD: &[&str] = &["example.com/other", PVC_PROTECTION_HOLD];
+const FREE: &[&str] = &["example.com/other"];
+
+fn claim(finalizers: &[&str], deleting: Option<Timestamp>) -> Claim {
+    Claim {
+        meta: ObjectMeta {
+            finalizers: finalizers.iter().map(|name| Arc::from(*name)).collect(),
+            deletion_timestamp: deleting,
+            ..meta("data", "c-1")
+        },
+    }
+}
+
+#[rstest]
+#[case::without_hold(claim(FREE, None), Some(Band::Normal))]
+#[case::with_hold(claim(HELD, None), None)]
+#[case::deleting_with_hold(claim(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Band::Release))]
+#[case::deleting_without_hold(claim(FREE, Some(Timestamp::UNIX_EPOCH)), None)]
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_queued_when_something_may_be_done(
+    #[case] now: Claim,
+    #[case] expected: Option<Band>,
+    #[values("added", "updated")] how: &str,
+) {
+    let desk = Desk::new().await;
+    let event = match how {
+        "added" => Event::Added {
+            object: stored(now),
+            initial: false,
+        },
+        _ => Event::Updated {
+            old: stored(claim(HELD, None)),
+            new: stored(now),
+        },
+    };
+    desk.protection.on_claim(&event);
+    desk.runner.on(&event);
+    let queued: Vec<Band> = desk.queued().into_iter().map(|(_, band)| band).collect();
+    assert_eq!(queued, expected.into_iter().collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_the_first_list_that_lack_the_hold_come_after_all_that_wait() {
+    let desk = Desk::new().await;
+    let event = Event::Added {
+        object: stored(claim(FREE, None)),
+        initial: true,
+    };
+    desk.runner.on(&event);
+    assert_eq!(desk.queued(), [("data".to_owned(), Band::Resync)]);
+}

@@ -1,0 +1,194 @@
+//! Two runs of one seed write the same bytes: the API server, its companions, a workload, faults, and Belayer
+//! with all its components.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer::operator::{Components, Operator, Options};
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::{ambient, client};
+use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec};
+use belayer_sandbox::workload::{PodGc, Profile, WORKFLOWS, Workload};
+use belayer_sandbox::{
+    Answer, DeleteOptions, Fault, Gvr, Match, Sandbox, Verb, WatchEnd, WriteFilter, WriteOptions,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::BELAYER;
+
+const SEEDS: u64 = 100;
+const NAMESPACE: &str = "argo";
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A bit of everything that can go wrong, often.
+fn inject_faults(sandbox: &Sandbox) {
+    let faults = sandbox.faults();
+    let patches = Match::verb(Verb::Patch).client(BELAYER);
+    let any = Match::any().client(BELAYER);
+    for fault in [
+        Fault::on(patches.clone())
+            .probability(0.2)
+            .answer(Answer::conflict()),
+        Fault::on(patches.clone()).probability(0.1).lose_answer(),
+        Fault::on(patches)
+            .probability(0.1)
+            .answer(Answer::forbidden("not today")),
+        Fault::on(any.clone())
+            .probability(0.05)
+            .answer(Answer::too_many_requests(secs(1))),
+        Fault::on(any.clone()).probability(0.05).lose_request(),
+        Fault::on(any)
+            .probability(0.3)
+            .delay(Duration::from_millis(70)),
+        Fault::on(Match::watches().client(BELAYER)).jitter_events(Duration::from_millis(300)),
+        Fault::on(Match::watches().client(BELAYER))
+            .probability(0.5)
+            .end_watch_after(15, WatchEnd::Break),
+    ] {
+        faults.inject(fault);
+    }
+}
+
+fn operator(sandbox: &Sandbox) -> Operator {
+    Operator::new(Options {
+        client: client::in_process(sandbox.service(BELAYER)),
+        namespace: "belayer-system".into(),
+        bounds: Bounds::default(),
+        writes: Writes::Sent,
+        observer: Arc::new(()),
+        components: Components {
+            pod_finalizer: Some(Default::default()),
+            pvc_protection: Some(Default::default()),
+            workflow_finalizer: Some(Default::default()),
+        },
+    })
+}
+
+fn use_a_claim(sandbox: &Sandbox) {
+    let (actor, options) = ("user".into(), WriteOptions::default());
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let pod = json!({
+        "metadata": {"name": "reader"},
+        "spec": {
+            "containers": [{"name": "main", "image": "busybox"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    });
+    for (gvr, object) in [(Gvr::PERSISTENTVOLUMECLAIMS, claim), (Gvr::PODS, pod)] {
+        let cluster = sandbox.cluster();
+        cluster
+            .create(&actor, &gvr, Some("default"), object, &options)
+            .unwrap();
+    }
+}
+
+async fn story(seed: u64) -> Sandbox {
+    let companions = Companions::all().kubelet(KubeletConfig {
+        nodes: NodeSpec::many(2),
+        seed,
+        ..KubeletConfig::default()
+    });
+    let sandbox = Sandbox::builder().seed(seed).companions(companions).build();
+    let clock = sandbox.cluster().clock().clone();
+    let _simulated = ambient::simulate(seed, move || clock.now());
+    inject_faults(&sandbox);
+    let stop = CancellationToken::new();
+    let profile = Profile {
+        namespaces: vec![NAMESPACE.to_owned()],
+        workflows: 2,
+        pods_per_workflow: 4,
+        rejection_ratio: 0.1,
+        life: secs(1)..=secs(4),
+        pod_gc: PodGc::OnPodCompletion,
+        seed,
+        ..Profile::default()
+    };
+    let workload = Workload::run(sandbox.cluster(), profile, &stop);
+    use_a_claim(&sandbox);
+    let belayer = tokio::spawn(operator(&sandbox).run(stop.clone()));
+    tokio::time::sleep(secs(5)).await;
+    let (user, now) = ("user".into(), DeleteOptions::default());
+    for (gvr, name) in [(Gvr::PERSISTENTVOLUMECLAIMS, "data"), (Gvr::PODS, "reader")] {
+        let deleted = sandbox
+            .cluster()
+            .delete(&user, &gvr, Some("default"), name, &now);
+        drop(deleted);
+    }
+    tokio::time::sleep(secs(15)).await;
+    let deleted = sandbox
+        .cluster()
+        .delete(&user, &WORKFLOWS, Some(NAMESPACE), "flow-0", &now);
+    drop(deleted);
+    tokio::time::sleep(secs(30)).await;
+    stop.cancel();
+    belayer.await.unwrap();
+    drop(workload);
+    sandbox
+}
+
+fn record_of(seed: u64) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async { story(seed).await.recorder().dump() })
+}
+
+fn first_difference(one: &str, other: &str) -> String {
+    let lines = one.lines().zip(other.lines()).enumerate();
+    match lines.into_iter().find(|(_, (a, b))| a != b) {
+        Some((number, (a, b))) => format!("line {number}\n- {a}\n+ {b}"),
+        None => "one is longer".to_owned(),
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for seed in 0..SEEDS {
+        let (one, other) = (record_of(seed), record_of(seed));
+        assert!(
+            one == other,
+            "seed {seed}: {}",
+            first_difference(&one, &other)
+        );
+    }
+}
+
+#[test]
+fn different_seeds_differ() {
+    let records: std::collections::BTreeSet<String> = (0..5).map(record_of).collect();
+    assert_eq!(records.len(), 5);
+}
+
+/// The story is worth repeating: Belayer holds, is refused, and releases.
+#[tokio::test(start_paused = true)]
+async fn the_story_has_holds_refusals_and_releases() {
+    let sandbox = story(2).await;
+    let mine = WriteFilter::any().by(BELAYER);
+    let recorder = sandbox.recorder();
+    let writes: Vec<String> = recorder.writes().iter().map(|w| w.summary()).collect();
+    for filter in [
+        mine.clone().resource("pods").applied(),
+        mine.clone().resource("persistentvolumeclaims").applied(),
+        mine.clone().refused(),
+    ] {
+        assert!(recorder.count_of(&filter) > 0, "{filter:?}: {writes:#?}");
+    }
+    let requests: u64 = recorder.requests_by(BELAYER).into_values().sum();
+    assert!(requests > recorder.count_of(&mine) as u64);
+    let claim = sandbox
+        .cluster()
+        .get(&Gvr::PERSISTENTVOLUMECLAIMS, Some("default"), "data");
+    assert!(
+        claim.is_err(),
+        "the claim went when its pod had gone: {writes:#?}"
+    );
+}

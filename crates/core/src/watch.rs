@@ -1,0 +1,167 @@
+//! A value that others follow: the part of `tokio::sync::watch` that is needed here, but that wakes those who
+//! wait in the order in which they began to.
+//!
+//! Tokio's draws that order by chance, so that two tasks that wait for one informer would go on in another order
+//! in each run of a simulation.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// The sender is gone: the value will not change any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the value will not change any more")]
+pub struct Closed;
+
+/// Changes the value.
+pub struct Sender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Follows the value.
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    value: Mutex<T>,
+    notify: Notify,
+    /// The sender is gone.
+    closed: AtomicBool,
+}
+
+impl<T> Sender<T> {
+    /// A value that nobody follows yet.
+    pub fn new(value: T) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                value: Mutex::new(value),
+                notify: Notify::new(),
+                closed: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The value as it is. Not to be held for long: changes wait for it.
+    pub fn borrow(&self) -> MutexGuard<'_, T> {
+        self.shared.value.lock()
+    }
+
+    /// Changes the value and wakes those who wait.
+    pub fn send_modify(&self, change: impl FnOnce(&mut T)) {
+        change(&mut self.shared.value.lock());
+        self.shared.notify.notify_waiters();
+    }
+
+    /// The same, but wakes nobody if `change` says that it changed nothing. What it said.
+    pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
+        let modified = change(&mut self.shared.value.lock());
+        if modified {
+            self.shared.notify.notify_waiters();
+        }
+        modified
+    }
+
+    /// One who follows the value.
+    pub fn subscribe(&self) -> Receiver<T> {
+        Receiver {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.notify.notify_waiters();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The value as it is. Not to be held for long: changes wait for it.
+    pub fn borrow(&self) -> MutexGuard<'_, T> {
+        self.shared.value.lock()
+    }
+
+    /// Waits until `condition` holds, which it may do already; answers the value for which it did. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// When the sender is gone and the condition does not hold.
+    pub async fn wait_for(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<T, Closed>
+    where
+        T: Clone,
+    {
+        loop {
+            // Begun before looking, so that a change in between wakes us.
+            let waiting = self.shared.notify.notified();
+            let closed = self.shared.closed.load(Ordering::SeqCst);
+            {
+                let value = self.shared.value.lock();
+                if condition(&value) {
+                    return Ok(value.clone());
+                }
+            }
+            if closed {
+                return Err(Closed);
+            }
+            waiting.await;
+        }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sender").field(&*self.borrow()).finish()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receiver").field(&*self.borrow()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_wait_are_woken_in_their_order_and_told_of_the_end() {
+        let sender = Sender::new(0);
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let tasks: Vec<_> = (0..50)
+            .map(|number| {
+                let (mut receiver, woken) = (sender.subscribe(), Arc::clone(&woken));
+                tokio::spawn(async move {
+                    let seen = receiver.wait_for(|value| *value == 2).await;
+                    woken.lock().push(number);
+                    (seen, receiver.wait_for(|value| *value == 3).await)
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        sender.send_modify(|value| *value = 1);
+        assert!(!sender.send_if_modified(|_| false));
+        tokio::task::yield_now().await;
+        assert!(woken.lock().is_empty());
+        sender.send_modify(|value| *value = 2);
+        tokio::task::yield_now().await;
+        drop(sender);
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), (Ok(2), Err(Closed)));
+        }
+        assert_eq!(*woken.lock(), (0..50).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,228 @@
+//! When a pod that was let go is to be deleted, by the annotation that Argo Workflows puts on it.
+//!
+//! Argo's own deletion needs its controller, and forgets pods whose workflow is gone. A late
+//! delete there once hit a re-created pod of the same name (argo-workflows#8022): here every
+//! deletion names the UID.
+
+use std::time::Duration;
+
+/// Annotation: when to delete the pod, as `STRATEGY/DELAY`.
+pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
+
+/// What Argo waits where a workflow names no delay: the annotation then has a negative one.
+pub const DEFAULT_DELAY: Duration = Duration::from_secs(5);
+
+/// When a pod is to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodGc {
+    /// What has to have happened.
+    pub strategy: Strategy,
+    /// And how long ago.
+    pub delay: Duration,
+}
+
+/// What has to have happened before a pod is deleted. It has to have ended in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// The pod has ended.
+    OnPodCompletion,
+    /// The pod has succeeded.
+    OnPodSuccess,
+    /// Its workflow has ended.
+    OnWorkflowCompletion,
+    /// Its workflow has succeeded.
+    OnWorkflowSuccess,
+}
+
+/// What became of a pod's workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkflowEnd {
+    /// It runs, or nobody knows.
+    NotYet,
+    /// It has ended, but not well.
+    Completed,
+    /// It has succeeded.
+    Succeeded,
+    /// It is gone, or the pod was orphaned: nobody will ever say how it ended.
+    Gone,
+}
+
+/// What became of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodEnd {
+    /// It has not ended.
+    NotYet,
+    /// It has ended, but not well.
+    Failed,
+    /// It has succeeded.
+    Succeeded,
+}
+
+impl PodGc {
+    /// Reads the annotation; `None` if it asks for no deletion or makes no sense.
+    pub fn parse(annotation: &str) -> Option<Self> {
+        let (strategy, delay) = annotation.split_once('/')?;
+        let strategy = match strategy {
+            "OnPodCompletion" => Strategy::OnPodCompletion,
+            "OnPodSuccess" => Strategy::OnPodSuccess,
+            "OnWorkflowCompletion" => Strategy::OnWorkflowCompletion,
+            "OnWorkflowSuccess" => Strategy::OnWorkflowSuccess,
+            _ => return None,
+        };
+        let delay = match delay.strip_prefix('-') {
+            Some(rest) => go_duration(rest).map(|_| DEFAULT_DELAY)?,
+            None => go_duration(delay)?,
+        };
+        Some(Self { strategy, delay })
+    }
+
+    /// Whether what it waits for has happened, the delay apart. Nobody will say any more how a
+    /// workflow ended that is gone: then the pod's own end counts.
+    pub fn is_due(self, pod: PodEnd, workflow: WorkflowEnd) -> bool {
+        if pod == PodEnd::NotYet {
+            return false;
+        }
+        match self.strategy {
+            Strategy::OnPodCompletion => true,
+            Strategy::OnPodSuccess => pod == PodEnd::Succeeded,
+            Strategy::OnWorkflowCompletion => workflow != WorkflowEnd::NotYet,
+            Strategy::OnWorkflowSuccess => match workflow {
+                WorkflowEnd::Succeeded => true,
+                WorkflowEnd::Gone => pod == PodEnd::Succeeded,
+                WorkflowEnd::NotYet | WorkflowEnd::Completed => false,
+            },
+        }
+    }
+}
+
+/// A duration as Go prints it: `1m30s`, `1.5s`, `100ms`, `0s`, without a sign.
+fn go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let number: f64 = number.parse().ok()?;
+        let end = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(end);
+        let unit = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number * unit;
+        rest = tail;
+    }
+    if text.is_empty() {
+        return None;
+    }
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[rstest]
+    #[case("OnPodCompletion/5s", Some((Strategy::OnPodCompletion, SECOND * 5)))]
+    #[case("OnPodSuccess/1m30s", Some((Strategy::OnPodSuccess, SECOND * 90)))]
+    #[case("OnWorkflowCompletion/1.5s", Some((Strategy::OnWorkflowCompletion, Duration::from_millis(1500))))]
+    #[case("OnWorkflowSuccess/0s", Some((Strategy::OnWorkflowSuccess, Duration::ZERO)))]
+    #[case::no_delay_named("OnPodCompletion/-1ns", Some((Strategy::OnPodCompletion, DEFAULT_DELAY)))]
+    #[case::hours("OnPodCompletion/2h0m0s", Some((Strategy::OnPodCompletion, SECOND * 7200)))]
+    #[case::empty("", None)]
+    #[case::no_strategy("/-1ns", None)]
+    #[case::no_slash("OnPodCompletion", None)]
+    #[case::an_empty_delay("OnPodCompletion/", None)]
+    #[case::an_unknown_strategy("OnTuesday/5s", None)]
+    #[case::no_duration("OnPodCompletion/soon", None)]
+    #[case::no_unit("OnPodCompletion/5", None)]
+    #[case::too_many_slashes("OnPodCompletion/5s/x", None)]
+    #[case::endless("OnPodCompletion/99999999999999999999999999999h", None)]
+    fn all_forms_of_the_annotation(
+        #[case] annotation: &str,
+        #[case] expected: Option<(Strategy, Duration)>,
+    ) {
+        let gc = PodGc::parse(annotation).map(|gc| (gc.strategy, gc.delay));
+        assert_eq!(gc, expected);
+    }
+
+    #[rstest]
+    #[case(
+        Strategy::OnPodCompletion,
+        PodEnd::NotYet,
+        WorkflowEnd::Succeeded,
+        false
+    )]
+    #[case(Strategy::OnPodCompletion, PodEnd::Failed, WorkflowEnd::NotYet, true)]
+    #[case(Strategy::OnPodSuccess, PodEnd::Failed, WorkflowEnd::NotYet, false)]
+    #[case(Strategy::OnPodSuccess, PodEnd::Succeeded, WorkflowEnd::NotYet, true)]
+    #[case(
+        Strategy::OnWorkflowCompletion,
+        PodEnd::Failed,
+        WorkflowEnd::NotYet,
+        false
+    )]
+    #[case(
+        Strategy::OnWorkflowCompletion,
+        PodEnd::Failed,
+        WorkflowEnd::Completed,
+        true
+    )]
+    #[case(
+        Strategy::OnWorkflowCompletion,
+        PodEnd::NotYet,
+        WorkflowEnd::Completed,
+        false
+    )]
+    #[case(
+        Strategy::OnWorkflowSuccess,
+        PodEnd::Failed,
+        WorkflowEnd::Completed,
+        false
+    )]
+    #[case(
+        Strategy::OnWorkflowSuccess,
+        PodEnd::Failed,
+        WorkflowEnd::Succeeded,
+        true
+    )]
+    #[case::an_orphan(
+        Strategy::OnWorkflowCompletion,
+        PodEnd::Failed,
+        WorkflowEnd::Gone,
+        true
+    )]
+    #[case::a_failed_orphan(Strategy::OnWorkflowSuccess, PodEnd::Failed, WorkflowEnd::Gone, false)]
+    #[case::a_good_orphan(
+        Strategy::OnWorkflowSuccess,
+        PodEnd::Succeeded,
+        WorkflowEnd::Gone,
+        true
+    )]
+    fn strategies(
+        #[case] strategy: Strategy,
+        #[case] pod: PodEnd,
+        #[case] workflow: WorkflowEnd,
+        #[case] due: bool,
+    ) {
+        let gc = PodGc {
+            strategy,
+            delay: Duration::ZERO,
+        };
+        assert_eq!(gc.is_due(pod, workflow), due);
+    }
+}

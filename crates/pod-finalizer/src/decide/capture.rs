@@ -1,0 +1,67 @@
+//! Rows 7 and 11: the outcome is recorded, then the pod let go.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::{Notice, Severity};
+
+use super::{Found, Reasons, elapsed};
+use crate::evidence::Evidence;
+use crate::outcome::{REFUSED_RETRY, RecordState};
+use crate::profile::{Capture, Mode};
+use crate::row;
+use crate::snapshot::{Ended, PodView, Selection};
+
+fn captures(pod: &PodView) -> bool {
+    match &pod.selection {
+        Selection::By { profile, .. } => {
+            profile.capture == Capture::On && profile.mode == Mode::Enforce
+        }
+        Selection::None | Selection::Ignored => false,
+    }
+}
+
+/// Row 7: the phase is terminal, and there is no record. Whether the outcome is final to the last
+/// container is for the effect to see, which reads the whole pod. A record that the server does
+/// not take is told, and stops none of the rows below.
+pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
+    if !captures(pod) || pod.ended == Ended::No {
+        return false;
+    }
+    match &pod.record {
+        RecordState::Unknown => true,
+        RecordState::Written(_) => false,
+        RecordState::Refused { at, .. } => {
+            let waited = elapsed(*at, now);
+            if waited >= REFUSED_RETRY {
+                return true;
+            }
+            let left = REFUSED_RETRY.saturating_sub(waited);
+            reasons.look_again(left.max(Duration::from_secs(1)));
+            false
+        }
+    }
+}
+
+/// What to tell about a record that the server does not take, whatever else is decided.
+pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
+    match &pod.record {
+        RecordState::Refused { why, .. } if captures(pod) => Some(Notice {
+            severity: Severity::Warning,
+            reason: "OutcomeNotRecorded",
+            message: format!("the outcome of this pod cannot be recorded: {why}").into(),
+        }),
+        _ => None,
+    }
+}
+
+/// Row 11.
+pub(super) fn captured(pod: &PodView) -> Found {
+    match &pod.record {
+        RecordState::Written(proof) if captures(pod) => {
+            Some((row::CAPTURED, Evidence::Captured(proof.clone())))
+        }
+        _ => None,
+    }
+}

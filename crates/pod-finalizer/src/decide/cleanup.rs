@@ -1,0 +1,50 @@
+//! Row 15: a pod that was let go is deleted when its own annotation says so.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::{Decision, Missing, Write};
+
+use super::{PodDecision, elapsed};
+use crate::cleanup::WorkflowEnd;
+use crate::evidence::Evidence;
+use crate::question::PodQuestion;
+use crate::row;
+use crate::snapshot::{CleanupView, Held, PodView};
+
+/// What follows for a pod that is not held and that `evidence` would let go.
+pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDecision {
+    let Some(view) = due(pod, &evidence) else {
+        return Decision::nothing(row::ADD_HOLD);
+    };
+    let left = match view.due_since {
+        Some(since) => view.gc.delay.saturating_sub(elapsed(since, now)),
+        None => view.gc.delay,
+    };
+    if left.is_zero() {
+        return Decision::write(row::CLEANUP, Write::Delete(evidence));
+    }
+    // Less than nothing would be asked at once, again and again.
+    let after = left.max(Duration::from_millis(10));
+    let question = PodQuestion::Delay(pod.uid.clone());
+    Decision::missing(row::CLEANUP, Missing::Answer { question, after })
+}
+
+fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
+    let view = pod.cleanup?;
+    if pod.held == Held::Yes {
+        return None;
+    }
+    let workflow = match evidence {
+        // Whoever is on its way out needs no help, and an admin's word is about the hold.
+        Evidence::AdminAsked
+        | Evidence::NamespaceTerminating(_)
+        | Evidence::Unselected(_)
+        | Evidence::OwnerDeleting(_)
+        | Evidence::ReleaseAfter => return None,
+        Evidence::OwnerGone(_) => WorkflowEnd::Gone,
+        Evidence::NoOwner | Evidence::Consumed(_) | Evidence::Captured(_) => view.workflow,
+    };
+    view.gc.is_due(view.pod, workflow).then_some(view)
+}

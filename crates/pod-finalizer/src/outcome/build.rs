@@ -1,0 +1,290 @@
+//! From a pod as the API has it to its outcome. Never a made-up result: what is not known is left
+//! out, and named.
+
+use serde::Deserialize;
+
+use super::{ContainerOutcome, PodOutcomeSpec};
+
+/// The kubelet's word for a container whose end it does not know; the exit code beside it means
+/// nothing.
+const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+
+/// An outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// What is known.
+    pub spec: PodOutcomeSpec,
+    /// Whether a container is still said to run: then the outcome is final only if the node is
+    /// gone, and nobody is left to say how it ended.
+    pub running: Running,
+}
+
+/// Whether a container is still said to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Running {
+    /// One is.
+    Some,
+    /// None is.
+    None,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pod {
+    pub(super) metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    name: String,
+    pub(super) uid: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container {
+    name: String,
+    #[serde(default)]
+    image: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    phase: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    start_time: Option<String>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatus {
+    name: String,
+    #[serde(default)]
+    image: Option<String>,
+    #[serde(default)]
+    restart_count: Option<i32>,
+    #[serde(default)]
+    state: Option<State>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    running: Option<serde::de::IgnoredAny>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    reason: Option<String>,
+    finished_at: Option<String>,
+}
+
+/// The outcome of a pod, from its JSON.
+///
+/// # Errors
+/// If it is no pod.
+pub fn build(pod: &[u8]) -> Result<Built, serde_json::Error> {
+    Ok(serde_json::from_slice::<Pod>(pod)?.outcome())
+}
+
+impl Pod {
+    pub(super) fn node_name(&self) -> Option<&str> {
+        self.spec
+            .node_name
+            .as_deref()
+            .filter(|name| !name.is_empty())
+    }
+
+    pub(super) fn outcome(&self) -> Built {
+        let Self {
+            metadata,
+            spec,
+            status,
+        } = self;
+        let mut unknown = Vec::new();
+        let mut running = Running::None;
+        let mut containers = Vec::new();
+        for (init, given, statuses) in [
+            (false, &spec.containers, &status.container_statuses),
+            (true, &spec.init_containers, &status.init_container_statuses),
+        ] {
+            for container in given.iter().flatten() {
+                let status = statuses
+                    .iter()
+                    .flatten()
+                    .find(|status| status.name == container.name);
+                let (outcome, known) = container.outcome(status, init);
+                match known {
+                    Known::Yes => {}
+                    Known::No => unknown.push(container.name.clone()),
+                    Known::StillRunning => {
+                        running = Running::Some;
+                        unknown.push(container.name.clone());
+                    }
+                }
+                containers.push(outcome);
+            }
+        }
+        let finished_at = containers
+            .iter()
+            .filter_map(|container| container.finished_at.clone())
+            .max();
+        let spec = PodOutcomeSpec {
+            pod_name: metadata.name.clone(),
+            pod_uid: metadata.uid.clone(),
+            node_name: self.node_name().map(str::to_owned),
+            phase: status.phase.clone().unwrap_or_default(),
+            reason: status.reason.clone().filter(|text| !text.is_empty()),
+            message: status.message.clone().filter(|text| !text.is_empty()),
+            started_at: status.start_time.clone(),
+            finished_at: finished_at.filter(|_| unknown.is_empty()),
+            complete: unknown.is_empty(),
+            unknown_containers: unknown,
+            containers,
+        };
+        Built { spec, running }
+    }
+}
+
+/// Whether the end of a container is known.
+enum Known {
+    /// It ended, or never started.
+    Yes,
+    /// It ended, and nobody knows how.
+    No,
+    /// It is said to run.
+    StillRunning,
+}
+
+impl Container {
+    fn outcome(&self, status: Option<&ContainerStatus>, init: bool) -> (ContainerOutcome, Known) {
+        let mut outcome = ContainerOutcome {
+            name: self.name.clone(),
+            image: self.image.clone(),
+            init,
+            exit_code: None,
+            signal: None,
+            reason: None,
+            finished_at: None,
+            restarts: 0,
+        };
+        let Some(status) = status else {
+            // The phase is terminal and the kubelet never mentioned it: it did not start.
+            return (outcome, Known::Yes);
+        };
+        outcome.restarts = status.restart_count.unwrap_or_default();
+        if let Some(image) = status.image.as_ref().filter(|image| !image.is_empty()) {
+            outcome.image = Some(image.clone());
+        }
+        let Some(state) = &status.state else {
+            return (outcome, Known::Yes);
+        };
+        if state.running.is_some() {
+            return (outcome, Known::StillRunning);
+        }
+        let Some(terminated) = &state.terminated else {
+            return (outcome, Known::Yes);
+        };
+        outcome.reason.clone_from(&terminated.reason);
+        outcome.finished_at.clone_from(&terminated.finished_at);
+        if terminated.reason.as_deref() == Some(STATUS_UNKNOWN) {
+            outcome.finished_at = None;
+            return (outcome, Known::No);
+        }
+        outcome.exit_code = terminated.exit_code;
+        outcome.signal = terminated.signal;
+        (outcome, Known::Yes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn built(status: Value) -> Built {
+        let pod = json!({
+            "metadata": {"name": "step", "uid": "u-1"},
+            "spec": {"nodeName": "node-1",
+                "initContainers": [{"name": "init", "image": "init:1", "env": [{"name": "TOKEN", "value": "s3cret"}]}],
+                "containers": [
+                    {"name": "main", "image": "main:1", "args": ["--password=s3cret"]},
+                    {"name": "wait", "image": "wait:1"}]},
+            "status": status,
+        });
+        build(pod.to_string().as_bytes()).unwrap()
+    }
+
+    fn ended(name: &str, code: i32) -> Value {
+        json!({"name": name, "image": format!("{name}:1"), "restartCount": 1, "state": {"terminated": {
+            "exitCode": code, "reason": "Completed", "finishedAt": format!("2026-11-21T12:00:0{code}Z")}}})
+    }
+
+    #[test]
+    fn what_is_known_is_recorded_and_nothing_that_could_be_secret() {
+        let built = built(
+            json!({"phase": "Failed", "startTime": "2026-11-21T11:00:00Z",
+            "initContainerStatuses": [ended("init", 0)],
+            "containerStatuses": [ended("main", 3), ended("wait", 0)]}),
+        );
+        assert_eq!(built.running, Running::None);
+        assert!(built.spec.complete);
+        assert_eq!(
+            built.spec.finished_at.as_deref(),
+            Some("2026-11-21T12:00:03Z")
+        );
+        let codes: Vec<_> = built.spec.containers.iter().map(|c| c.exit_code).collect();
+        assert_eq!(codes, [Some(3), Some(0), Some(0)]);
+        let text = serde_json::to_string(&built.spec).unwrap();
+        assert!(
+            !text.contains("s3cret") && !text.contains("TOKEN"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_lost_node_makes_no_result_up() {
+        let built = built(json!({"phase": "Failed", "reason": "NodeLost",
+            "initContainerStatuses": [ended("init", 0)],
+            "containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "x"}}},
+                {"name": "wait", "state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown",
+                    "finishedAt": "2026-11-21T12:00:00Z"}}}]}));
+        assert_eq!(built.running, Running::Some);
+        assert!(!built.spec.complete);
+        assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
+        assert_eq!(built.spec.finished_at, None);
+        assert!(
+            built.spec.containers[..2]
+                .iter()
+                .all(|c| c.exit_code.is_none())
+        );
+    }
+
+    #[test]
+    fn what_never_started_is_no_unknown() {
+        let built = built(json!({"phase": "Failed", "reason": "OutOfcpu",
+            "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]}));
+        assert!(built.spec.complete);
+        assert!(built.spec.containers.iter().all(|c| c.exit_code.is_none()));
+    }
+}

@@ -1,0 +1,108 @@
+//! The CustomResourceDefinition of `PodOutcome`, made from its Rust type.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::{PodOutcomeSpec, resource};
+
+/// The definition, as `kubectl apply` takes it.
+pub fn crd() -> Value {
+    let kind = resource();
+    let column = |name: &str, column_type: &str, path: &str, priority: i32| json!({ "name": name, "type": column_type, "jsonPath": path, "priority": priority });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": kind.to_string(),
+            "labels": { "app.kubernetes.io/name": "belayer" },
+        },
+        "spec": {
+            "group": &*kind.group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": &*kind.kind,
+                "listKind": format!("{}List", kind.kind),
+                "plural": &*kind.plural,
+                "singular": "podoutcome",
+                "shortNames": ["pout"],
+            },
+            "versions": [{
+                "name": &*kind.version,
+                "served": true,
+                "storage": true,
+                "additionalPrinterColumns": [
+                    column("Pod", "string", ".spec.podName", 0),
+                    column("Phase", "string", ".spec.phase", 0),
+                    column("Exit", "string", ".spec.containers[*].exitCode", 0),
+                    column("Complete", "boolean", ".spec.complete", 0),
+                    column("Finished", "date", ".spec.finishedAt", 0),
+                    column("Node", "string", ".spec.nodeName", 1),
+                    column("Reason", "string", ".spec.reason", 1),
+                    column("Age", "date", ".metadata.creationTimestamp", 0),
+                ],
+                "schema": { "openAPIV3Schema": {
+                    "description": "How a pod ended. Written by Belayer before it lets the pod go.",
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": { "spec": spec() },
+                } },
+            }],
+        },
+    })
+}
+
+/// The schema of the spec as a CRD takes it: structural, without references or nulls.
+fn spec() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<PodOutcomeSpec>()
+        .to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// Takes off what says nothing to an API server, or what it refuses.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("title");
+            fields.remove("$schema");
+            fields.remove("default");
+            // Absent and null are one here: nothing is ever written as null.
+            fields.remove("nullable");
+            fields.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_structural() {
+        let crd = crd();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let text = schema.to_string();
+        for refused in ["$ref", "\"null\"", "definitions", "anyOf", "oneOf"] {
+            assert!(!text.contains(refused), "{refused} in {text}");
+        }
+        let spec = &schema["properties"]["spec"];
+        assert_eq!(spec["type"], "object");
+        let item = &spec["properties"]["containers"]["items"];
+        assert_eq!(item["properties"]["exitCode"]["type"], "integer");
+        let required: Vec<&str> = spec["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        assert!(required.contains(&"podUID") && !required.contains(&"nodeName"));
+    }
+}

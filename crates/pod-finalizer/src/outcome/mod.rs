@@ -1,0 +1,103 @@
+//! The outcome of a pod, as a small durable record: a `PodOutcome`.
+//!
+//! It frees the pod early while the fact of its result stays. It holds nothing of the pod that
+//! could be secret: no arguments, no environment, no output.
+
+mod build;
+mod crd;
+mod record;
+mod sweep;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use belayer_core::object::{Resource, Uid};
+
+pub use build::{Built, build};
+pub use crd::crd;
+pub use record::{Captured, Outcomes, REFUSED_RETRY, RecordState};
+pub use sweep::Sweeper;
+
+/// Label of a record without an owner: when it may be deleted, in seconds since 1970.
+pub const EXPIRES_LABEL: &str = "belayer.dev/expires";
+
+/// `podoutcomes.belayer.dev`.
+pub fn resource() -> Resource {
+    Resource::new("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes")
+}
+
+/// The name of the record of a pod: one per UID, whoever writes it and however often.
+pub fn name_of(pod: &Uid) -> String {
+    format!("pod-{pod}")
+}
+
+/// How a pod ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodOutcomeSpec {
+    /// Name of the pod.
+    pub pod_name: String,
+    /// UID of the pod.
+    #[serde(rename = "podUID")]
+    #[schemars(rename = "podUID")]
+    pub pod_uid: String,
+    /// The node it was bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// `Succeeded` or `Failed`.
+    pub phase: String,
+    /// Why, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When its node took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// When its last container ended, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    /// Whether the end of every container is known. It is not where a node was lost.
+    pub complete: bool,
+    /// The containers whose end is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_containers: Vec<String>,
+    /// Its containers, init containers last.
+    #[serde(default)]
+    pub containers: Vec<ContainerOutcome>,
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Whether it is an init container.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub init: bool,
+    /// What it exited with; left out if it never ran or nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Why, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    /// How often it was restarted.
+    #[serde(default)]
+    pub restarts: i32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}

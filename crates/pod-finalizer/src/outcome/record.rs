@@ -1,0 +1,317 @@
+//! Writes records, once per pod UID, and remembers what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::json;
+
+use belayer_core::executor::{Class, Executor, Sent, Writes};
+use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
+use belayer_core::runner::Recorded;
+use belayer_core::slim::Pod;
+use belayer_metrics::outcome as result;
+
+use super::build::{Pod as FullPod, Running};
+use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
+use crate::component::NAME;
+
+/// A record that was refused is tried again after this time.
+pub const REFUSED_RETRY: Duration = Duration::from_secs(600);
+
+/// An outcome that is not final yet is looked at again after this time.
+const NOT_FINAL: Duration = Duration::from_secs(30);
+
+/// What is known of a pod's record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RecordState {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It is written.
+    Written(Captured),
+    /// The server does not take it, as far as anybody can tell for good.
+    Refused {
+        /// Why.
+        why: Arc<str>,
+        /// Since when.
+        at: Timestamp,
+    },
+}
+
+/// The server said that the record of this pod's UID is there. Only a live write makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured(Uid);
+
+impl Captured {
+    /// The pod whose outcome it is.
+    pub fn pod(&self) -> &Uid {
+        &self.0
+    }
+
+    /// A proof for tests of decisions.
+    #[cfg(test)]
+    pub(crate) fn scripted(pod: &str) -> Self {
+        Self(Uid::new(pod))
+    }
+}
+
+/// Writes the outcomes of pods.
+#[derive(Debug)]
+pub struct Outcomes {
+    /// How long a record without an owner is kept.
+    ttl: Duration,
+    known: Mutex<HashMap<Uid, RecordState>>,
+}
+
+impl Outcomes {
+    /// Records without an owner are kept for `ttl`.
+    pub fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What is known of the record of a pod.
+    pub fn state(&self, pod: &Uid) -> RecordState {
+        self.known.lock().get(pod).cloned().unwrap_or_default()
+    }
+
+    /// The pod is gone: nobody will ask any more.
+    pub fn forget(&self, pod: &Uid) {
+        self.known.lock().remove(pod);
+    }
+
+    /// Writes the record of `pod`.
+    ///
+    /// # Errors
+    ///
+    /// What goes by itself.
+    pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Recorded, RequestError> {
+        if executor.writes() == Writes::DryRun {
+            tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
+            return Ok(Recorded::Later(REFUSED_RETRY));
+        }
+        let Some(full) = full_pod(pod, executor).await? else {
+            // Gone, or another of that name: its own events say more.
+            return Ok(Recorded::Later(NOT_FINAL));
+        };
+        let built = full.outcome();
+        if built.running == Running::Some && !is_node_gone(&full, executor).await? {
+            return Ok(Recorded::Later(NOT_FINAL));
+        }
+        let uid = &pod.meta.uid;
+        let state = match self.write(pod, &built.spec, executor).await {
+            Ok(result) => {
+                count(result);
+                RecordState::Written(Captured(uid.clone()))
+            }
+            Err(error) if is_final(&error) => {
+                count(result::REFUSED);
+                tracing::warn!(pod = %pod.meta.key, %error, "the outcome cannot be recorded");
+                RecordState::Refused {
+                    why: error.to_string().into(),
+                    at: Timestamp::now(),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        self.known.lock().insert(uid.clone(), state);
+        Ok(Recorded::Settled)
+    }
+
+    /// Says what came of it: a metric's label value.
+    async fn write(
+        &self,
+        pod: &Pod,
+        spec: &PodOutcomeSpec,
+        executor: &Executor,
+    ) -> Result<&'static str, RequestError> {
+        let kind = resource();
+        let body = self.document(pod, spec, Timestamp::now());
+        let request = Request::post(kind.path(pod.meta.key.namespace()), body.to_string())
+            .query("fieldManager", names::FIELD_MANAGER)
+            .accept(METADATA_ONLY);
+        match executor.write(&request, Class::Write).await {
+            Ok(Sent::Applied(_) | Sent::DryRun) => Ok(if spec.complete {
+                result::WRITTEN
+            } else {
+                result::INCOMPLETE
+            }),
+            Err(error) if error.class() == ErrorClass::AlreadyExists => {
+                check_existing(&kind, pod, executor).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn document(&self, pod: &Pod, spec: &PodOutcomeSpec, now: Timestamp) -> serde_json::Value {
+        let meta = &pod.meta;
+        let mut document = json!({
+            "apiVersion": resource().api_version(),
+            "kind": &*resource().kind,
+            "metadata": {
+                "name": name_of(&meta.uid),
+                "namespace": meta.key.namespace(),
+                "labels": { "app.kubernetes.io/managed-by": names::FIELD_MANAGER },
+            },
+            "spec": spec,
+        });
+        match &meta.controller {
+            Some(owner) => document["metadata"]["ownerReferences"] = json!([reference(owner)]),
+            None => {
+                let ttl = i64::try_from(self.ttl.as_secs()).unwrap_or(i64::MAX);
+                let expires = now.as_second().saturating_add(ttl);
+                document["metadata"]["labels"][EXPIRES_LABEL] = expires.to_string().into();
+            }
+        }
+        document
+    }
+}
+
+/// Collected with the pod's owner.
+fn reference(owner: &OwnerReference) -> serde_json::Value {
+    json!({
+        "apiVersion": &*owner.api_version,
+        "kind": &*owner.kind,
+        "name": &*owner.name,
+        "uid": owner.uid.as_str(),
+        "blockOwnerDeletion": false,
+        "controller": false,
+    })
+}
+
+/// The whole pod, fetched for this record alone; `None` if it is gone or another has its name.
+async fn full_pod(pod: &Pod, executor: &Executor) -> Result<Option<FullPod>, RequestError> {
+    let pods = Resource::new("", "v1", "Pod", "pods");
+    let request = Request::get(pods.object_path(&pod.meta.key));
+    match executor.read(&request, Class::Evidence).await {
+        Ok(answer) => {
+            let full: FullPod = answer.json()?;
+            Ok((full.metadata.uid == pod.meta.uid.as_str()).then_some(full))
+        }
+        Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether nobody is left to say how the containers ended. Where nodes may not be read the phase,
+/// which is terminal, has to do: the record says that it is not complete.
+async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, RequestError> {
+    let Some(name) = pod.node_name() else {
+        return Ok(true);
+    };
+    let nodes = Resource::new("", "v1", "Node", "nodes");
+    let key = ObjectKey::cluster(name);
+    let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
+    match executor.read(&request, Class::Evidence).await {
+        Ok(_) => Ok(false),
+        Err(error) => match error.class() {
+            ErrorClass::NotFound | ErrorClass::Forbidden => Ok(true),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The name is made of the pod's UID, but anybody could have taken it.
+async fn check_existing(
+    kind: &Resource,
+    pod: &Pod,
+    executor: &Executor,
+) -> Result<&'static str, RequestError> {
+    #[derive(Deserialize)]
+    struct Existing {
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        #[serde(rename = "podUID")]
+        pod_uid: String,
+    }
+    let key = ObjectKey::new(
+        pod.meta.key.shared_namespace().clone(),
+        name_of(&pod.meta.uid),
+    );
+    let request = Request::get(kind.object_path(&key));
+    let existing: Existing = executor.read(&request, Class::Evidence).await?.json()?;
+    if existing.spec.pod_uid == pod.meta.uid.as_str() {
+        return Ok(result::EXISTED);
+    }
+    Err(RequestError::Decode(format!(
+        "{kind} {key} is the record of another pod"
+    )))
+}
+
+/// Whether a write can never succeed as things are: no right or no quota (403), no such kind (404),
+/// refused as it is (422), or its name taken.
+fn is_final(error: &RequestError) -> bool {
+    matches!(
+        error.class(),
+        ErrorClass::Forbidden
+            | ErrorClass::NotFound
+            | ErrorClass::NotServed
+            | ErrorClass::Invalid
+            | ErrorClass::Decode
+    )
+}
+
+fn count(result: &'static str) {
+    metrics::counter!(belayer_metrics::OUTCOMES, "controller" => NAME, "result" => result)
+        .increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::object::ResourceVersion;
+    use belayer_core::slim::ObjectMeta;
+
+    use super::*;
+
+    fn pod(controller: Option<OwnerReference>) -> Pod {
+        Pod::new(ObjectMeta {
+            controller,
+            ..ObjectMeta::new(
+                ObjectKey::new("ci", "step"),
+                Uid::new("u-1"),
+                ResourceVersion::new(1),
+            )
+        })
+    }
+
+    fn spec() -> PodOutcomeSpec {
+        let pod =
+            json!({"metadata": {"name": "step", "uid": "u-1"}, "status": {"phase": "Succeeded"}});
+        super::super::build(pod.to_string().as_bytes())
+            .unwrap()
+            .spec
+    }
+
+    #[test]
+    fn one_record_per_pod_uid_collected_with_its_owner() {
+        let outcomes = Outcomes::new(Duration::from_secs(60));
+        let owner = OwnerReference {
+            api_version: "argoproj.io/v1alpha1".into(),
+            kind: "Workflow".into(),
+            name: "build".into(),
+            uid: Uid::new("wf-1"),
+        };
+        let document = outcomes.document(&pod(Some(owner)), &spec(), Timestamp::UNIX_EPOCH);
+        assert_eq!(document["metadata"]["name"], "pod-u-1");
+        assert_eq!(document["metadata"]["ownerReferences"][0]["uid"], "wf-1");
+        assert!(document["metadata"]["labels"].get(EXPIRES_LABEL).is_none());
+    }
+
+    #[test]
+    fn a_record_without_an_owner_has_an_end() {
+        let outcomes = Outcomes::new(Duration::from_secs(60));
+        let document = outcomes.document(&pod(None), &spec(), Timestamp::UNIX_EPOCH);
+        assert_eq!(document["metadata"]["labels"][EXPIRES_LABEL], "60");
+        assert!(document["metadata"].get("ownerReferences").is_none());
+    }
+}

@@ -1,0 +1,116 @@
+//! Deletes records that no owner collects once their time is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::executor::Executor;
+use belayer_core::http::ErrorClass;
+use belayer_core::informer::Store;
+use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::slim::{ObjectMeta, OwnerMeta};
+
+use super::{EXPIRES_LABEL, resource};
+
+/// Longest pause between two looks.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Deletes records whose time is over.
+pub struct Sweeper {
+    records: Store<OwnerMeta>,
+    executor: Arc<Executor>,
+    every: Duration,
+}
+
+impl Sweeper {
+    /// A sweeper of `records`, of which those without an owner are kept for `ttl`.
+    pub fn new(records: Store<OwnerMeta>, executor: Arc<Executor>, ttl: Duration) -> Self {
+        Self {
+            records,
+            executor,
+            every: (ttl / 2).clamp(Duration::from_millis(500), SLOWEST),
+        }
+    }
+
+    /// Runs until `cancel` is cancelled.
+    pub async fn run(self, cancel: CancellationToken) {
+        let mut ticks = tokio::time::interval(self.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let expired = self.expired(Timestamp::now());
+            let sweep = self.sweep(&expired);
+            if cancel.run_until_cancelled(sweep).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn expired(&self, now: Timestamp) -> Vec<(ObjectKey, Uid)> {
+        let mut expired = Vec::new();
+        self.records.for_each(|record| {
+            let meta = &record.object.0;
+            if is_expired(meta, now) && !meta.is_deleting() {
+                expired.push((meta.key.clone(), meta.uid.clone()));
+            }
+        });
+        expired
+    }
+
+    async fn sweep(&self, expired: &[(ObjectKey, Uid)]) {
+        for (key, uid) in expired {
+            match self.executor.delete(&resource(), key, uid).await {
+                Ok(_) => tracing::debug!(record = %key, "an expired record was deleted"),
+                Err(error) if error.class() == ErrorClass::NotFound => {}
+                // The next look finds it again.
+                Err(error) => {
+                    tracing::warn!(record = %key, %error, "an expired record could not be deleted");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn is_expired(record: &ObjectMeta, now: Timestamp) -> bool {
+    let expires = record.labels.get(EXPIRES_LABEL);
+    let expires: Option<i64> = expires.and_then(|text| text.parse().ok());
+    expires.is_some_and(|expires| expires <= now.as_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use belayer_core::object::ResourceVersion;
+
+    use super::*;
+
+    #[rstest]
+    #[case::its_time_is_over(Some("100"), true)]
+    #[case::not_yet(Some("101"), false)]
+    #[case::with_an_owner(None, false)]
+    #[case::no_number(Some("soon"), false)]
+    fn only_what_says_so_expires(#[case] label: Option<&str>, #[case] expired: bool) {
+        let record = ObjectMeta {
+            labels: label
+                .map(|value| (EXPIRES_LABEL, value))
+                .into_iter()
+                .collect(),
+            ..ObjectMeta::new(
+                ObjectKey::new("ci", "pod-u"),
+                Uid::new("r"),
+                ResourceVersion::new(1),
+            )
+        };
+        let now = Timestamp::from_second(100).unwrap();
+        assert_eq!(is_expired(&record, now), expired);
+    }
+}

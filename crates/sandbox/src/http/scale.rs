@@ -1,0 +1,69 @@
+//! `scale` of the kinds that have replicas.
+
+use serde_json::{Value, json};
+
+use crate::error::{ApiError, Cause};
+use crate::kinds::ResourceInfo;
+use crate::meta;
+
+/// Whether objects of a kind can be scaled.
+pub(super) fn serves(info: &ResourceInfo) -> bool {
+    let scalable = matches!(
+        info.resource.as_str(),
+        "deployments" | "replicasets" | "statefulsets"
+    );
+    !info.custom && info.group == "apps" && scalable
+}
+
+/// The `Scale` of an object.
+pub(super) fn of(object: &Value) -> Value {
+    let mut metadata = json!({});
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        metadata[field] = json!(meta::field(object, field));
+    }
+    let number = |path: &[&str]| meta::at(object, path).and_then(Value::as_i64);
+    let labels = meta::at(object, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
+    let selector: Vec<String> = labels
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {"replicas": number(&["spec", "replicas"]).unwrap_or(1)},
+        "status": {
+            "replicas": number(&["status", "replicas"]).unwrap_or(0),
+            "selector": selector.join(","),
+        },
+    })
+}
+
+/// The merge patch of the object that a changed `Scale` asks for.
+///
+/// # Errors
+/// 422 of a negative number.
+pub(super) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
+    let replicas = meta::at(scale, &["spec", "replicas"]).and_then(Value::as_i64);
+    let replicas = replicas.unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let cause = Cause::invalid("spec.replicas", &replicas.to_string(), why);
+        return Err(ApiError::invalid("autoscaling", "Scale", name, vec![cause]));
+    }
+    let mut patch = json!({"spec": {"replicas": replicas}});
+    for field in ["uid", "resourceVersion"] {
+        let value = meta::field(scale, field);
+        if !value.is_empty() {
+            patch["metadata"][field] = json!(value);
+        }
+    }
+    Ok(patch)
+}

@@ -1,0 +1,275 @@
+//! The outcome of pods, recorded before they are let go.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use serde_json::json;
+
+use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
+use crate::kinds;
+use crate::providers::Capability::{GarbageCollector, Recorder};
+use crate::providers::{apply, manifest};
+
+const SOON: Duration = Duration::from_secs(60);
+const CRD: &str = "podoutcomes.belayer.dev";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "outcome-before-release",
+            "one record per pod, written first, collected with its owner",
+            recorded,
+        )
+        .needs([Recorder]),
+        Scenario::alone(
+            "outcome-written-by-a-predecessor",
+            "after a crash the record that is there counts",
+            existed,
+        ),
+        Scenario::alone(
+            "outcome-of-a-lost-node",
+            "a lost node gives an incomplete record and no made-up result",
+            lost_node,
+        ),
+        Scenario::alone(
+            "outcome-that-cannot-be-written",
+            "a record that the server does not take is told and stops nothing",
+            refused,
+        ),
+        Scenario::alone(
+            "outcome-without-owner-expires",
+            "a record that no owner collects has an end",
+            expires,
+        ),
+    ]
+}
+
+fn options(more: &str) -> BelayerOptions {
+    BelayerOptions::default().config(&format!(
+        "podFinalizer: {{{more}profiles: [{{builtIn: argo, capture: true}}]}}"
+    ))
+}
+
+async fn records(cluster: &Cluster) -> Result<Vec<DynamicObject>> {
+    let all = kinds::outcomes(cluster.client(), cluster.namespace())
+        .list(&ListParams::default())
+        .await?;
+    Ok(all.items)
+}
+
+async fn record_of(cluster: &Cluster, uid: &str) -> Result<DynamicObject> {
+    let outcomes = kinds::outcomes(cluster.client(), cluster.namespace());
+    eventually("the record is there", SOON, async || {
+        outcomes
+            .get_opt(&format!("pod-{uid}"))
+            .await?
+            .context("there is none")
+    })
+    .await
+}
+
+async fn recorded(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let workflow = cluster.workflow("w").await?;
+    let mark = cluster.recorder()?.mark()?;
+    let mut uids = Vec::new();
+    for (name, phase) in [("good", "Succeeded"), ("bad", "Failed")] {
+        let created = cluster.create(&pod(name).of(&workflow)).await?;
+        uids.push(created.uid().context("a uid")?);
+        cluster.is_held(name).await?;
+        cluster.finish(name, phase).await?;
+        // Nobody has taken the result: the record is what lets it go.
+        cluster.is_not_held(name).await?;
+    }
+    let good = record_of(&cluster, &uids[0]).await?;
+    let bad = record_of(&cluster, &uids[1]).await?;
+    for (record, name, phase, code) in [(&good, "good", "Succeeded", 0), (&bad, "bad", "Failed", 1)]
+    {
+        let spec = &record.data["spec"];
+        ensure!(
+            spec["podName"] == name && spec["phase"] == phase && spec["complete"] == true,
+            "{spec}"
+        );
+        ensure!(spec["containers"][0]["exitCode"] == code, "{spec}");
+        ensure!(
+            record.owner_references()[0].uid == workflow.uid,
+            "{:?}",
+            record.owner_references()
+        );
+    }
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let here = format!("{}/", cluster.namespace());
+    let place = |verb: &str, resource: &str, suffix: &str, last: bool| {
+        let mut found = writes.iter().enumerate().filter(|(_, write)| {
+            write.verb == verb
+                && write.resource == resource
+                && write.object.starts_with(&here)
+                && write.object.ends_with(suffix)
+        });
+        let found = if last { found.last() } else { found.next() };
+        found.map(|(place, _)| place)
+    };
+    for name in ["good", "bad"] {
+        let released = place("patch", "pods", name, true).context("no release")?;
+        let first_record = place("create", "podoutcomes", "", false).context("no record")?;
+        ensure!(first_record < released, "{name} was let go first");
+    }
+    ensure!(
+        records(&cluster).await?.len() == 2,
+        "not one record per pod"
+    );
+    // Neither resync nor restart writes anything about them again.
+    belayer.stop().await?;
+    let mark = cluster.recorder()?.mark()?;
+    let belayer = cluster.start_belayer_with(&options("")).await?;
+    cluster.belayer_has_caught_up().await?;
+    let again = cluster.recorder()?.writes_since(mark)?;
+    let again: Vec<_> = again
+        .iter()
+        .filter(|write| write.object.ends_with("/good") || write.object.ends_with("/bad"))
+        .collect();
+    ensure!(again.is_empty(), "written again: {again:?}");
+    ensure!(records(&cluster).await?.len() == 2, "more records");
+    if cluster.can(GarbageCollector) {
+        cluster
+            .delete_workflow("w", PropagationPolicy::Background)
+            .await?;
+        eventually("the records are collected", SOON * 2, async || {
+            let left = records(&cluster).await?.len();
+            ensure!(left == 0, "{left} are left");
+            Ok(())
+        })
+        .await?;
+    }
+    belayer.stop().await
+}
+
+async fn existed(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    let created = cluster.create(&pod("a").of(&workflow).held()).await?;
+    cluster.finish("a", "Succeeded").await?;
+    let uid = created.uid().context("a uid")?;
+    let record: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
+        "metadata": { "name": format!("pod-{uid}") },
+        "spec": { "podName": "a", "podUID": uid, "phase": "Succeeded", "complete": true, "containers": [] },
+    }))?;
+    kinds::outcomes(cluster.client(), cluster.namespace())
+        .create(&Default::default(), &record)
+        .await?;
+    let belayer = cluster.start_belayer_with(&options("")).await?;
+    cluster.is_not_held("a").await?;
+    ensure!(records(&cluster).await?.len() == 1, "more than one record");
+    let existed = [("result", "existed")];
+    let counted = belayer
+        .metric("belayer_outcome_records_total", &existed)
+        .await?;
+    ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} counted");
+    belayer.stop().await
+}
+
+async fn lost_node(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let workflow = cluster.workflow("w").await?;
+    let created = cluster.create(&pod("a").of(&workflow)).await?;
+    let uid = created.uid().context("a uid")?;
+    cluster.is_held("a").await?;
+    // What pod GC leaves: a terminal phase over what the node said last.
+    let status = json!({ "status": { "phase": "Failed", "reason": "NodeLost", "containerStatuses": [{
+        "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": true, "restartCount": 0,
+        "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+    }] } });
+    cluster
+        .pods()
+        .patch_status("a", &PatchParams::default(), &Patch::Merge(&status))
+        .await?;
+    cluster.is_not_held("a").await?;
+    let record = record_of(&cluster, &uid).await?;
+    let spec = &record.data["spec"];
+    ensure!(
+        spec["complete"] == false && spec["unknownContainers"] == json!(["main"]),
+        "{spec}"
+    );
+    ensure!(
+        spec["containers"][0].get("exitCode").is_none(),
+        "a made-up exit code: {spec}"
+    );
+    belayer.stop().await
+}
+
+async fn refused(cluster: Cluster) -> Result<()> {
+    let definitions = kinds::definitions(cluster.client());
+    definitions.delete(CRD, &DeleteParams::default()).await?;
+    eventually("the kind is gone", SOON, async || {
+        ensure!(definitions.get_opt(CRD).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    let shown = without_the_kind(&cluster).await;
+    eventually("the kind is back", SOON, async || {
+        apply(cluster.client(), manifest("podoutcome-crd")?).await?;
+        records(&cluster).await.map(drop)
+    })
+    .await?;
+    shown
+}
+
+async fn without_the_kind(cluster: &Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let workflow = cluster.workflow("w").await?;
+    for name in ["taken", "wanted"] {
+        cluster.create(&pod(name).of(&workflow)).await?;
+        cluster.is_held(name).await?;
+        cluster.finish(name, "Succeeded").await?;
+    }
+    // The rows below still let it go, and what is still wanted is still held.
+    cluster.consume("taken").await?;
+    cluster.is_not_held("taken").await?;
+    cluster.keeps_hold("wanted").await?;
+    let refused = [("result", "refused")];
+    let counted = belayer
+        .metric("belayer_outcome_records_total", &refused)
+        .await?;
+    ensure!(counted >= 1.0, "{counted} counted");
+    eventually("an Event says so", SOON, async || {
+        let events = kinds::events(cluster.client(), cluster.namespace())
+            .list(&ListParams::default())
+            .await?;
+        let told = events
+            .items
+            .iter()
+            .any(|event| event.data["reason"] == "OutcomeNotRecorded");
+        ensure!(told, "none does");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
+
+async fn expires(cluster: Cluster) -> Result<()> {
+    let config = "podFinalizer: {outcomeTtl: 2s, profiles: [{name: bare, capture: true, \
+                  selector: {matchLabels: {app: bare}}}]}";
+    let belayer = cluster
+        .start_belayer_with(&BelayerOptions::default().config(config))
+        .await?;
+    let created = cluster.create(&pod("a").label("app", "bare")).await?;
+    let uid = created.uid().context("a uid")?;
+    cluster.is_held("a").await?;
+    cluster.finish("a", "Succeeded").await?;
+    cluster.is_not_held("a").await?;
+    let outcomes = kinds::outcomes(cluster.client(), cluster.namespace());
+    eventually("the record has expired", SOON, async || {
+        let left = outcomes.get_opt(&format!("pod-{uid}")).await?;
+        ensure!(left.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+    let written = [("result", "written")];
+    let counted = belayer
+        .metric("belayer_outcome_records_total", &written)
+        .await?;
+    ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} written");
+    belayer.stop().await
+}
