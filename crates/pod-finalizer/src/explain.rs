@@ -128,8 +128,12 @@ pub fn says(row: Row) -> &'static str {
         row::UNSELECTED => "held, and no profile selects it any more",
         row::OWNER_GONE => "held, and its owner is gone",
         row::OWNER_DELETING => "held, and its owner is being deleted",
+        row::CAPTURE => "held, its outcome is final, and the record of it is not written yet",
         row::NO_OWNER => "held, and it has no owner where its profile requires one",
         row::CONSUMED => "held, and its consumer has taken the result",
+        row::NODE_FULFILLED => "held, it has ended, and its owner's status decides",
+        row::CAPTURED => "held, and the record of its outcome is written",
+        row::CLEANUP => "released, and its profile has it deleted",
         row::KEEP => "held until its consumer has taken the result",
         row::ADD_HOLD => "selected and not held yet",
         row::TOO_LATE => "selected, but its deletion began before it was held: too late",
@@ -205,6 +209,10 @@ mod tests {
             row::KEEP,
             row::ADD_HOLD,
             row::TOO_LATE,
+            row::CAPTURE,
+            row::NODE_FULFILLED,
+            row::CAPTURED,
+            row::CLEANUP,
         ];
         for row in rows {
             assert_ne!(says(row), "see the decision table", "{row}");

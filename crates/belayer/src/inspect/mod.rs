@@ -104,7 +104,10 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     };
     let mut shown = look().await.map_err(failed)?;
     show(&screen, arguments.output, &shown)?;
-    while arguments.watch {
+    if !arguments.watch {
+        return verdict(&shown);
+    }
+    loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(WATCH) => {}
@@ -125,7 +128,10 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             Err(error) => return Err(failed(error)),
         }
     }
-    if shown.object.stuck {
+}
+
+fn verdict(explanation: &Explanation) -> Result<(), Failure> {
+    if explanation.object.stuck {
         Err(Failure::Found(STUCK))
     } else {
         Ok(())

@@ -1,5 +1,9 @@
 //! `belayer stuck` and `belayer explain`, the built binary against the embedded API server.
-#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may fail by panic"
+)]
 
 mod fixtures;
 mod polite;
