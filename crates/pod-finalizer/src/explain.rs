@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::decision::{Evidence as _, Row, Write, in_words};
+use belayer_core::executor::Executor;
 use belayer_core::facts::{
     LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
 };
@@ -13,14 +14,15 @@ use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::slim::{ObjectMeta, Pod};
 
 use crate::decide::PodDecision;
-use crate::observe::{admin_asked, adopted, held, is_of_kind, selection};
-use crate::outcome::RecordState;
-use crate::profile::{Profile, Profiles};
+use crate::observe::{admin_asked, adopted, cleanup_of, held, is_of_kind, node_of, selection};
+use crate::outcome::{self, RecordState};
+use crate::profile::{Capture, Profile, Profiles};
 use crate::row;
 use crate::snapshot::{
-    CachedOwner, Ended, Gate, MassRelease, NamespaceView, Owner, OwnerView, PodView, Selection,
-    Snapshot,
+    CachedOwner, Ended, Gate, MassRelease, NamespaceView, NodeView, Owner, OwnerView, PodView,
+    Selection, Snapshot,
 };
+use crate::status::StatusQuestion;
 
 /// What is looked at live.
 pub struct Looks {
@@ -30,6 +32,10 @@ pub struct Looks {
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Answers about namespaces.
     pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    /// Answers about the status of owners.
+    pub statuses: Arc<dyn Oracle<StatusQuestion>>,
+    /// Reads records of outcomes.
+    pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
     pub resync: Duration,
 }
@@ -52,6 +58,15 @@ impl Looks {
             Selection::By { profile, .. } => self.owner(meta, profile).await?,
             Selection::None | Selection::Ignored => Owner::NotRequired,
         };
+        let (record, node, cleanup) = match &selection {
+            Selection::By { profile, .. } => (
+                self.record(pod, profile).await?,
+                self.node(pod, profile).await?,
+                // When a deletion that is due was first seen to be due only a controller knows.
+                cleanup_of(pod, profile, &owner, None),
+            ),
+            Selection::None | Selection::Ignored => (RecordState::Unknown, None, None),
+        };
         let ended = if pod.is_ended() {
             Ended::Yes
         } else {
@@ -61,9 +76,9 @@ impl Looks {
             pod: Some(PodView {
                 uid: meta.uid.clone(),
                 adopted: adopted(meta, &selection),
-                record: RecordState::Unknown,
-                node: None,
-                cleanup: None,
+                record,
+                node,
+                cleanup,
                 held: held(meta),
                 deleting: meta.deletion_timestamp,
                 ended,
@@ -77,6 +92,31 @@ impl Looks {
             mass_release: MassRelease::Within,
             resync: self.resync,
         })
+    }
+
+    async fn record(&self, pod: &Pod, profile: &Profile) -> Result<RecordState, LookError> {
+        if profile.capture == Capture::Off {
+            return Ok(RecordState::Unknown);
+        }
+        let looked = outcome::look(pod, &self.executor).await;
+        looked.map_err(|error| LookError {
+            message: error.to_string(),
+            retry_after: None,
+        })
+    }
+
+    /// A status can be large: like the controller, this asks only where it can matter.
+    async fn node(&self, pod: &Pod, profile: &Profile) -> Result<Option<NodeView>, LookError> {
+        let waits = pod.is_ended() || pod.meta.is_deleting();
+        let Some((node, question)) = node_of(&pod.meta, profile).filter(|_| waits) else {
+            return Ok(None);
+        };
+        let fact = look(&*self.statuses, &question).await?;
+        Ok(Some(NodeView {
+            node,
+            question,
+            fact: Some(fact),
+        }))
     }
 
     async fn namespace(&self, pod: &ObjectMeta) -> Result<NamespaceView, LookError> {

@@ -50,7 +50,12 @@ impl World {
         let (node, cleanup) = match (&selection, &owner) {
             (Selection::By { profile, .. }, owner) => (
                 self.node(meta, profile),
-                self.cleanup(&pod.object, profile, owner),
+                cleanup_of(
+                    &pod.object,
+                    profile,
+                    owner,
+                    self.due.lock().get(&meta.uid).copied(),
+                ),
             ),
             _ => (None, None),
         };
@@ -99,52 +104,11 @@ impl World {
     }
 
     fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
-        let kind = profile.owner.as_ref()?;
-        let owner = pod.controller.as_ref()?;
-        if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
-            return None;
-        }
-        let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
-        let node = match (annotation(NODE_ID), annotation(NODE_NAME)) {
-            (Some(id), _) => NodeRef::Id(id.into()),
-            (None, Some(name)) => NodeRef::Name(name.into()),
-            (None, None) => return None,
-        };
-        let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let (node, question) = node_of(pod, profile)?;
         Some(NodeView {
             node,
             fact: self.status_facts.get(&question),
             question,
-        })
-    }
-
-    fn cleanup(&self, pod: &Pod, profile: &Profile, owner: &Owner) -> Option<CleanupView> {
-        if profile.cleanup == Cleanup::None || profile.mode == Mode::Observe {
-            return None;
-        }
-        let gc = PodGc::parse(pod.meta.annotations.get(POD_GC_STRATEGY)?)?;
-        let workflow = match owner {
-            Owner::Known(owner) => match &owner.cached {
-                CachedOwner::Present(meta) if profile.is_owner_finished(&meta.labels) => {
-                    match meta.labels.get(argo::PHASE_LABEL) {
-                        Some("Succeeded") => WorkflowEnd::Succeeded,
-                        _ => WorkflowEnd::Completed,
-                    }
-                }
-                _ => WorkflowEnd::NotYet,
-            },
-            Owner::Missing => WorkflowEnd::Gone,
-            Owner::NotRequired => WorkflowEnd::NotYet,
-        };
-        Some(CleanupView {
-            gc,
-            pod: match pod.phase {
-                Phase::Succeeded => PodEnd::Succeeded,
-                Phase::Failed => PodEnd::Failed,
-                _ => PodEnd::NotYet,
-            },
-            workflow,
-            due_since: self.due.lock().get(&pod.meta.uid).copied(),
         })
     }
 
@@ -212,6 +176,59 @@ pub(crate) fn selection(
         profile: profile.clone(),
         consumed,
     }
+}
+
+/// Which node of its owner's status is a pod's, and what to ask about that status.
+pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuestion)> {
+    let kind = profile.owner.as_ref()?;
+    let owner = pod.controller.as_ref()?;
+    if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
+        return None;
+    }
+    let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
+    let node = match (annotation(NODE_ID), annotation(NODE_NAME)) {
+        (Some(id), _) => NodeRef::Id(id.into()),
+        (None, Some(name)) => NodeRef::Name(name.into()),
+        (None, None) => return None,
+    };
+    let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+    Some((node, question))
+}
+
+/// When a pod asks to be deleted, by its annotation.
+pub(crate) fn cleanup_of(
+    pod: &Pod,
+    profile: &Profile,
+    owner: &Owner,
+    due_since: Option<Timestamp>,
+) -> Option<CleanupView> {
+    if profile.cleanup == Cleanup::None || profile.mode == Mode::Observe {
+        return None;
+    }
+    let gc = PodGc::parse(pod.meta.annotations.get(POD_GC_STRATEGY)?)?;
+    let workflow = match owner {
+        Owner::Known(owner) => match &owner.cached {
+            CachedOwner::Present(meta) if profile.is_owner_finished(&meta.labels) => {
+                match meta.labels.get(argo::PHASE_LABEL) {
+                    Some("Succeeded") => WorkflowEnd::Succeeded,
+                    _ => WorkflowEnd::Completed,
+                }
+            }
+            _ => WorkflowEnd::NotYet,
+        },
+        Owner::Missing => WorkflowEnd::Gone,
+        Owner::NotRequired => WorkflowEnd::NotYet,
+    };
+    Some(CleanupView {
+        gc,
+        pod: match pod.phase {
+            Phase::Succeeded => PodEnd::Succeeded,
+            Phase::Failed => PodEnd::Failed,
+            _ => PodEnd::NotYet,
+        },
+        workflow,
+        due_since,
+    })
 }
 
 /// Versions of one group and kind are the same objects.

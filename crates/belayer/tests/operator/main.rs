@@ -11,6 +11,7 @@
 mod answers;
 mod claims;
 mod determinism;
+mod explained;
 mod limits;
 mod series;
 mod settling;

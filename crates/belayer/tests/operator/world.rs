@@ -69,6 +69,11 @@ impl World {
         self.sandbox.cluster()
     }
 
+    /// The server as Belayer reaches it.
+    pub(crate) fn service(&self) -> belayer_sandbox::SandboxService {
+        self.sandbox.service(BELAYER)
+    }
+
     pub(crate) fn run(&self) -> Running {
         self.run_with(Settings::default(), Writes::Sent)
     }

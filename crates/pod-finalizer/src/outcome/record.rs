@@ -175,6 +175,29 @@ impl Outcomes {
     }
 }
 
+/// What a live look finds of the record of a pod: for those who explain and write nothing.
+///
+/// # Errors
+///
+/// When the look gave no answer.
+pub async fn look(pod: &Pod, executor: &Executor) -> Result<RecordState, RequestError> {
+    let kind = resource();
+    let error = match check_existing(&kind, pod, executor).await {
+        Ok(_) => return Ok(RecordState::Written(Captured(pod.meta.uid.clone()))),
+        Err(error) => error,
+    };
+    match error.class() {
+        // Not written yet; or whoever asks may not see it.
+        ErrorClass::NotFound | ErrorClass::Forbidden => Ok(RecordState::Unknown),
+        // No such kind, or the name is taken: nor can it be written.
+        ErrorClass::NotServed | ErrorClass::Decode => Ok(RecordState::Refused {
+            why: error.to_string().into(),
+            at: Timestamp::now(),
+        }),
+        _ => Err(error),
+    }
+}
+
 /// Collected with the pod's owner.
 fn reference(owner: &OwnerReference) -> serde_json::Value {
     json!({

@@ -22,6 +22,7 @@ use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::snapshot::{Gate, Held, Snapshot};
+use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::GATE_KEY;
 
 use crate::config::Source;
@@ -63,6 +64,8 @@ impl PodFinalizer {
                 profiles,
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
+                statuses: Arc::new(StatusOracle::new(Arc::clone(reader.executor()))),
+                executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },
             profiles_from: match config {

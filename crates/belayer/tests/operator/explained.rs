@@ -1,0 +1,127 @@
+//! What `explain` decides on live looks, for the rows that need more than the pod, its owner and
+//! its namespace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::client;
+use belayer_core::decision::Row;
+use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::facts::{NamespaceOracle, OwnerOracle};
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_pod_finalizer::component;
+use belayer_pod_finalizer::decide::decide;
+use belayer_pod_finalizer::explain::Looks;
+use belayer_pod_finalizer::outcome::{Outcomes, crd};
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
+use belayer_pod_finalizer::row;
+use belayer_pod_finalizer::snapshot::Gate;
+use belayer_pod_finalizer::status::{NODE_ID, StatusOracle};
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Gvr, Subresource};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::world::{BELAYER, NAMESPACE, World};
+
+struct Explainer {
+    looks: Looks,
+    pods: JsonDecoder<Pod>,
+}
+
+impl Explainer {
+    fn new(world: &World, settings: &Settings) -> Self {
+        let client = client::in_process(world.service());
+        let executor = Arc::new(Executor::new(client, Bounds::default(), Writes::Sent));
+        let context = |keep: Keep| DecodeContext {
+            keep,
+            interner: Interner::default(),
+        };
+        let profiles = settings.profiles.clone();
+        let owners = Decoders::new(JsonDecoder::new(context(component::keep_of_owners(
+            &profiles,
+        ))));
+        let namespaces = Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces())));
+        Self {
+            pods: JsonDecoder::new(context(component::keep_of_pods(&profiles))),
+            looks: Looks {
+                profiles,
+                owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
+                namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
+                statuses: Arc::new(StatusOracle::new(Arc::clone(&executor))),
+                executor,
+                resync: Duration::from_secs(600),
+            },
+        }
+    }
+
+    fn pod(&self, world: &World, name: &str) -> Pod {
+        let pod = world.find(name).unwrap().to_string();
+        self.pods.decode_object(pod.as_bytes()).unwrap()
+    }
+
+    async fn row(&self, world: &World, name: &str) -> Row {
+        let pod = self.pod(world, name);
+        let snapshot = self.looks.snapshot(&pod, Gate::Open).await.unwrap();
+        decide(&snapshot, Timestamp::now()).row
+    }
+}
+
+fn capturing() -> Settings {
+    let config = json!({ "profiles": [{ "builtIn": "argo", "capture": true }] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    config.try_into().unwrap()
+}
+
+/// A held pod that has ended, of a workflow that has not.
+fn ended_pod(world: &World) {
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    world.end("a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_owners_own_status_is_asked_as_the_controller_asks_it() {
+    let world = World::new();
+    ended_pod(&world);
+    let node = json!({ "metadata": { "annotations": { NODE_ID: "build-1" } } });
+    world.patch(&Gvr::PODS, "a", node);
+    let explainer = Explainer::new(&world, &Settings::default());
+    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+
+    let fulfilled = json!({ "status": { "nodes": { "build-1": { "phase": "Succeeded" } } } });
+    world.patch_in(
+        &WORKFLOWS,
+        Some(NAMESPACE),
+        "build",
+        fulfilled,
+        Subresource::None,
+    );
+    assert_eq!(explainer.row(&world, "a").await, row::NODE_FULFILLED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_the_outcome_is_looked_for() {
+    let world = World::new();
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd());
+    ended_pod(&world);
+    let explainer = Explainer::new(&world, &capturing());
+    assert_eq!(explainer.row(&world, "a").await, row::CAPTURE);
+
+    let pod = explainer.pod(&world, "a");
+    let outcomes = Outcomes::new(Duration::from_secs(60));
+    outcomes
+        .record(&pod, &explainer.looks.executor)
+        .await
+        .unwrap();
+    assert_eq!(explainer.row(&world, "a").await, row::CAPTURED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_written_does_not_stop_the_rows_below() {
+    let world = World::new();
+    ended_pod(&world);
+    let explainer = Explainer::new(&world, &capturing());
+    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+}
