@@ -4,7 +4,7 @@
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
 //! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
-//! [`scenarios`] is the list; [`conformance`] compares what clients see; [`bench`] measures.
+//! [`scenarios`] is the list; [`conformance`] compares what clients see; [`mod@bench`] measures.
 
 pub mod bench;
 pub mod cli;

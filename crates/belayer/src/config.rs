@@ -5,7 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-#[cfg(feature = "pod-finalizer")]
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pvc-protection"
+))]
 use crate::controllers::Controller;
 use crate::controllers::Controllers;
 use crate::operator::Components;

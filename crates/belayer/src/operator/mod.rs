@@ -3,6 +3,18 @@
 //! A component is put in its place by a file of its own, whose `join` registers its rules with
 //! the runner of its kind and its handlers with the informers. Informers and runners are shared:
 //! one per kind, however many components look at it.
+#![cfg_attr(
+    not(all(
+        feature = "pod-finalizer",
+        feature = "workflow-finalizer",
+        feature = "pvc-protection"
+    )),
+    allow(
+        dead_code,
+        unused_mut,
+        reason = "a build that leaves a component out has no use for what only that one shares"
+    )
+)]
 
 #[cfg(feature = "pvc-protection")]
 mod claims;

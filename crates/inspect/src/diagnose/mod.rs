@@ -1,6 +1,6 @@
 //! From a [`World`] to a [`Report`]: pure, no I/O, no clock.
 //!
-//! Each object is asked what keeps it: one [`Diagnosis`] per finalizer, or one for a pod or
+//! Each object is asked what keeps it: one `Diagnosis` per finalizer, or one for a pod or
 //! namespace without any. Equal diagnoses become one group.
 
 mod foreign;
