@@ -13,6 +13,7 @@ pub mod control_plane;
 mod go;
 pub mod harness;
 mod kinds;
+pub mod numbers;
 pub mod peers;
 mod progress;
 pub mod providers;

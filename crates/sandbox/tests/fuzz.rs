@@ -290,6 +290,33 @@ proptest! {
     }
 
     #[test]
+    fn random_bytes_as_protobuf_never_break_the_server(
+        path in select(&[
+            ("POST", "/api/v1/namespaces/default/pods"),
+            ("PUT", "/api/v1/namespaces/default/configmaps/old"),
+            ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+            ("POST", "/api/v1/namespaces/default/pods/held/eviction"),
+            ("POST", "/api/v1/namespaces/default/pods/held/binding"),
+            ("DELETE", "/api/v1/namespaces/default/pods/held"),
+        ][..]),
+        enveloped in any::<bool>(),
+        // Small numbers are keys and lengths of fields that exist.
+        random in prop::collection::vec(prop_oneof![any::<u8>(), 0_u8..48], 0..200),
+    ) {
+        let mut body = b"k8s\0".to_vec();
+        if enveloped {
+            body.extend([0x12, u8::try_from(random.len() % 128).unwrap()]);
+        }
+        body.extend(random);
+        let (method, path) = path;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/vnd.kubernetes.protobuf");
+        check(request.body(Full::new(Bytes::from(body))).unwrap());
+    }
+
+    #[test]
     fn random_files_are_refused_without_a_panic(text in "([ -~\n]|---\n|faults:|timeline:|kind: |- ){0,60}") {
         let sandbox = Sandbox::builder().seed(1).build();
         drop(sandbox.load_yaml(&text));

@@ -36,6 +36,12 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
     },
+    /// Print the digest of the numbers of fields in protobuf that the sandbox is built with
+    Numbers {
+        /// A folder of the Go modules k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator
+        #[arg(long = "protos", value_name = "DIR", required = true)]
+        protos: Vec<PathBuf>,
+    },
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
 }
@@ -50,6 +56,7 @@ pub async fn main() -> ExitCode {
         Command::Conformance(command) => command.execute().await,
         Command::Bench(bench) => bench.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Types { kubeconfig } => types(&kubeconfig).await,
+        Command::Numbers { protos } => numbers(&protos),
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
@@ -61,5 +68,10 @@ pub async fn main() -> ExitCode {
 async fn types(kubeconfig: &Path) -> Result<ExitCode> {
     let client = crate::control_plane::plane::client(kubeconfig).await?;
     anstream::print!("{}", crate::types::digest(&client).await?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn numbers(protos: &[PathBuf]) -> Result<ExitCode> {
+    anstream::print!("{}", crate::numbers::digest(protos)?);
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Kubectl]),
         Scenario::shared(
             "kubectl-makes-and-mends-objects",
-            "api-resources, apply, diff, label, annotate, patch of three types, wait, delete --wait",
+            "api-resources, apply, create, label, annotate, patch of three types, wait, delete --wait",
             objects,
         )
         .needs([Kubectl]),
@@ -121,6 +121,8 @@ async fn objects(cluster: Cluster) -> Result<()> {
     .await?;
     says(&kubectl, ["explain", "pods"], "KIND:       Pod").await?;
 
+    made(&cluster, &kubectl).await?;
+
     // Client-side apply, with validation as it is by default.
     write(manifest("1"))?;
     says(&kubectl, ["apply", "-f", path], "configmap/app created").await?;
@@ -201,6 +203,33 @@ async fn objects(cluster: Cluster) -> Result<()> {
         .await?;
     ensure!(found.is_empty(), "it is still there:\n{found}");
     Ok(())
+}
+
+/// The generators of `kubectl create` send protobuf.
+async fn made(cluster: &Cluster, kubectl: &Tool) -> Result<()> {
+    let namespace = format!("{}-made", cluster.namespace());
+    let created = format!("namespace/{namespace} created");
+    says(kubectl, ["create", "namespace", &namespace], &created).await?;
+    let phase = "--for=jsonpath={.status.phase}=Active";
+    let active = ["wait", phase, "ns", &namespace, "--timeout=15s"];
+    says(kubectl, active, "condition met").await?;
+
+    let literal = ["--from-literal=k=v", "--from-literal=empty="];
+    let map = ["create", "configmap", "made", literal[0], literal[1]];
+    says(kubectl, map, "configmap/made created").await?;
+    let data = ["get", "cm", "made", "-o", "jsonpath={.data}"];
+    says(kubectl, data, r#"{"empty":"","k":"v"}"#).await?;
+    let secret = ["create", "secret", "generic", "made", "--from-literal=k=v"];
+    says(kubectl, secret, "secret/made created").await?;
+    let data = ["get", "secret", "made", "-o", "jsonpath={.type} {.data}"];
+    says(kubectl, data, r#"Opaque {"k":"dg=="}"#).await?;
+    let account = ["create", "serviceaccount", "made"];
+    says(kubectl, account, "serviceaccount/made created").await?;
+
+    let all = ["delete", "cm/made", "secret/made", "sa/made"];
+    says(kubectl, all, "deleted").await?;
+    let gone = ["delete", "namespace", &namespace, "--timeout=60s"];
+    says(kubectl, gone, "deleted").await
 }
 
 type Rows = tokio::io::Lines<BufReader<tokio::process::ChildStdout>>;

@@ -14,7 +14,7 @@ use crate::cluster::{
     Written, shape,
 };
 use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::{ResourceInfo, types};
+use crate::kinds::{ResourceInfo, protobuf, types};
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -28,7 +28,7 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
     })
 }
 
-/// What the real server reads; this one reads the first two.
+/// The media types of bodies. Custom kinds have no protobuf.
 const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 fn method_not_allowed() -> ApiError {
@@ -268,6 +268,7 @@ impl Request<'_> {
         let (parsed, format) = match media.as_str() {
             "" | "application/json" => (read::json(&self.call.body), "json"),
             "application/yaml" => (read::yaml(&self.call.body), "yaml"),
+            protobuf::MEDIA if !self.info.custom => return self.unpacked(),
             _ => return Err(unsupported_media(READABLE)),
         };
         let mut parsed = parsed.map_err(|why| {
@@ -287,6 +288,26 @@ impl Request<'_> {
             )));
         }
         Ok(parsed)
+    }
+
+    /// Reads a body in protobuf.
+    fn unpacked(&self) -> Result<read::Parsed, ApiError> {
+        let version = self.request.gvr.api_version();
+        let (version, kind) = match self.request.subresource.as_str() {
+            "binding" => ("v1", "Binding"),
+            "eviction" => ("policy/v1", "Eviction"),
+            "scale" => ("autoscaling/v1", "Scale"),
+            _ => (version.as_str(), self.info.kind.as_str()),
+        };
+        let value = protobuf::read(&self.call.body, version, kind).map_err(|why| {
+            ApiError::bad_request(format!(
+                "the object provided is unrecognized (must be of type {kind}): {why}"
+            ))
+        })?;
+        Ok(read::Parsed {
+            value,
+            duplicates: Vec::new(),
+        })
     }
 
     fn write_options(&self) -> Result<WriteOptions, ApiError> {
@@ -371,6 +392,11 @@ impl Request<'_> {
         let media = content_type(&self.call.parts.headers);
         if self.call.body.is_empty() {
             return options::from_query(self.call);
+        }
+        if media == protobuf::MEDIA {
+            let body = protobuf::read(&self.call.body, "v1", "DeleteOptions");
+            let body = body.map_err(|why| ApiError::bad_request(why.to_string()))?;
+            return options::of_delete(&body);
         }
         if !matches!(media.as_str(), "" | "application/json" | "application/yaml") {
             return Err(unsupported_media(READABLE));

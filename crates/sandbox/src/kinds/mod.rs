@@ -8,6 +8,7 @@ pub(crate) mod lease;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod protobuf;
 pub(crate) mod schema;
 pub(crate) mod types;
 pub(crate) mod volume;

@@ -8,6 +8,7 @@ mod kube_client;
 mod kubectl;
 mod lists;
 mod load;
+mod protobuf;
 mod watches;
 mod writes;
 
