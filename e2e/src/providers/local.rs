@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 use serde::Deserialize;
 
-use super::bootstrap::{ensure_workflow_crd, grant_rights};
+use super::bootstrap::{apply, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::{Compactor, beside};
 use crate::control_plane::{
@@ -68,6 +68,7 @@ impl LocalBackend {
         let client = plane.client();
         grant_rights(client).await?;
         ensure_workflow_crd(client).await?;
+        apply(client, include_str!("../../manifests/policy-anchor.yaml")).await?;
         let belayer = plane.dir().join("belayer.kubeconfig");
         eventually(
             "Belayer's account has a token",
