@@ -229,7 +229,8 @@ fn message(
         }
         let old = object.remove(&field.name).unwrap_or_default();
         let value = value(field, &field.node, wire, &mut left, old, depth)?;
-        if !value.is_null() && !(field.omits && is_zero(&value)) {
+        let left_out = value.is_null() || (field.omits && is_zero(&value));
+        if !left_out {
             object.insert(field.name.clone(), value);
         }
     }
