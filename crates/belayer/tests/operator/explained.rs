@@ -23,7 +23,7 @@ use belayer_sandbox::{Gvr, Subresource};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::world::{BELAYER, NAMESPACE, World};
+use crate::world::{NAMESPACE, World};
 
 struct Explainer {
     looks: Looks,
