@@ -138,7 +138,9 @@ struct List {
     kind: String,
     #[serde(default)]
     metadata: ListMeta,
-    /// The API server writes `null` for an empty list of metadata.
+    /// The API server writes `null` for an empty list of metadata. Without the field this is no
+    /// list.
+    #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item>>,
 }
 
@@ -220,6 +222,7 @@ mod tests {
     #[rstest]
     #[case::null(json!({"kind": "PartialObjectMetadataList", "metadata": {}, "items": null}), true)]
     #[case::empty(json!({"kind": "PodList", "metadata": {}, "items": []}), true)]
+    #[case::without_items(json!({"kind": "PodList", "metadata": {}}), false)]
     #[case::no_list_at_all(json!({"kind": "Status", "metadata": {}}), false)]
     #[case::anything(json!({}), false)]
     fn an_empty_list_is_one_and_nothing_else_is(#[case] body: serde_json::Value, #[case] is: bool) {
