@@ -69,25 +69,6 @@ pub enum Missing<Q> {
     Event(Cow<'static, str>),
 }
 
-/// What is missing, for people: what has to happen; the questions behind it only where nothing else
-/// is said, or where nobody has asked them yet.
-pub fn in_words<Q: std::fmt::Display>(missing: &[Missing<Q>]) -> Vec<String> {
-    let says = |missing: &&Missing<Q>| match missing {
-        Missing::Event(_) => true,
-        Missing::Answer { after, .. } => after.is_zero(),
-    };
-    let told: Vec<String> = missing
-        .iter()
-        .filter(says)
-        .map(ToString::to_string)
-        .collect();
-    if told.is_empty() {
-        missing.iter().map(ToString::to_string).collect()
-    } else {
-        told
-    }
-}
-
 /// For people: what `explain` prints.
 impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -195,6 +176,37 @@ impl<E, Q> Decision<E, Q> {
     pub fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
+    }
+}
+
+impl<E: Evidence, Q> Decision<E, Q> {
+    /// The name of the evidence that it releases on.
+    pub fn evidence(&self) -> Option<&'static str> {
+        match &self.write {
+            Some(Write::Release(evidence)) => Some(evidence.name()),
+            _ => None,
+        }
+    }
+}
+
+impl<E, Q: std::fmt::Display> Decision<E, Q> {
+    /// What is missing, for people: what has to happen; the questions behind it only where nothing
+    /// else is said, or where nobody has asked them yet.
+    pub fn missing_in_words(&self) -> Vec<String> {
+        let says = |missing: &&Missing<Q>| match missing {
+            Missing::Event(_) => true,
+            Missing::Answer { after, .. } => after.is_zero(),
+        };
+        let missing = self.missing.iter();
+        let told: Vec<String> = missing
+            .clone()
+            .filter(says)
+            .map(ToString::to_string)
+            .collect();
+        if told.is_empty() {
+            return missing.map(ToString::to_string).collect();
+        }
+        told
     }
 }
 

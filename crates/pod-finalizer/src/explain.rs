@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::{Evidence as _, Row, Write, in_words};
+use belayer_core::decision::Row;
 use belayer_core::executor::Executor;
 use belayer_core::facts::{
     LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
@@ -13,7 +13,6 @@ use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::slim::{ObjectMeta, Pod};
 
-use crate::decide::PodDecision;
 use crate::observe::{admin_asked, adopted, cleanup_of, held, is_of_kind, node_of, selection};
 use crate::outcome::{self, RecordState};
 use crate::profile::{Capture, Profile, Profiles};
@@ -99,10 +98,7 @@ impl Looks {
             return Ok(RecordState::Unknown);
         }
         let looked = outcome::look(pod, &self.executor).await;
-        looked.map_err(|error| LookError {
-            message: error.to_string(),
-            retry_after: None,
-        })
+        looked.map_err(|error| LookError::from(&error))
     }
 
     /// A status can be large: like the controller, this asks only where it can matter.
@@ -216,19 +212,6 @@ pub fn why_not_selected(
         })
         .collect();
     Some(format!("no profile selects it: {}", wanted.join("; ")))
-}
-
-/// What the decision waits for, in words.
-pub fn missing(decision: &PodDecision) -> Vec<String> {
-    in_words(&decision.missing)
-}
-
-/// The name of the evidence that the decision releases on.
-pub fn evidence(decision: &PodDecision) -> Option<&'static str> {
-    match &decision.write {
-        Some(Write::Release(evidence)) => Some(evidence.name()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, Pace, Question};
-use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 
 /// Largest table of nodes that is read, in bytes, once it is unpacked. A workflow's object has at
@@ -157,7 +157,7 @@ impl StatusOracle {
             | ErrorClass::Forbidden
             | ErrorClass::Invalid
             | ErrorClass::Decode => Ok(StatusState::Unreadable(error.to_string().into())),
-            _ => Err(look_error(&error)),
+            _ => Err(LookError::from(&error)),
         }
     }
 }
@@ -168,13 +168,6 @@ impl Oracle<StatusQuestion> for StatusOracle {
         question: &'a StatusQuestion,
     ) -> BoxFuture<'a, Result<StatusState, LookError>> {
         Box::pin(self.status(question))
-    }
-}
-
-fn look_error(error: &RequestError) -> LookError {
-    LookError {
-        message: error.to_string(),
-        retry_after: error.retry_after().filter(|after| !after.is_zero()),
     }
 }
 

@@ -1,12 +1,11 @@
 //! The same decision for a person: a snapshot from one live look, and its row in words.
 
-use belayer_core::decision::{Evidence as _, Row, Write, in_words};
+use belayer_core::decision::Row;
 use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::slim::ObjectMeta;
 
 use crate::config::Mode;
-use crate::decide::ClaimDecision;
 use crate::look::{PodsLook, PodsQuestion};
 use crate::row;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
@@ -52,19 +51,6 @@ pub fn says(row: Row) -> &'static str {
     }
 }
 
-/// What the decision waits for, in words.
-pub fn missing(decision: &ClaimDecision) -> Vec<String> {
-    in_words(&decision.missing)
-}
-
-/// The name of the evidence that the decision releases on.
-pub fn evidence(decision: &ClaimDecision) -> Option<&'static str> {
-    match &decision.write {
-        Some(Write::Release(evidence)) => Some(evidence.name()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -75,6 +61,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::decide::ClaimDecision;
     use crate::decide::decide;
     use crate::look::Listed;
 
@@ -107,14 +94,14 @@ mod tests {
     fn a_claim_in_use_is_row_3_and_names_the_pod() {
         let decision = decided(&["web-0"]);
         assert_eq!(decision.row, row::IN_USE);
-        assert_eq!(missing(&decision), ["it is used by the pod web-0"]);
+        assert_eq!(decision.missing_in_words(), ["it is used by the pod web-0"]);
     }
 
     #[test]
     fn a_claim_without_users_is_row_4_with_its_evidence() {
         let decision = decided(&[]);
         assert_eq!(decision.row, row::CONFIRM);
-        assert_eq!(evidence(&decision), Some("Unused"));
+        assert_eq!(decision.evidence(), Some("Unused"));
     }
 
     #[test]

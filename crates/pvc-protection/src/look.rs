@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, Question};
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Pod};
@@ -209,16 +209,16 @@ impl PodsOracle {
             .executor
             .read(&request, Class::Evidence)
             .await
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| LookError::from(&error))?;
         let Some(decoder) = self.decoders.pick(&answer.content_type) else {
-            return Err(unreadable(format!(
+            return Err(LookError::unusable(format!(
                 "content type {:?} was not asked for",
                 answer.content_type
             )));
         };
         decoder
             .decode_page(&answer.body)
-            .map_err(|error| unreadable(error.to_string()))
+            .map_err(|error| LookError::unusable(error.to_string()))
     }
 }
 
@@ -231,7 +231,7 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
                 let whose = bad
                     .key
                     .map_or_else(|| "of unknown name".to_owned(), |key| key.to_string());
-                return Err(unreadable(format!(
+                return Err(LookError::unusable(format!(
                     "the pod {whose} cannot be read: {}",
                     bad.why
                 )));
@@ -239,20 +239,6 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
         }
     }
     Ok(())
-}
-
-fn failed(error: &RequestError) -> LookError {
-    LookError {
-        message: error.to_string(),
-        retry_after: error.retry_after().filter(|after| !after.is_zero()),
-    }
-}
-
-fn unreadable(message: String) -> LookError {
-    LookError {
-        message,
-        retry_after: None,
-    }
 }
 
 impl Oracle<PodsQuestion> for PodsOracle {

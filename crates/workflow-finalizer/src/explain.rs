@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::decision::{Evidence as _, Row, Write, in_words};
+use belayer_core::decision::Row;
 use belayer_core::facts::{LookError, NamespaceQuestion, NamespaceState, Oracle, is_ignored, look};
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, WORKFLOW_HOLD};
@@ -11,7 +11,6 @@ use belayer_core::selection::MassRelease;
 use belayer_core::slim::ObjectMeta;
 
 use crate::config::{OwnerRule, Settings};
-use crate::decide::WorkflowDecision;
 use crate::look::{PodsQuestion, PodsState};
 use crate::row;
 use crate::snapshot::{Deletion, Held, NamespaceView, PodsView, Selection, Snapshot, WorkflowView};
@@ -129,19 +128,6 @@ pub fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<S
             "no rule selects it, by its labels or by its namespace {}",
             workflow.key.namespace().unwrap_or_default()
         )),
-    }
-}
-
-/// What the decision waits for, in words.
-pub fn missing(decision: &WorkflowDecision) -> Vec<String> {
-    in_words(&decision.missing)
-}
-
-/// The name of the evidence that the decision releases on.
-pub fn evidence(decision: &WorkflowDecision) -> Option<&'static str> {
-    match &decision.write {
-        Some(Write::Release(evidence)) => Some(evidence.name()),
-        _ => None,
     }
 }
 

@@ -104,7 +104,7 @@ impl PodsOracle {
             let list: List = answer
                 .and_then(|answer| answer.json())
                 .and_then(List::checked)
-                .map_err(|error| look_error(&error))?;
+                .map_err(|error| LookError::from(&error))?;
             let mut pods = list.items.iter().flatten();
             if pods.any(|pod| pod.is_held_pod_of(&question.uid)) {
                 return Ok(PodsState::SomeHeld);
@@ -123,13 +123,6 @@ impl Oracle<PodsQuestion> for PodsOracle {
         question: &'a PodsQuestion,
     ) -> BoxFuture<'a, Result<PodsState, LookError>> {
         Box::pin(self.pods(question))
-    }
-}
-
-fn look_error(error: &RequestError) -> LookError {
-    LookError {
-        message: error.to_string(),
-        retry_after: error.retry_after().filter(|after| !after.is_zero()),
     }
 }
 

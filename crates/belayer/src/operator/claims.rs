@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::Value;
 
-use belayer_core::facts::{Facts, Wake};
+use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
 use belayer_core::runner::{self, Runner};
 use belayer_core::slim::{Claim, Keep};
@@ -55,28 +55,16 @@ pub(super) fn join(
         Parts {
             claims: watched.store.clone(),
             pods: pods.watched.store.clone(),
-            looks: Facts::new(
-                Arc::new(oracle),
-                wake,
-                component::pace(),
-                ground.after_work.clone(),
-            ),
+            looks: ground.facts_at(oracle, wake, component::pace()),
             queue: queue.clone(),
         },
     ));
     let runner = Runner::builder(runner::Parts {
-        resource: watched.resource.clone(),
-        ours: mode.ours(),
-        store: watched.store.clone(),
-        queue: queue.clone(),
-        executor: Arc::clone(&ground.executor),
-        decoders: watched.decoders.clone(),
-        events: ground.events.clone(),
-        clock: Arc::new(belayer_core::ambient::now),
         observer: Arc::new(Keeper {
             ledger: Arc::clone(protection.ledger()),
             next: Arc::clone(&ground.observer),
         }),
+        ..ground.runner(&watched, &queue, mode.ours())
     })
     .component(Arc::clone(&protection))
     .build();

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::ambient;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
-use belayer_core::facts::Pace;
+use belayer_core::facts::{Facts, Oracle, Pace, Question, Wake};
 use belayer_core::informer::{Decoders, JsonDecoder, ProtobufDecoder};
-use belayer_core::object::Resource;
-use belayer_core::runner::Observer;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::{self, Observer};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
-use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace};
+use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
+use belayer_core::workqueue::WorkQueue;
 
 use super::Options;
 use super::feed::Watched;
@@ -67,6 +69,41 @@ impl Ground {
             interner,
         };
         (ground, sender)
+    }
+
+    /// Answers of `oracle`, each told to `wake`.
+    pub(super) fn facts<Q: Question, O: Oracle<Q>>(&self, oracle: O, wake: Wake) -> Facts<Q> {
+        self.facts_at(oracle, wake, self.pace)
+    }
+
+    /// The same where one thing is asked at a pace of its own.
+    pub(super) fn facts_at<Q: Question, O: Oracle<Q>>(
+        &self,
+        oracle: O,
+        wake: Wake,
+        pace: Pace,
+    ) -> Facts<Q> {
+        Facts::new(Arc::new(oracle), wake, pace, self.after_work.clone())
+    }
+
+    /// What a runner of a kind is made of; `ours` are the finalizers that it may touch.
+    pub(super) fn runner<K: Slim>(
+        &self,
+        watched: &Watched<K>,
+        queue: &WorkQueue<ObjectKey>,
+        ours: &'static [&'static str],
+    ) -> runner::Parts<K> {
+        runner::Parts {
+            resource: watched.resource.clone(),
+            ours,
+            store: watched.store.clone(),
+            queue: queue.clone(),
+            executor: Arc::clone(&self.executor),
+            decoders: watched.decoders.clone(),
+            events: self.events.clone(),
+            clock: Arc::new(ambient::now),
+            observer: Arc::clone(&self.observer),
+        }
     }
 
     /// Decoders of a kind whose rules read the labels and annotations in `keep`.

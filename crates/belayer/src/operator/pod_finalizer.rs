@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::Value;
 
-use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle};
+use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::object::Resource;
 use belayer_core::runner;
 use belayer_metrics::{Known, KnownValues};
@@ -57,23 +57,12 @@ pub(super) fn join(
             owners: owners_of_pods()
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
-            owner_facts: Facts::new(
-                Arc::new(owner_oracle),
-                pods.wake(),
-                ground.pace,
-                ground.after_work.clone(),
-            ),
-            namespace_facts: Facts::new(
-                Arc::new(namespace_oracle),
-                pods.wake(),
-                ground.pace,
-                ground.after_work.clone(),
-            ),
-            status_facts: Facts::new(
-                Arc::new(StatusOracle::new(Arc::clone(&ground.executor))),
+            owner_facts: ground.facts(owner_oracle, pods.wake()),
+            namespace_facts: ground.facts(namespace_oracle, pods.wake()),
+            status_facts: ground.facts_at(
+                StatusOracle::new(Arc::clone(&ground.executor)),
                 pods.wake(),
                 status::pace(),
-                ground.after_work.clone(),
             ),
             queue: pods.queue.clone(),
         },

@@ -42,17 +42,7 @@ impl Pods {
             },
         );
         let queue = WorkQueue::new(QUEUE);
-        let runner = Runner::builder(runner::Parts {
-            resource: watched.resource.clone(),
-            ours: names::POD_HOLDS,
-            store: watched.store.clone(),
-            queue: queue.clone(),
-            executor: Arc::clone(&ground.executor),
-            decoders: watched.decoders.clone(),
-            events: ground.events.clone(),
-            clock: Arc::new(belayer_core::ambient::now),
-            observer: Arc::clone(&ground.observer),
-        });
+        let runner = Runner::builder(ground.runner(&watched, &queue, names::POD_HOLDS));
         Self {
             watched,
             queue,

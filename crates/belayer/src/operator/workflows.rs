@@ -6,11 +6,11 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
-use belayer_core::facts::{Facts, NamespaceOracle, OwnerOracle, Wake};
+use belayer_core::facts::{NamespaceOracle, OwnerOracle, Wake};
 use belayer_core::names;
 use belayer_core::object::Resource;
 use belayer_core::owned::{self, OwnerEnds};
-use belayer_core::runner::{self, Runner};
+use belayer_core::runner::Runner;
 use belayer_core::selection::MassRelease;
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_metrics::{Known, KnownValues};
@@ -86,12 +86,7 @@ fn pod_rule(
         Arc::clone(&ground.executor),
         ground.decoders(owners.keep.clone()),
     );
-    let facts = Facts::new(
-        Arc::new(oracle),
-        pods.wake(),
-        ground.pace,
-        ground.after_work.clone(),
-    );
+    let facts = ground.facts(oracle, pods.wake());
     let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
     OwnerEnds::new(owned::Parts {
         name: component::NAME,
@@ -134,35 +129,15 @@ fn kind(
             workflows: watched.store.clone(),
             pods: pods.watched.store.clone(),
             namespaces: ground.namespaces.store.clone(),
-            pod_facts: Facts::new(
-                Arc::new(PodsOracle::new(Arc::clone(&ground.executor))),
-                wake.clone(),
-                ground.pace,
-                ground.after_work.clone(),
-            ),
-            namespace_facts: Facts::new(
-                Arc::new(namespace_oracle),
-                wake,
-                ground.pace,
-                ground.after_work.clone(),
-            ),
+            pod_facts: ground.facts(PodsOracle::new(Arc::clone(&ground.executor)), wake.clone()),
+            namespace_facts: ground.facts(namespace_oracle, wake),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),
         },
     ));
-    let runner = Runner::builder(runner::Parts {
-        resource: watched.resource.clone(),
-        ours: names::OWNER_HOLDS,
-        store: watched.store.clone(),
-        queue: queue.clone(),
-        executor: Arc::clone(&ground.executor),
-        decoders: watched.decoders.clone(),
-        events: ground.events.clone(),
-        clock: Arc::new(belayer_core::ambient::now),
-        observer: Arc::clone(&ground.observer),
-    })
-    .component(Arc::clone(&finalizer))
-    .build();
+    let runner = Runner::builder(ground.runner(watched, &queue, names::OWNER_HOLDS))
+        .component(Arc::clone(&finalizer))
+        .build();
 
     // The census first, so that a decision finds the numbers that its event made.
     let told = Arc::clone(&finalizer);

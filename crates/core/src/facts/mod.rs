@@ -27,6 +27,7 @@ pub use namespace::{
 };
 pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
 
+use crate::http::RequestError;
 use crate::moment::Moment;
 use crate::object::ObjectKey;
 
@@ -56,6 +57,25 @@ pub struct LookError {
     pub message: String,
     /// The server asked to wait at least this long.
     pub retry_after: Option<Duration>,
+}
+
+impl LookError {
+    /// An answer that cannot be used, in words.
+    pub fn unusable(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+}
+
+impl From<&RequestError> for LookError {
+    fn from(error: &RequestError) -> Self {
+        Self {
+            message: error.to_string(),
+            retry_after: error.retry_after().filter(|after| !after.is_zero()),
+        }
+    }
 }
 
 /// An answer and when its look began. Only a look makes one.

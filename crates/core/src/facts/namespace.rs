@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::owner::look_error;
 use super::{Fact, LookError, Oracle, Question};
 use crate::executor::{Class, Executor};
 use crate::http::Request;
@@ -128,10 +127,7 @@ impl NamespaceOracle {
                 .decoders
                 .read(&answer)
                 .map(|namespace| NamespaceState::Present(namespace.meta))
-                .map_err(|error| LookError {
-                    message: error.to_string(),
-                    retry_after: None,
-                }),
+                .map_err(|error| LookError::unusable(error.to_string())),
             Err(error)
                 if error
                     .api()
@@ -139,7 +135,7 @@ impl NamespaceOracle {
             {
                 Ok(NamespaceState::Gone)
             }
-            Err(error) => Err(look_error(&error)),
+            Err(error) => Err(LookError::from(&error)),
         }
     }
 }

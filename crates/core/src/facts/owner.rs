@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -220,7 +219,7 @@ impl OwnerOracle {
         {
             Ok(answer) => answer
                 .json::<ApiGroup>()
-                .map_err(|error| look_error(&error))?,
+                .map_err(|error| LookError::from(&error))?,
             Err(error) if error.class() == ErrorClass::NotServed => return Ok(KIND_DELETED),
             Err(error) => return unknown_or_retry(error),
         };
@@ -233,7 +232,7 @@ impl OwnerOracle {
             {
                 Ok(answer) => answer
                     .json::<ApiResources>()
-                    .map_err(|error| look_error(&error))?,
+                    .map_err(|error| LookError::from(&error))?,
                 Err(error) => return unknown_or_retry(error),
             };
             if served
@@ -275,14 +274,7 @@ fn unknown_or_retry(error: RequestError) -> Result<OwnerState, LookError> {
         | ErrorClass::NotFound
         | ErrorClass::NotServed
         | ErrorClass::Invalid => Ok(OwnerState::Unknown(error.to_string())),
-        _ => Err(look_error(&error)),
-    }
-}
-
-pub(super) fn look_error(error: &RequestError) -> LookError {
-    LookError {
-        message: error.to_string(),
-        retry_after: error.retry_after().filter(|after| *after > Duration::ZERO),
+        _ => Err(LookError::from(&error)),
     }
 }
 

@@ -8,14 +8,13 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use belayer_core::decision::Write;
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
-use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader, explain as in_words};
 use belayer_inspect::report::age;
 use belayer_pod_finalizer::component;
@@ -25,6 +24,7 @@ use belayer_pod_finalizer::snapshot::{Gate, Held, Snapshot};
 use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::GATE_KEY;
 
+use super::Decided;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -103,49 +103,30 @@ impl PodFinalizer {
         let why_not = view.and_then(|view| {
             explain::why_not_selected(&self.looks.profiles, &pod.meta, &view.selection)
         });
-        let action = match (&decision.write, held) {
-            (Some(Write::Release(_)), _) => Action::Release,
-            (Some(Write::AddHold), _) => Action::AddHold,
-            (Some(Write::Record), _) => Action::Record,
-            (Some(Write::Delete(_)), _) => Action::Delete,
-            (None, true) => Action::Keep,
-            (None, false) if decision.missing.is_empty() => Action::Nothing,
-            (None, false) => Action::Keep,
-        };
-        Explained {
+        let decided = Decided {
             component: component::NAME,
             hold: names::POD_STATUS_HOLD,
             held,
-            row: Row {
-                number: decision.row.number,
-                name: decision.row.name,
-                says: explain::says(decision.row).to_owned(),
-            },
-            evidence: explain::evidence(decision).map(str::to_owned),
-            next: next(action, held, self.looks.resync),
-            look_again_seconds: decision.look_again.map(|after| after.as_secs()),
-            missing: explain::missing(decision),
+            decision,
+            says: explain::says(decision.row),
+        };
+        Explained {
             why_not: why_not.filter(|_| !held),
             notes: vec![self.profiles_from.clone()],
-            action,
+            ..decided.explained(|action| waits(action, held, self.looks.resync))
         }
     }
 }
 
-fn next(action: Action, held: bool, resync: Duration) -> String {
-    match (action, held) {
-        (Action::Release, _) => "a running Belayer takes the hold off at once".to_owned(),
-        (Action::AddHold, _) => "a running Belayer adds the hold at once".to_owned(),
-        (Action::Record | Action::Delete, _) => "a running Belayer does so at once".to_owned(),
-        (Action::Keep, true) => format!(
+fn waits(action: Action, held: bool, resync: Duration) -> String {
+    match action {
+        Action::Keep if held => format!(
             "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
              and its namespace, and without one about every {}",
             age(i64::try_from(resync.as_secs()).unwrap_or(i64::MAX))
         ),
-        (Action::Keep, false) => "Belayer adds the hold once what is missing is there".to_owned(),
-        (Action::Nothing, _) => {
-            "nothing: the pod comes and goes as if Belayer were not there".to_owned()
-        }
+        Action::Keep => "Belayer adds the hold once what is missing is there".to_owned(),
+        _ => "nothing: the pod comes and goes as if Belayer were not there".to_owned(),
     }
 }
 

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::decision::Write;
 use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::http::{JSON, Request};
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::moment::Moment;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, DecodeContext, Pod};
-use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 use belayer_pvc_protection::config::Mode;
 use belayer_pvc_protection::decide::decide;
@@ -20,6 +19,7 @@ use belayer_pvc_protection::look::{Listed, PodsLook, PodsQuestion};
 use belayer_pvc_protection::snapshot::Snapshot;
 use belayer_pvc_protection::{component, explain};
 
+use super::Decided;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -67,39 +67,21 @@ impl PvcProtection {
             .claim
             .as_ref()
             .is_some_and(|claim| claim.hold.keeps());
-        let action = match (&decision.write, held) {
-            (Some(Write::Release(_)), _) => Action::Release,
-            (Some(Write::AddHold), _) => Action::AddHold,
-            (Some(Write::Record), _) => Action::Record,
-            (Some(Write::Delete(_)), _) => Action::Delete,
-            (None, true) => Action::Keep,
-            (None, false) => Action::Nothing,
-        };
-        let next = match action {
-            Action::Release => "a running Belayer takes the hold off at once",
-            Action::AddHold => "a running Belayer adds the hold at once",
-            Action::Record | Action::Delete => "a running Belayer does so at once",
-            Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
-            Action::Keep => "Belayer lets go at once when the last of these pods is gone",
-            Action::Nothing => "nothing: it is too late for a hold",
-        };
-        Explained {
+        let decided = Decided {
             component: component::NAME,
             hold: self.mode.hold(),
             held,
-            row: Row {
-                number: decision.row.number,
-                name: decision.row.name,
-                says: explain::says(decision.row).to_owned(),
-            },
-            action,
-            evidence: explain::evidence(&decision).map(str::to_owned),
-            missing: explain::missing(&decision),
-            why_not: None,
-            next: next.to_owned(),
-            look_again_seconds: decision.look_again.map(|after| after.as_secs()),
-            notes: Vec::new(),
-        }
+            decision: &decision,
+            says: explain::says(decision.row),
+        };
+        decided.explained(|action| {
+            let next = match action {
+                Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
+                Action::Keep => "Belayer lets go at once when the last of these pods is gone",
+                _ => "nothing: it is too late for a hold",
+            };
+            next.to_owned()
+        })
     }
 }
 
@@ -111,10 +93,8 @@ struct LivePods {
 
 impl LivePods {
     async fn list(&self) -> Result<PodsLook, LookError> {
-        let failed = |message: String| LookError {
-            message: format!("pods of {}: {message}", self.namespace),
-            retry_after: None,
-        };
+        let failed =
+            |message: String| LookError::unusable(format!("pods of {}: {message}", self.namespace));
         let path = Resource::new("", "v1", "Pod", "pods").path(Some(&self.namespace));
         let decoder = JsonDecoder::<Pod>::new(DecodeContext::default());
         let mut pages = Vec::new();

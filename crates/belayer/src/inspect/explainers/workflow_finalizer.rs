@@ -5,14 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::decision::Write;
 use belayer_core::facts::NamespaceOracle;
 use belayer_core::http::{METADATA_ONLY, Request};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
-use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 use belayer_workflow_finalizer::component;
 use belayer_workflow_finalizer::config::Settings;
@@ -21,6 +20,7 @@ use belayer_workflow_finalizer::explain::{self, Looks};
 use belayer_workflow_finalizer::look::PodsOracle;
 use belayer_workflow_finalizer::snapshot::{Held, Snapshot};
 
+use super::Decided;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -83,42 +83,28 @@ fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
     let decision = decide(snapshot, Timestamp::now());
     let view = snapshot.workflow.as_ref();
     let held = view.is_some_and(|view| view.held == Held::Yes);
-    let action = match (&decision.write, held) {
-        (Some(Write::Release(_)), _) => Action::Release,
-        (Some(Write::AddHold), _) => Action::AddHold,
-        (Some(Write::Record), _) => Action::Record,
-        (Some(Write::Delete(_)), _) => Action::Delete,
-        (None, true) => Action::Keep,
-        (None, false) => Action::Nothing,
-    };
-    let next = match action {
-        Action::Release => "a running Belayer takes the hold off at once",
-        Action::AddHold => "a running Belayer adds the hold at once",
-        Action::Record | Action::Delete => "a running Belayer does so at once",
-        Action::Keep if workflow.is_deleting() => {
-            "Belayer releases its pods first, before all others, and then the workflow"
-        }
-        Action::Keep => "nothing, until it is deleted",
-        Action::Nothing => "nothing",
-    };
-    Explained {
+    let decided = Decided {
         component: component::NAME,
         hold: names::WORKFLOW_HOLD,
         held,
-        row: Row {
-            number: decision.row.number,
-            name: decision.row.name,
-            says: explain::says(decision.row).to_owned(),
-        },
-        action,
-        evidence: explain::evidence(&decision).map(str::to_owned),
-        missing: explain::missing(&decision),
+        decision: &decision,
+        says: explain::says(decision.row),
+    };
+    let explained = decided.explained(|action| {
+        let next = match action {
+            Action::Keep if workflow.is_deleting() => {
+                "Belayer releases its pods first, before all others, and then the workflow"
+            }
+            Action::Keep => "nothing, until it is deleted",
+            _ => "nothing",
+        };
+        next.to_owned()
+    });
+    Explained {
         why_not: view
             .filter(|_| !held)
             .and_then(|view| explain::why_not_selected(workflow, view.selection)),
-        next: next.to_owned(),
-        look_again_seconds: decision.look_again.map(|after| after.as_secs()),
-        notes: Vec::new(),
+        ..explained
     }
 }
 
