@@ -10,6 +10,19 @@ pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
+/// `PartialObjectMetadata` of an object, without copying it.
+pub(crate) struct Partial<'a>(pub(crate) &'a Value);
+
+impl Serialize for Partial<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("kind", "PartialObjectMetadata")?;
+        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+        map.serialize_entry("metadata", self.0.get("metadata").unwrap_or(&Value::Null))?;
+        map.end()
+    }
+}
+
 /// An object at another version than it says, without copying it.
 pub(crate) struct Versioned<'a>(pub(crate) &'a Value, pub(crate) u64);
 

@@ -16,7 +16,7 @@ use crate::cluster::ListPage;
 use crate::error::ApiError;
 use crate::kinds::ResourceInfo;
 use crate::meta;
-use crate::wire::encode;
+use crate::wire::{Partial, encode};
 
 pub(crate) type Answer = Response<SandboxBody>;
 
@@ -173,19 +173,6 @@ impl Writer<'_> {
         table["apiVersion"] = json!(format!("meta.k8s.io/{meta_version}"));
         table["metadata"] = metadata.clone();
         table
-    }
-}
-
-/// `PartialObjectMetadata` of an object, without copying it.
-pub(crate) struct Partial<'a>(pub(crate) &'a Value);
-
-impl Serialize for Partial<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry("kind", "PartialObjectMetadata")?;
-        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-        map.serialize_entry("metadata", self.0.get("metadata").unwrap_or(&Value::Null))?;
-        map.end()
     }
 }
 
