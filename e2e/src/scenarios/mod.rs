@@ -18,6 +18,9 @@ mod owners;
 mod peers;
 mod quiet;
 mod recreation;
+mod recreation_beside;
+mod recreation_nodes;
+mod recreation_server;
 mod selector;
 mod size;
 mod start;
@@ -55,6 +58,9 @@ pub fn all() -> Vec<Scenario> {
         claims::scenarios(),
         claims_replacing::scenarios(),
         recreation::scenarios(),
+        recreation_beside::scenarios(),
+        recreation_nodes::scenarios(),
+        recreation_server::scenarios(),
     ]
     .into_iter()
     .flatten()
