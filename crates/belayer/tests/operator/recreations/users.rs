@@ -65,6 +65,60 @@ async fn a_deletion_after_ours_was_intended_cancels_nothing() {
     belayer.stop().await;
 }
 
+/// The new pod is deleted before its record knows of it: our hold keeps it until then, so that its
+/// absence would mean that it was never created.
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_the_moment_it_was_created_does_not_come_again() {
+    let yard = Yard::new();
+    let looks = Match::verb(Verb::Get)
+        .resource("podrecreations")
+        .client(BELAYER);
+    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("the new one is there", || {
+        yard.find("web").is_some_and(|pod| uid(&pod) != first)
+    })
+    .await;
+    assert_eq!(
+        yard.phase(),
+        "Creating",
+        "its record does not know of it yet"
+    );
+    yard.delete("web");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(yard.is_held("web"), "it was let go before it was known");
+    yard.wait("it is gone", || yard.find("web").is_none()).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(yard.find("web").is_none(), "it came again");
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// Cancelled while the deletion was about to be sent: the pod is looked for in its record first.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_in_the_last_moment_keeps_the_rejected_pod() {
+    let yard = Yard::new();
+    let looks = Match::verb(Verb::Get)
+        .resource("podrecreations")
+        .client(BELAYER);
+    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is intended", || yard.phase() == "Deleting")
+        .await;
+    let name = super::text(&yard.record(), "/metadata/name");
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), first);
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
 /// Somebody else's finalizer is respected: the name is not free before it is.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_finalizer_is_waited_for() {
@@ -114,6 +168,11 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(yard.started("web"), 0);
     assert!(!yard.is_held("web"), "a hold is left behind");
+    if phase == "Creating" {
+        // The create was on its way: a look afterwards found that nobody wants the pod any more.
+        assert_eq!(yard.creates(), 1);
+        assert!(yard.find("web").is_none(), "it was created all the same");
+    }
     assert!(
         yard.find("web")
             .is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_null()),
