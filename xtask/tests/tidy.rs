@@ -80,6 +80,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
     ),
     (
+        "belayer-pod-recreation",
+        &["belayer-core", "belayer-metrics"],
+    ),
+    (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
     ),
@@ -96,6 +100,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",
+            "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-workflow-finalizer",
             "belayer-sandbox",
