@@ -15,6 +15,8 @@ pub(super) struct Profiles {
     pods: belayer_pod_finalizer::profile::Profiles,
     #[cfg(feature = "workflow-finalizer")]
     workflows: belayer_workflow_finalizer::config::Settings,
+    #[cfg(feature = "pod-recreation")]
+    recreations: belayer_pod_recreation::Settings,
 }
 
 impl Profiles {
@@ -26,7 +28,24 @@ impl Profiles {
             pods: source.pod_finalizer(None)?.profiles,
             #[cfg(feature = "workflow-finalizer")]
             workflows: source.workflow_finalizer(None)?,
+            #[cfg(feature = "pod-recreation")]
+            recreations: source.pod_recreation(None)?,
         })
+    }
+
+    #[cfg(feature = "pod-recreation")]
+    fn recreation(&self, pod: &ObjectMeta) -> Selected {
+        let pod = belayer_core::slim::Pod::new(pod.clone());
+        if self.recreations.eligibility.selects(&pod) {
+            Selected::Yes
+        } else {
+            Selected::No
+        }
+    }
+
+    #[cfg(not(feature = "pod-recreation"))]
+    fn recreation(&self, _: &ObjectMeta) -> Selected {
+        unknown("pod-recreation")
     }
 
     #[cfg(feature = "pod-finalizer")]
@@ -86,6 +105,10 @@ impl Selection for Profiles {
         let keep = keep.and(&belayer_workflow_finalizer::component::keep_of_owners(
             &self.workflows,
         ));
+        #[cfg(feature = "pod-recreation")]
+        let keep = keep.and(&belayer_pod_recreation::component::keep_of_pods(
+            &self.recreations,
+        ));
         keep
     }
 
@@ -98,6 +121,7 @@ impl Selection for Profiles {
     ) -> Selected {
         match hold {
             names::POD_STATUS_HOLD => self.pod(object, ignored),
+            names::POD_RECREATION_HOLD => self.recreation(object),
             names::WORKFLOW_HOLD => self.workflow(kind, object, ignored),
             // Every claim is held: there is nothing to be selected by.
             names::PVC_PROTECTION_HOLD => Selected::Yes,

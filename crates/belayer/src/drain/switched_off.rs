@@ -82,6 +82,12 @@ impl SwitchedOff {
                 kinds: owner_kinds(source)?,
                 switch: switch_of(controller),
             },
+            Controller::PodRecreation => Self {
+                component,
+                holds: vec![names::POD_RECREATION_HOLD],
+                kinds: pods(),
+                switch: switch_of(controller),
+            },
             Controller::PvcProtection => Self {
                 component,
                 // Not Kubernetes' own, by which it may have held: that one is handed over.
@@ -103,6 +109,7 @@ pub fn switch_of(controller: Controller) -> &'static str {
     match controller {
         Controller::PodFinalizer => "hold",
         Controller::WorkflowFinalizer => "holdWorkflows",
+        Controller::PodRecreation => "holdRecreations",
         Controller::PvcProtection => "holdClaims",
     }
 }

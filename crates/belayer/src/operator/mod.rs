@@ -132,6 +132,8 @@ impl Components {
         match controller {
             #[cfg(feature = "pod-finalizer")]
             Controller::PodFinalizer => self.pod_finalizer.is_some(),
+            #[cfg(feature = "pod-recreation")]
+            Controller::PodRecreation => self.pod_recreation.is_some(),
             #[cfg(feature = "pvc-protection")]
             Controller::PvcProtection => self.pvc_protection.is_some(),
             #[cfg(feature = "workflow-finalizer")]
