@@ -227,7 +227,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
     cluster.is_not_held("b").await?;
     let text = cluster.drain_as(&kubeconfig, &[]).await?.ended_with(4)?.out;
     ensure!(text.contains("no ropes today"), "{text}");
-    drop(fault);
+    fault.remove();
     cluster.drain_as(&kubeconfig, &[]).await?.ended_with(0)?;
     cluster.is_not_held("denied").await?;
     back_to_work(&cluster).await
