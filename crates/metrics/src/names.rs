@@ -59,6 +59,17 @@ pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
 /// Panics that a worker caught.
 pub const WORKER_PANICS: &str = "belayer_worker_panics_total";
 
+/// Lifecycles that have work, by phase and by whether the store still asks for their object.
+pub const WORKERS: &str = "belayer_workers";
+/// Objects that the store asks for, as far as lifecycles were told.
+pub const WORKERS_DESIRED: &str = "belayer_workers_desired";
+/// Lifecycles for which something may run.
+pub const WORKERS_ACTIVE: &str = "belayer_workers_active";
+/// Objects that were created again before the work of their own UID had finished.
+pub const WORKER_RESTARTS: &str = "belayer_worker_restarts_total";
+/// Objects that vanished without a word, and remains that were found.
+pub const WORKER_ORPHANS: &str = "belayer_worker_orphans_total";
+
 /// Objects in a store.
 pub const INFORMER_OBJECTS: &str = "belayer_informer_objects";
 /// Time since a store last heard from the API server.
