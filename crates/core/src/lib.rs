@@ -11,6 +11,7 @@ pub mod http;
 pub mod index;
 pub mod informer;
 pub mod invariants;
+pub mod lifecycles;
 pub mod moment;
 pub mod names;
 pub mod object;
