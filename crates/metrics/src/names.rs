@@ -70,6 +70,15 @@ pub const WORKER_RESTARTS: &str = "belayer_worker_restarts_total";
 /// Objects that vanished without a word, and remains that were found.
 pub const WORKER_ORPHANS: &str = "belayer_worker_orphans_total";
 
+/// Tries of the node agent to wipe its node of a pod.
+pub const WIPE_TRIES: &str = "belayer_wipe_tries_total";
+/// Time from the wish for a wipe to its end.
+pub const WIPE_DURATION: &str = "belayer_wipe_duration_seconds";
+/// Files and directories that the node agent removed.
+pub const WIPE_REMOVED: &str = "belayer_wipe_removed_total";
+/// Pods that the node agent has yet to wipe its node of.
+pub const WIPES_PENDING: &str = "belayer_wipes_pending";
+
 /// Objects in a store.
 pub const INFORMER_OBJECTS: &str = "belayer_informer_objects";
 /// Time since a store last heard from the API server.

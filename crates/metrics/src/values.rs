@@ -81,6 +81,18 @@ pub mod recreation {
     pub const SCOPES: &[&str] = &["node"];
 }
 
+/// What came of one try to wipe a node of a pod.
+pub mod wipe {
+    /// Nothing is left.
+    pub const COMPLETE: &str = "complete";
+    /// Something is left.
+    pub const LEFT: &str = "left";
+    /// A program of the admin did not end well.
+    pub const HOOK: &str = "hook";
+    /// All of them.
+    pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
+}
+
 /// Phases of a worker's work.
 pub mod lifecycle {
     /// Its object is wanted.
