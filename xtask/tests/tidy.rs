@@ -74,6 +74,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-inspect", &["belayer-core"]),
+    // Who uses a claim is pvc-protection's to know, whether it runs or not.
+    (
+        "belayer-drain",
+        &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
+    ),
     (
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
@@ -91,6 +96,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer",
         &[
             "belayer-core",
+            "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",

@@ -6,6 +6,7 @@ pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod drain;
 pub mod exit;
 pub mod health;
 #[cfg(any(
@@ -104,6 +105,10 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Explain(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_explain(*arguments).await
+        }
+        Command::Drain(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            drain::run(*arguments).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

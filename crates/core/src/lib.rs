@@ -7,6 +7,7 @@ pub mod events;
 pub mod executor;
 pub mod facts;
 pub mod freshness;
+pub mod holding;
 pub mod http;
 pub mod index;
 pub mod informer;

@@ -19,7 +19,8 @@ use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
-pub use arguments::{ExplainArguments, Output, StuckArguments};
+pub(crate) use arguments::duration;
+pub use arguments::{ClusterArguments, ExplainArguments, Output, StuckArguments};
 
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};

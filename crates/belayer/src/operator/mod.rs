@@ -19,6 +19,7 @@
 
 #[cfg(feature = "pvc-protection")]
 mod claims;
+mod draining;
 mod feed;
 mod ground;
 mod owners;
@@ -64,6 +65,8 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
+use crate::controllers::Controller;
+use crate::drain::switched_off::SwitchedOff;
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 use feed::{Beside, Crew, Feed};
@@ -109,6 +112,8 @@ pub struct Components {
     /// workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
+    /// Those that are switched off and whose holds are taken off.
+    pub switched_off: Vec<SwitchedOff>,
 }
 
 impl Components {
@@ -120,6 +125,22 @@ impl Components {
             settings.mode = mode;
         }
         self
+    }
+
+    /// Whether a component runs.
+    fn runs(&self, controller: Controller) -> bool {
+        match controller {
+            #[cfg(feature = "pod-finalizer")]
+            Controller::PodFinalizer => self.pod_finalizer.is_some(),
+            #[cfg(feature = "pod-recreation")]
+            Controller::PodRecreation => self.pod_recreation.is_some(),
+            #[cfg(feature = "pvc-protection")]
+            Controller::PvcProtection => self.pvc_protection.is_some(),
+            #[cfg(feature = "workflow-finalizer")]
+            Controller::WorkflowFinalizer => self.workflow_finalizer.is_some(),
+            #[allow(unreachable_patterns, reason = "a build may leave components out")]
+            _ => false,
+        }
     }
 
     /// The labels and annotations of pods that some rule reads.
@@ -191,6 +212,8 @@ type HoldsOf = Box<dyn Fn() -> Value + Send + Sync>;
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
+    /// Follows the gate: whether holds may be added.
+    gate: Beside,
     /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
     namespaces: Feed,
     owners: Vec<Feed>,
@@ -251,6 +274,7 @@ impl Operator {
             joined
         });
 
+        let gate = draining::join(&options, &mut ground, &mut pods);
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
@@ -296,6 +320,7 @@ impl Operator {
         );
         Self {
             sender,
+            gate,
             namespaces,
             owners,
             objects,
@@ -355,6 +380,7 @@ impl Operator {
         let mut tasks = JoinSet::new();
         let informers = CancellationToken::new();
         tasks.spawn(self.sender.run(self.after_work.clone()));
+        tasks.spawn((self.gate)(informers.clone()));
         let namespaces = feed::synced(self.namespaces.state());
         let heard_of: Vec<_> = self
             .owners
