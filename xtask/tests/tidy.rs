@@ -73,7 +73,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
-    ("belayer-inspect", &["belayer-core"]),
+    ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
+    ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -89,6 +90,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-core",
             "belayer-inspect",
             "belayer-metrics",
+            "belayer-preflight",
             "belayer-pod-finalizer",
             "belayer-pvc-protection",
             "belayer-workflow-finalizer",
