@@ -18,6 +18,7 @@ pub mod names;
 pub mod object;
 pub mod owned;
 pub mod release;
+pub mod rights;
 pub mod runner;
 pub mod selection;
 pub mod slim;

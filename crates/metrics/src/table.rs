@@ -320,7 +320,7 @@ pub const ALL: &[Metric] = &[
         n::WORKER_PANICS,
         Counter,
         Count,
-        &[CONTROLLER],
+        &[QUEUE],
         "Panics that a worker caught.",
     ),
     metric(
