@@ -73,7 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
-    ("belayer-inspect", &["belayer-core"]),
+    ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
     // Who uses a claim is pvc-protection's to know, whether it runs or not.
     (
         "belayer-drain",
@@ -83,6 +83,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
     ),
+    ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -99,6 +100,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
+            "belayer-preflight",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",

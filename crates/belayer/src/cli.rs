@@ -6,8 +6,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::controllers::Controller;
 use crate::drain::{DrainArguments, OnDisable};
-use crate::inspect::{ExplainArguments, StuckArguments};
+use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
+use crate::manual::{CompletionsArguments, ManArguments};
 use crate::server::BindAddress;
 
 const EXIT_CODES: &str = "\
@@ -52,6 +53,56 @@ Exit codes:
   1  an error, or there is no such object
   2  wrong usage or configuration
   3  it is past its grace, and something keeps it";
+
+const STATUS_HELP: &str = "\
+It only reads: metadata of the kinds that are held, Belayer's own pods and
+Lease, and Events that tell of a denied release. What a running Belayer counts
+itself is asked by the API server's proxy to its pod, if that is allowed.
+
+Examples:
+  belayer status                     held, waiting, denied, oldest; who leads
+  belayer status -n shop             one namespace
+  belayer status -o json | jq '.components[] | {component, held, waiting}'
+
+Exit codes:
+  0  nothing needs anybody
+  1  an error
+  2  wrong usage or configuration
+  3  something needs somebody: a denied release, holds kept back, or holds
+     and nobody there to release them
+  4  nothing is known to need somebody, and not everything could be looked at";
+
+const CHECK_HELP: &str = "\
+It changes nothing: rights are asked for by access reviews, which the API
+server answers and forgets.
+
+Examples:
+  belayer check                      with your own rights
+  belayer check --service-account    with those of Belayer's account
+  belayer check --controllers=pvc-protection --config belayer.yaml
+
+Exit codes:
+  0  everything that is needed is there
+  1  an error
+  2  wrong usage or configuration
+  3  something is missing
+  4  nothing is known to be missing, and not everything could be checked";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(belayer completions bash)
+  belayer completions zsh > \"${fpath[1]}/_belayer\"
+  belayer completions fish > ~/.config/fish/completions/belayer.fish
+
+Exit codes:
+  0  done
+  2  wrong usage";
+
+const PRINTS: &str = "\
+Exit codes:
+  0  done
+  1  an error
+  2  wrong usage";
 
 /// Holds Kubernetes objects until they may vanish, and never a moment longer.
 #[derive(Debug, Parser)]
@@ -107,6 +158,12 @@ pub enum Command {
     /// Run the controllers
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
+    /// Say what is held, what waits, what is denied, and who leads
+    #[command(after_help = STATUS_HELP)]
+    Status(Box<StatusArguments>),
+    /// Say what Belayer needs of this cluster and what of it is missing
+    #[command(after_help = CHECK_HELP)]
+    Check(Box<CheckArguments>),
     /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
     #[command(after_help = STUCK_HELP)]
     Stuck(Box<StuckArguments>),
@@ -123,8 +180,16 @@ pub enum Command {
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
+    #[command(after_help = PRINTS)]
     Crds,
+    /// Print the script that completes commands and flags in a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArguments),
+    /// Print or write manual pages
+    #[command(after_help = PRINTS, hide = true)]
+    Man(ManArguments),
     /// Print the version and what is part of this build
+    #[command(after_help = PRINTS)]
     Version,
 }
 
