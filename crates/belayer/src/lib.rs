@@ -6,13 +6,19 @@ pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod drain;
 pub mod exit;
 pub mod health;
-#[cfg(any(feature = "pod-finalizer", feature = "pvc-protection"))]
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "pod-recreation",
+    feature = "pvc-protection"
+))]
 pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
+pub mod manual;
 pub mod operator;
 pub mod options;
 pub mod run;
@@ -22,7 +28,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -38,15 +44,10 @@ pub fn main() -> ExitCode {
     Outcome::of(start(cli)).report()
 }
 
-/// Installed as `kubectl-belayer` this is a plugin: usage then says `kubectl belayer`.
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let called = std::env::args_os().next().unwrap_or_default();
-    let called = std::path::Path::new(&called).file_stem();
-    if called.is_some_and(|name| name == "kubectl-belayer") {
-        command = command.bin_name("kubectl belayer");
-    }
-    let mut matches = command.try_get_matches()?;
+    let called = std::env::args_os().next();
+    let called = called.as_deref().map(std::path::Path::new);
+    let mut matches = manual::command(called).try_get_matches()?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -55,7 +56,14 @@ fn start(cli: Cli) -> Result<(), Failure> {
         anstream::println!("{}", cli::version());
         return Ok(());
     }
-    #[cfg(feature = "pod-finalizer")]
+    if let Command::Completions(arguments) = &cli.command {
+        manual::completions(arguments);
+        return Ok(());
+    }
+    if let Command::Man(arguments) = &cli.command {
+        return manual::man(arguments);
+    }
+    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
         anstream::print!("{}", crds()?);
         return Ok(());
@@ -71,18 +79,22 @@ fn start(cli: Cli) -> Result<(), Failure> {
     result
 }
 
-/// What `belayer crds` prints.
-#[cfg(feature = "pod-finalizer")]
+/// What `belayer crds` prints: one YAML document per kind that this build knows.
+#[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
 fn crds() -> anyhow::Result<String> {
-    Ok(serde_saphyr::to_string(
-        &belayer_pod_finalizer::outcome::crd(),
-    )?)
+    let documents: &[String] = &[
+        #[cfg(feature = "pod-finalizer")]
+        serde_saphyr::to_string(&belayer_pod_finalizer::outcome::crd())?,
+        #[cfg(feature = "pod-recreation")]
+        belayer_pod_recreation::crd::YAML.to_owned(),
+    ];
+    Ok(documents.join("---\n"))
 }
 
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Version => Ok(()),
-        #[cfg(feature = "pod-finalizer")]
+        Command::Version | Command::Completions(_) | Command::Man(_) => Ok(()),
+        #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
@@ -93,9 +105,21 @@ async fn command(cli: Cli) -> Result<(), Failure> {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_stuck(*arguments).await
         }
+        Command::Status(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_status(*arguments).await
+        }
+        Command::Check(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_check(*arguments).await
+        }
         Command::Explain(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_explain(*arguments).await
+        }
+        Command::Drain(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            drain::run(*arguments).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {
@@ -110,13 +134,27 @@ mod tests {
     use serde_json::Value;
 
     /// Whoever changes the type sees here that the manifest is to be printed anew:
-    /// `belayer crds > deploy/manifests/podoutcome-crd.yaml`.
+    /// `belayer crds` prints it.
     #[test]
     fn the_manifest_of_the_outcomes_is_what_crds_prints() {
         let manifest = include_str!("../../../deploy/manifests/podoutcome-crd.yaml");
         let deployed: Value = serde_saphyr::from_str(manifest).unwrap();
-        let printed: Value = serde_saphyr::from_str(&super::crds().unwrap()).unwrap();
+        let printed = super::crds().unwrap();
+        let outcomes = printed.split("---\n").next().unwrap();
+        let printed: Value = serde_saphyr::from_str(outcomes).unwrap();
         assert_eq!(deployed, printed);
         assert_eq!(printed, belayer_pod_finalizer::outcome::crd());
+    }
+
+    #[cfg(feature = "pod-recreation")]
+    #[test]
+    fn crds_prints_every_kind_of_this_build_as_a_document_of_its_own() {
+        let printed = super::crds().unwrap();
+        let kinds: Vec<String> = printed
+            .split("---\n")
+            .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
+            .map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(kinds, ["PodOutcome", "PodRecreation"]);
     }
 }

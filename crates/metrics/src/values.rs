@@ -42,6 +42,57 @@ pub mod outcome {
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
 }
 
+/// Re-creations of rejected pods.
+pub mod recreation {
+    /// The kubelet's reasons that are known; everything else is `Other`.
+    pub const REASONS: &[&str] = &[
+        "NodeAffinity",
+        "MatchNodeSelector",
+        "NodePorts",
+        "TaintToleration",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+        "OutOfExtendedResource",
+        "UnexpectedAdmissionError",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "Evicted",
+        "VolumeAttachmentLimitExceeded",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "EmptyPodSharedPoolError",
+        "Other",
+    ];
+    /// What came of a rejection.
+    pub const OUTCOMES: &[&str] = &[
+        "rejected",
+        "recreated",
+        "started",
+        "exhausted",
+        "cancelled",
+        "denied",
+        "name_taken",
+        "reported",
+        "wipe_failed",
+    ];
+    /// Whose breaker it is.
+    pub const SCOPES: &[&str] = &["node"];
+}
+
+/// What came of one try to wipe a node of a pod.
+pub mod wipe {
+    /// Nothing is left.
+    pub const COMPLETE: &str = "complete";
+    /// Something is left.
+    pub const LEFT: &str = "left";
+    /// A program of the admin did not end well.
+    pub const HOOK: &str = "hook";
+    /// All of them.
+    pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
+}
+
 /// Phases of a worker's work.
 pub mod lifecycle {
     /// Its object is wanted.
