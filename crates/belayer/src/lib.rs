@@ -18,6 +18,7 @@ pub mod operator;
 pub mod options;
 pub mod run;
 pub mod server;
+pub mod traces;
 
 mod yaml;
 
@@ -88,9 +89,12 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "pod-finalizer")]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Info);
+            let traces = traces::Traces::start().map_err(Failure::configuration)?;
+            logging::init_with(&cli.logging, logging::LevelName::Info, &traces);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            run::run(options).await
+            let done = run::run(options).await;
+            traces.end().await;
+            done
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);

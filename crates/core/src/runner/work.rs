@@ -20,6 +20,7 @@ use super::component::AnyComponent;
 use super::component::{Asked, By, Considered, Recorded};
 use super::merge::{Merged, merge};
 use super::outcome::{Executed, What, report};
+use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
 const IN_PLACE_RETRIES: u32 = 5;
@@ -82,6 +83,7 @@ impl<K: Slim> Shared<K> {
             .iter()
             .map(|component| component.consider(object, now))
             .collect();
+        trace::decided(attempt, considered.iter().map(|one| one.by));
         let regarding = self.regarding(&object.object);
         for notice in considered.iter().flat_map(|one| &one.notices) {
             self.events.tell(&regarding, notice);
@@ -239,6 +241,7 @@ impl<K: Slim> Shared<K> {
 
     fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
+        trace::done(by, uid.as_str(), &what);
         report(&*self.observer, &Executed { by, key, uid, what });
     }
 

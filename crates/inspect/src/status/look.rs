@@ -118,7 +118,8 @@ pub async fn status(
         }
     }
     let mut installation = installation(reader, &query.own_namespace, now, &mut unknown).await;
-    own(reader, &mut installation, &mut components, &mut unknown).await;
+    let mut notes = Vec::new();
+    own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
         .map(|((namespace, component), numbers)| Place {
@@ -146,6 +147,7 @@ pub async fn status(
         namespaces,
         warnings,
         unknown,
+        notes,
     })
 }
 
@@ -438,7 +440,7 @@ async fn own(
     reader: &Reader,
     installation: &mut Installation,
     components: &mut [Component],
-    unknown: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) {
     let elected = installation.leader.is_some();
     let pods = installation.pods.iter_mut().flatten();
@@ -457,7 +459,7 @@ async fn own(
                 component.own = said.own.get(component.component).copied();
             }
         }
-        Err(why) => unknown.push(format!(
+        Err(why) => notes.push(format!(
             "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
             pod.name
         )),
