@@ -75,6 +75,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
     ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
+    // Who uses a claim is pvc-protection's to know, whether it runs or not.
+    (
+        "belayer-drain",
+        &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
+    ),
+    (
+        "belayer-pod-recreation",
+        &["belayer-core", "belayer-metrics"],
+    ),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -88,10 +97,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer",
         &[
             "belayer-core",
+            "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
             "belayer-preflight",
             "belayer-pod-finalizer",
+            "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-workflow-finalizer",
             "belayer-sandbox",

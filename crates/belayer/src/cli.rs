@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::controllers::Controller;
+use crate::drain::{DrainArguments, OnDisable};
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
 use crate::manual::{CompletionsArguments, ManArguments};
@@ -169,13 +170,16 @@ pub enum Command {
     /// Say what keeps one object: by which rule, what is missing, what comes next
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
+    /// Take every hold of ours off the cluster, before Belayer is removed
+    #[command(after_help = crate::drain::HELP)]
+    Drain(Box<DrainArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
     Demo(DemoArguments),
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
-    #[cfg(feature = "pod-finalizer")]
+    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     #[command(after_help = PRINTS)]
     Crds,
     /// Print the script that completes commands and flags in a shell
@@ -266,6 +270,17 @@ pub struct RunArguments {
         hide_env_values = true
     )]
     pub controllers: Vec<String>,
+
+    /// What becomes of the holds of controllers that are switched off
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "drain",
+        env = "BELAYER_ON_DISABLE",
+        hide_env_values = true
+    )]
+    pub on_disable: OnDisable,
 
     /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
     /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
@@ -457,6 +472,10 @@ mod tests {
         "[default: 100]", "--kube-api-burst <N>", "[default: 200]", "--concurrent-releases <N>",
         "--workers <N>", "[default: 32]", "--log-format <FORMAT>", "--log-level <LEVELS>",
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
+    ])]
+    #[case::drain("drain", &[
+        "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 10m]", "-o, --output <FORMAT>",
+        "--concurrent-releases <N>", "3 something must stay", "4 the API server refuses", "belayer drain --dry-run",
     ])]
     #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
     #[case::stuck("stuck", &[

@@ -5,6 +5,8 @@ use belayer_core::names::DEFAULT_NAMESPACE;
 use crate::cli::RunArguments;
 use crate::config::Source;
 use crate::controllers::Controllers;
+use crate::drain::OnDisable;
+use crate::drain::switched_off::SwitchedOff;
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 use crate::operator::Components;
@@ -58,6 +60,15 @@ impl RunOptions {
         let components = source
             .components(&controllers, arguments.workers.map(to_usize))
             .map_err(Failure::configuration)?;
+        let components = Components {
+            switched_off: match arguments.on_disable {
+                OnDisable::Drain => {
+                    SwitchedOff::all(&source, &controllers).map_err(Failure::configuration)?
+                }
+                OnDisable::Keep => Vec::new(),
+            },
+            ..components
+        };
         #[cfg(feature = "pvc-protection")]
         let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
         let cluster = kubeconfig::load(
@@ -88,7 +99,8 @@ fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn namespace(given: Option<String>, sources: &Sources) -> Result<String, Failure> {
+/// Belayer's own namespace: as it is given, as the pod says, or the default.
+pub(crate) fn namespace(given: Option<String>, sources: &Sources) -> Result<String, Failure> {
     let namespace = given
         .or_else(|| sources.pod_namespace.clone())
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());

@@ -42,6 +42,79 @@ pub mod outcome {
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
 }
 
+/// Re-creations of rejected pods.
+pub mod recreation {
+    /// The kubelet's reasons that are known; everything else is `Other`.
+    pub const REASONS: &[&str] = &[
+        "NodeAffinity",
+        "MatchNodeSelector",
+        "NodePorts",
+        "TaintToleration",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+        "OutOfExtendedResource",
+        "UnexpectedAdmissionError",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "Evicted",
+        "VolumeAttachmentLimitExceeded",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "EmptyPodSharedPoolError",
+        "Other",
+    ];
+    /// What came of a rejection.
+    pub const OUTCOMES: &[&str] = &[
+        "rejected",
+        "recreated",
+        "started",
+        "exhausted",
+        "cancelled",
+        "denied",
+        "name_taken",
+        "reported",
+        "wipe_failed",
+    ];
+    /// Whose breaker it is.
+    pub const SCOPES: &[&str] = &["node"];
+}
+
+/// What came of one try to wipe a node of a pod.
+pub mod wipe {
+    /// Nothing is left.
+    pub const COMPLETE: &str = "complete";
+    /// Something is left.
+    pub const LEFT: &str = "left";
+    /// A program of the admin did not end well.
+    pub const HOOK: &str = "hook";
+    /// All of them.
+    pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
+}
+
+/// Phases of a worker's work.
+pub mod lifecycle {
+    /// Its object is wanted.
+    pub const SYNC: &str = "sync";
+    /// What runs for its object is brought to an end.
+    pub const TERMINATING: &str = "terminating";
+    /// Nothing runs any more; what is left is cleaned up.
+    pub const TERMINATED: &str = "terminated";
+    /// All of them.
+    pub const ALL: &[&str] = &[SYNC, TERMINATING, TERMINATED];
+}
+
+/// Whether the store asks for a worker's object.
+pub mod config {
+    /// It does.
+    pub const DESIRED: &str = "desired";
+    /// It does not, or not any more.
+    pub const ORPHAN: &str = "orphan";
+    /// All of them.
+    pub const ALL: &[&str] = &[DESIRED, ORPHAN];
+}
+
 /// Values of the labels `method` and `verb`.
 pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 

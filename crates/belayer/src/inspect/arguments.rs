@@ -216,7 +216,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// `90s`, `1h30m`, `3d`; a bare number is refused.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time, such as 90s, 10m, 2h or 3d");
     let mut total = 0_u64;
     let mut rest = text;

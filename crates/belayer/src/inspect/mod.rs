@@ -23,8 +23,10 @@ use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
+pub(crate) use arguments::duration;
 pub use arguments::{
-    CheckArguments, ExplainArguments, LookArguments, Output, StatusArguments, StuckArguments,
+    CheckArguments, ClusterArguments, ExplainArguments, LookArguments, Output, StatusArguments,
+    StuckArguments,
 };
 pub use check::run_check;
 pub use parts::parts;

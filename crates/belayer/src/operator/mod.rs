@@ -6,6 +6,7 @@
 #![cfg_attr(
     not(all(
         feature = "pod-finalizer",
+        feature = "pod-recreation",
         feature = "workflow-finalizer",
         feature = "pvc-protection"
     )),
@@ -18,12 +19,15 @@
 
 #[cfg(feature = "pvc-protection")]
 mod claims;
+mod draining;
 mod feed;
 mod ground;
 mod owners;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
 mod pods;
+#[cfg(feature = "pod-recreation")]
+mod recreations;
 #[cfg(feature = "workflow-finalizer")]
 mod workflows;
 
@@ -47,6 +51,10 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+#[cfg(feature = "pod-recreation")]
+use belayer_pod_recreation::PodRecreation;
+#[cfg(feature = "pod-recreation")]
+use belayer_pod_recreation::Settings as PodRecreationSettings;
 #[cfg(feature = "pvc-protection")]
 use belayer_pvc_protection::component::PvcProtection;
 #[cfg(feature = "pvc-protection")]
@@ -57,6 +65,8 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
+use crate::controllers::Controller;
+use crate::drain::switched_off::SwitchedOff;
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 use feed::{Beside, Crew, Feed};
@@ -93,12 +103,17 @@ pub struct Components {
     /// pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     pub pod_finalizer: Option<PodFinalizerSettings>,
+    /// pod-recreation.
+    #[cfg(feature = "pod-recreation")]
+    pub pod_recreation: Option<PodRecreationSettings>,
     /// pvc-protection.
     #[cfg(feature = "pvc-protection")]
     pub pvc_protection: Option<PvcProtectionSettings>,
     /// workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
+    /// Those that are switched off and whose holds are taken off.
+    pub switched_off: Vec<SwitchedOff>,
 }
 
 impl Components {
@@ -112,12 +127,33 @@ impl Components {
         self
     }
 
+    /// Whether a component runs.
+    fn runs(&self, controller: Controller) -> bool {
+        match controller {
+            #[cfg(feature = "pod-finalizer")]
+            Controller::PodFinalizer => self.pod_finalizer.is_some(),
+            #[cfg(feature = "pod-recreation")]
+            Controller::PodRecreation => self.pod_recreation.is_some(),
+            #[cfg(feature = "pvc-protection")]
+            Controller::PvcProtection => self.pvc_protection.is_some(),
+            #[cfg(feature = "workflow-finalizer")]
+            Controller::WorkflowFinalizer => self.workflow_finalizer.is_some(),
+            #[allow(unreachable_patterns, reason = "a build may leave components out")]
+            _ => false,
+        }
+    }
+
     /// The labels and annotations of pods that some rule reads.
     fn keep_of_pods(&self) -> Keep {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = match &self.pod_finalizer {
             Some(on) => keep.and(&pod_finalizer_component::keep_of_pods(&on.profiles)),
+            None => keep,
+        };
+        #[cfg(feature = "pod-recreation")]
+        let keep = match &self.pod_recreation {
+            Some(on) => keep.and(&belayer_pod_recreation::component::keep_of_pods(on)),
             None => keep,
         };
         keep
@@ -176,6 +212,8 @@ type HoldsOf = Box<dyn Fn() -> Value + Send + Sync>;
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
+    /// Follows the gate: whether holds may be added.
+    gate: Beside,
     /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
     namespaces: Feed,
     owners: Vec<Feed>,
@@ -191,6 +229,8 @@ pub struct Operator {
     finalizer: Option<Arc<PodFinalizer>>,
     #[cfg(feature = "pvc-protection")]
     protection: Option<Arc<PvcProtection>>,
+    #[cfg(feature = "pod-recreation")]
+    recreation: Option<Arc<PodRecreation>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
 }
@@ -212,6 +252,13 @@ impl Operator {
             finalizer
         });
 
+        #[cfg(feature = "pod-recreation")]
+        let recreations = components.pod_recreation.as_ref().map(|settings| {
+            let joined = recreations::join(settings, &ground, &mut pods);
+            holds.push(recreations::holds(&joined.0));
+            joined
+        });
+
         #[cfg(feature = "pvc-protection")]
         let claims = components.pvc_protection.as_ref().map(|settings| {
             let joined = claims::join(settings, &ground, &mut pods);
@@ -227,6 +274,7 @@ impl Operator {
             joined
         });
 
+        let gate = draining::join(&options, &mut ground, &mut pods);
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
@@ -244,24 +292,35 @@ impl Operator {
         #[cfg(feature = "workflow-finalizer")]
         crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
 
+        // Its kind may not be installed: the others run all the same.
+        let mut optional: Vec<Feed> = Vec::new();
+        #[cfg(feature = "pod-recreation")]
+        let recreation = recreations.map(|(recreation, feed, crew)| {
+            optional.push(feed);
+            crews.push(crew);
+            recreation
+        });
+
         let mut vitals = Vitals::default();
         vitals.informer(namespaces.seen(), Needed::Yes);
         for feed in &objects {
             vitals.informer(feed.seen(), Needed::Yes);
         }
-        for feed in &owners {
+        for feed in owners.iter().chain(&optional) {
             vitals.informer(feed.seen(), Needed::No);
         }
         let started = crews
             .iter()
             .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
             .collect();
+        objects.append(&mut optional);
         write_zeros(
             [&namespaces].into_iter().chain(&owners).chain(&objects),
             &crews,
         );
         Self {
             sender,
+            gate,
             namespaces,
             owners,
             objects,
@@ -274,6 +333,8 @@ impl Operator {
             finalizer,
             #[cfg(feature = "pvc-protection")]
             protection,
+            #[cfg(feature = "pod-recreation")]
+            recreation,
             after_work,
         }
     }
@@ -307,12 +368,19 @@ impl Operator {
         self.protection.as_ref()
     }
 
+    /// pod-recreation, if it is on, for those who want to look.
+    #[cfg(feature = "pod-recreation")]
+    pub fn recreation(&self) -> Option<&Arc<PodRecreation>> {
+        self.recreation.as_ref()
+    }
+
     /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and
     /// returns.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
         let informers = CancellationToken::new();
         tasks.spawn(self.sender.run(self.after_work.clone()));
+        tasks.spawn((self.gate)(informers.clone()));
         let namespaces = feed::synced(self.namespaces.state());
         let heard_of: Vec<_> = self
             .owners

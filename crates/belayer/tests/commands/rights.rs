@@ -46,6 +46,13 @@ fn roles() -> BTreeMap<String, BTreeSet<Grant>> {
                 Some("Role") => Place::OwnNamespace,
                 _ => continue,
             };
+            // A role that joins another one is for people, and bound to no account.
+            if object["metadata"]["labels"]
+                .to_string()
+                .contains("aggregate-to-")
+            {
+                continue;
+            }
             let name = object["metadata"]["name"].as_str().unwrap();
             let kind = object["kind"].as_str().unwrap();
             roles.insert(format!("{kind} {name}"), grants(place, &object));

@@ -9,6 +9,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::holding::HoldSwitch;
 use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
 use crate::names;
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
@@ -30,6 +31,7 @@ pub struct Executor {
     client: Client,
     limits: Limits,
     writes: Writes,
+    holding: HoldSwitch,
 }
 
 /// How a write ended that did not fail.
@@ -66,7 +68,22 @@ impl Executor {
             client,
             limits: Limits::new(bounds),
             writes,
+            holding: HoldSwitch::default(),
         }
+    }
+
+    /// The same executor, whose users add holds only where `switch` allows it.
+    #[must_use]
+    pub fn with_switch(self, switch: HoldSwitch) -> Self {
+        Self {
+            holding: switch,
+            ..self
+        }
+    }
+
+    /// Whether holds may be added. Whoever adds one asks first.
+    pub fn holding(&self) -> &HoldSwitch {
+        &self.holding
     }
 
     /// Whether writes are sent.

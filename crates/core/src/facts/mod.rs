@@ -24,7 +24,7 @@ use tracing::Instrument as _;
 
 pub use namespace::{
     IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
-    is_ignored,
+    NamespaceView, is_ignored,
 };
 pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
 

@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
 
 use super::own::{ask, leader_of};
 use super::{
@@ -119,6 +121,7 @@ pub async fn status(
     }
     let mut installation = installation(reader, &query.own_namespace, now, &mut unknown).await;
     let mut notes = Vec::new();
+    notes.extend(draining(reader, &query.own_namespace).await);
     own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
@@ -304,6 +307,23 @@ async fn denied(reader: &Reader, namespace: Option<&str>) -> Result<HashSet<Stri
         .filter(|event| event.reason == "ReleaseDenied")
         .map(|event| event.involved_object.uid)
         .collect())
+}
+
+/// Whether the gate says that no hold is to be added any more.
+async fn draining(reader: &Reader, namespace: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Gate {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
+    // What cannot be seen here is no news: the switch is nearly always where it should be.
+    let look = reader.object::<Gate>(&maps, &key).await;
+    let mode = look.found()?.data.get("mode")?;
+    (mode == "draining").then(|| {
+        format!("configmap {key} says draining: no hold is added until it says normal again")
+    })
 }
 
 async fn installation(
