@@ -23,6 +23,7 @@ pub mod operator;
 pub mod options;
 pub mod run;
 pub mod server;
+pub mod traces;
 
 mod yaml;
 
@@ -97,9 +98,12 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Info);
+            let traces = traces::Traces::start().map_err(Failure::configuration)?;
+            logging::init_with(&cli.logging, logging::LevelName::Info, &traces);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            run::run(options).await
+            let done = run::run(options).await;
+            traces.end().await;
+            done
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
