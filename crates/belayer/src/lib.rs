@@ -6,7 +6,10 @@ pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod effective;
+pub mod election;
 pub mod exit;
+pub mod gates;
 pub mod health;
 #[cfg(any(feature = "pod-finalizer", feature = "pvc-protection"))]
 pub mod holds;
@@ -15,9 +18,11 @@ pub mod kubeconfig;
 pub mod logging;
 pub mod operator;
 pub mod options;
+pub mod reload;
 pub mod run;
 pub mod server;
 
+mod suggest;
 mod yaml;
 
 use std::process::ExitCode;
@@ -85,9 +90,18 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "pod-finalizer")]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Info);
-            let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
+            let source = arguments.source()?;
+            let how = source.logging(&cli.logging);
+            logging::init(
+                &how.map_err(Failure::configuration)?,
+                logging::LevelName::Info,
+            );
+            let options = RunOptions::resolve(*arguments, source, &Sources::from_env()).await?;
             run::run(options).await
+        }
+        Command::Config(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            effective::print(&arguments, &cli.logging)
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);

@@ -123,7 +123,7 @@ impl fmt::Display for Levels {
 /// In a process that logs already, nothing happens.
 pub fn init(arguments: &LogArguments, default: LevelName) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match arguments.log_format {
+    let lines = match arguments.log_format.unwrap_or_default() {
         LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
         LogFormat::Json => lines
             .json()

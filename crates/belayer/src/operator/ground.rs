@@ -44,11 +44,8 @@ pub(super) struct Ground {
 impl Ground {
     /// The ground, and what sends its Events.
     pub(super) fn new(options: &Options, keep_of_namespaces: Keep) -> (Self, EventSender) {
-        let executor = Arc::new(Executor::new(
-            options.client.clone(),
-            options.bounds,
-            options.writes,
-        ));
+        let executor = Executor::new(options.client.clone(), options.bounds, options.writes);
+        let executor = Arc::new(executor.within(options.tenure.clone()));
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let interner = Interner::default();
         let namespaces = Watched::new(
