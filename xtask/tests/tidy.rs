@@ -75,6 +75,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("belayer-inspect", &["belayer-core"]),
     (
+        "belayer-pod-recreation",
+        &["belayer-core", "belayer-metrics"],
+    ),
+    (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
     ),
@@ -90,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-inspect",
             "belayer-metrics",
             "belayer-pod-finalizer",
+            "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-workflow-finalizer",
             "belayer-sandbox",

@@ -124,7 +124,7 @@ pub enum Command {
     Demo(DemoArguments),
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
-    #[cfg(feature = "pod-finalizer")]
+    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     Crds,
     /// Print the version and what is part of this build
     Version,

@@ -15,6 +15,7 @@ pub use sets::{ParseSetError, Set};
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
+    feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
 use crate::controllers::Controller;
@@ -61,6 +62,10 @@ pub struct FileConfig {
     #[cfg(feature = "pod-finalizer")]
     #[serde(default)]
     pub pod_finalizer: Option<belayer_pod_finalizer::profile::config::PodFinalizerConfig>,
+    /// The key of pod-recreation.
+    #[cfg(feature = "pod-recreation")]
+    #[serde(default)]
+    pub pod_recreation: Option<belayer_pod_recreation::config::PodRecreationConfig>,
     /// The key of pvc-protection.
     #[cfg(feature = "pvc-protection")]
     #[serde(default)]
@@ -269,6 +274,7 @@ impl Source {
         #[cfg(not(any(
             feature = "pod-finalizer",
             feature = "workflow-finalizer",
+            feature = "pod-recreation",
             feature = "pvc-protection"
         )))]
         let _ = (controllers, workers);
@@ -277,6 +283,12 @@ impl Source {
             pod_finalizer: {
                 let settings = self.pod_finalizer(workers)?;
                 let on = controllers.contains(Controller::PodFinalizer);
+                on.then_some(settings)
+            },
+            #[cfg(feature = "pod-recreation")]
+            pod_recreation: {
+                let settings = self.pod_recreation(workers)?;
+                let on = controllers.contains(Controller::PodRecreation);
                 on.then_some(settings)
             },
             #[cfg(feature = "pvc-protection")]
@@ -332,6 +344,26 @@ impl Source {
                 self.error(error.path, error.message)
             },
         )
+    }
+
+    /// Checks the key of pod-recreation. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pod-recreation")]
+    pub fn pod_recreation(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pod_recreation::Settings, ConfigError> {
+        let mut config = self.config.pod_recreation.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        config
+            .try_into()
+            .map_err(|error: belayer_pod_recreation::config::ConfigError| {
+                self.error(error.path, error.message)
+            })
     }
 
     /// Checks the key of pvc-protection. Where there is no file, or no key, the defaults hold.

@@ -10,6 +10,8 @@ pub enum Controller {
     PodFinalizer,
     /// Holds workflows until all their pods have been released.
     WorkflowFinalizer,
+    /// Re-creates pods that their node rejected.
+    PodRecreation,
     /// Holds claims while pods use them.
     PvcProtection,
 }
@@ -19,6 +21,7 @@ impl Controller {
     pub const ALL: &[Self] = &[
         Self::PodFinalizer,
         Self::WorkflowFinalizer,
+        Self::PodRecreation,
         Self::PvcProtection,
     ];
 
@@ -27,6 +30,7 @@ impl Controller {
         match self {
             Self::PodFinalizer => "pod-finalizer",
             Self::WorkflowFinalizer => "workflow-finalizer",
+            Self::PodRecreation => "pod-recreation",
             Self::PvcProtection => "pvc-protection",
         }
     }
@@ -36,6 +40,7 @@ impl Controller {
         match self {
             Self::PodFinalizer => cfg!(feature = "pod-finalizer"),
             Self::WorkflowFinalizer => cfg!(feature = "workflow-finalizer"),
+            Self::PodRecreation => cfg!(feature = "pod-recreation"),
             Self::PvcProtection => cfg!(feature = "pvc-protection"),
         }
     }

@@ -10,6 +10,8 @@ use belayer_pod_finalizer::census::{Backlog, Selected};
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::snapshot::{Gate, MassRelease};
+#[cfg(feature = "pod-recreation")]
+use belayer_pod_recreation::PodRecreation;
 #[cfg(feature = "pvc-protection")]
 use belayer_pvc_protection::component::PvcProtection;
 
@@ -89,4 +91,26 @@ pub fn claim_holds(protection: &PvcProtection) -> Value {
         "waiting": protection.census().waiting(),
         "claims": waiting,
     })
+}
+
+#[cfg(feature = "pod-recreation")]
+/// The re-creations that are under way, from memory.
+pub fn recreations(recreation: &PodRecreation) -> Value {
+    let mut under_way = Vec::new();
+    recreation.records().for_each(|record| {
+        let status = &record.status;
+        if status.phase.is_some_and(|phase| phase.is_final()) {
+            return;
+        }
+        under_way.push(json!({
+            "namespace": record.meta.key.namespace(),
+            "name": record.meta.key.name(),
+            "pod": record.pod_name,
+            "phase": status.phase,
+            "attempts": status.attempts,
+            "maxRetries": record.policy.max_retries,
+            "reason": status.reason,
+        }));
+    });
+    json!({ "underWay": under_way, "records": recreation.records().len() })
 }

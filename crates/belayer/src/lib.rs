@@ -11,7 +11,11 @@ pub mod election;
 pub mod exit;
 pub mod gates;
 pub mod health;
-#[cfg(any(feature = "pod-finalizer", feature = "pvc-protection"))]
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "pod-recreation",
+    feature = "pvc-protection"
+))]
 pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
@@ -60,7 +64,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         anstream::println!("{}", cli::version());
         return Ok(());
     }
-    #[cfg(feature = "pod-finalizer")]
+    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
         anstream::print!("{}", crds()?);
         return Ok(());
@@ -76,18 +80,22 @@ fn start(cli: Cli) -> Result<(), Failure> {
     result
 }
 
-/// What `belayer crds` prints.
-#[cfg(feature = "pod-finalizer")]
+/// What `belayer crds` prints: one YAML document per kind that this build knows.
+#[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
 fn crds() -> anyhow::Result<String> {
-    Ok(serde_saphyr::to_string(
-        &belayer_pod_finalizer::outcome::crd(),
-    )?)
+    let documents: &[String] = &[
+        #[cfg(feature = "pod-finalizer")]
+        serde_saphyr::to_string(&belayer_pod_finalizer::outcome::crd())?,
+        #[cfg(feature = "pod-recreation")]
+        belayer_pod_recreation::crd::YAML.to_owned(),
+    ];
+    Ok(documents.join("---\n"))
 }
 
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Version => Ok(()),
-        #[cfg(feature = "pod-finalizer")]
+        #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
             let source = arguments.source()?;
@@ -124,13 +132,27 @@ mod tests {
     use serde_json::Value;
 
     /// Whoever changes the type sees here that the manifest is to be printed anew:
-    /// `belayer crds > deploy/manifests/podoutcome-crd.yaml`.
+    /// `belayer crds` prints it.
     #[test]
     fn the_manifest_of_the_outcomes_is_what_crds_prints() {
         let manifest = include_str!("../../../deploy/manifests/podoutcome-crd.yaml");
         let deployed: Value = serde_saphyr::from_str(manifest).unwrap();
-        let printed: Value = serde_saphyr::from_str(&super::crds().unwrap()).unwrap();
+        let printed = super::crds().unwrap();
+        let outcomes = printed.split("---\n").next().unwrap();
+        let printed: Value = serde_saphyr::from_str(outcomes).unwrap();
         assert_eq!(deployed, printed);
         assert_eq!(printed, belayer_pod_finalizer::outcome::crd());
+    }
+
+    #[cfg(feature = "pod-recreation")]
+    #[test]
+    fn crds_prints_every_kind_of_this_build_as_a_document_of_its_own() {
+        let printed = super::crds().unwrap();
+        let kinds: Vec<String> = printed
+            .split("---\n")
+            .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
+            .map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(kinds, ["PodOutcome", "PodRecreation"]);
     }
 }

@@ -4,8 +4,29 @@
 /// The hold of pod-finalizer on pods, one for all profiles.
 pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
 
+/// The hold of pod-recreation on pods, from their creation until they start.
+pub const POD_RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
+
 /// All holds of ours that can be on a pod.
-pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD];
+pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD, POD_RECREATION_HOLD];
+
+/// Annotation by which a user asks that a pod be re-created if its node rejects it: `"true"` counts.
+pub const RECREATE_ANNOTATION: &str = "belayer.dev/recreate";
+
+/// Annotation by which a user asks that a node be wiped of a rejected pod first: `"true"` counts.
+pub const WIPE_ANNOTATION: &str = "belayer.dev/wipe";
+
+/// Annotation of a re-created pod: the name of its `PodRecreation`.
+pub const RECREATION_ANNOTATION: &str = "belayer.dev/recreation";
+
+/// Annotation of a re-created pod: the UID of its `PodRecreation`.
+pub const RECREATION_UID_ANNOTATION: &str = "belayer.dev/recreation-uid";
+
+/// Annotation of a re-created pod: which attempt it is, from 1.
+pub const RECREATION_ATTEMPT_ANNOTATION: &str = "belayer.dev/recreation-attempt";
+
+/// Annotation of a rejected pod that stays: why it is not re-created (any more).
+pub const RECREATION_ENDED_ANNOTATION: &str = "belayer.dev/recreation-ended";
 
 /// The hold of pvc-protection on claims where it runs beside Kubernetes' own controller.
 pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
@@ -13,6 +34,7 @@ pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
 /// The hold of Kubernetes' own controller on claims, and of pvc-protection where it replaces that.
 /// The kubelet mounts a claim that is being deleted only while this is on it.
 pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
+
 /// The hold of workflow-finalizer on workflows, whatever kind they are of.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 

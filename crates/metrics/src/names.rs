@@ -56,6 +56,12 @@ pub const CLEANUPS: &str = "belayer_cleanups_total";
 pub const OUTCOMES: &str = "belayer_outcome_records_total";
 /// Pods that still carry a hold and whose owner waits for them.
 pub const PODS_REMAINING: &str = "belayer_pods_remaining";
+/// Re-creations of rejected pods, by reason of the rejection and how they ended.
+pub const RECREATIONS: &str = "belayer_recreations_total";
+/// Pods whose every allowed re-creation was rejected too.
+pub const RECREATION_BUDGET_EXHAUSTED: &str = "belayer_recreation_budget_exhausted_total";
+/// Breakers that are open, per scope.
+pub const BREAKER_OPEN: &str = "belayer_breaker_open";
 /// Events that were not written because too many stood in line.
 pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
 /// Panics that a worker caught.

@@ -2,7 +2,7 @@
 
 use metrics::Unit;
 
-use crate::values::{CODES, METHODS, band, cause, outcome};
+use crate::values::{CODES, METHODS, band, cause, outcome, recreation};
 use crate::{buckets, names as n};
 
 /// What a metric is called, what it counts and how its series differ.
@@ -286,6 +286,30 @@ pub const ALL: &[Metric] = &[
         Count,
         &[CONTROLLER],
         "Pods that still carry a hold while the deletion of their owner waits for them.",
+    ),
+    metric(
+        n::RECREATIONS,
+        Counter,
+        Count,
+        &[
+            fixed("reason", recreation::REASONS),
+            fixed("outcome", recreation::OUTCOMES),
+        ],
+        "Steps in the life of rejected pods, by the kubelet's reason and what came of it.",
+    ),
+    metric(
+        n::RECREATION_BUDGET_EXHAUSTED,
+        Counter,
+        Count,
+        &[],
+        "Rejected pods whose every allowed re-creation was rejected too.",
+    ),
+    metric(
+        n::BREAKER_OPEN,
+        Gauge,
+        Count,
+        &[fixed("scope", recreation::SCOPES)],
+        "Breakers that are open, so that re-creations after their rejections wait.",
     ),
     metric(
         n::EVENTS_DROPPED,

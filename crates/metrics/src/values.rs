@@ -42,6 +42,45 @@ pub mod outcome {
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
 }
 
+/// Re-creations of rejected pods.
+pub mod recreation {
+    /// The kubelet's reasons that are known; everything else is `Other`.
+    pub const REASONS: &[&str] = &[
+        "NodeAffinity",
+        "MatchNodeSelector",
+        "NodePorts",
+        "TaintToleration",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "OutOfephemeral-storage",
+        "OutOfExtendedResource",
+        "UnexpectedAdmissionError",
+        "InvalidNodeInfo",
+        "NodeShutdown",
+        "Evicted",
+        "VolumeAttachmentLimitExceeded",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "EmptyPodSharedPoolError",
+        "Other",
+    ];
+    /// What came of a rejection.
+    pub const OUTCOMES: &[&str] = &[
+        "rejected",
+        "recreated",
+        "started",
+        "exhausted",
+        "cancelled",
+        "denied",
+        "name_taken",
+        "reported",
+        "wipe_failed",
+    ];
+    /// Whose breaker it is.
+    pub const SCOPES: &[&str] = &["node"];
+}
+
 /// Values of the labels `method` and `verb`.
 pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Facts, NamespaceQuestion, is_ignored};
+use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, is_ignored};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
@@ -20,7 +20,7 @@ use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::look::{PodsQuestion, PodsState};
 use crate::question::WorkflowQuestion;
-use crate::snapshot::{Deletion, Held, NamespaceView, PodsView, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "workflow-finalizer";

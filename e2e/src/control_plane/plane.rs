@@ -106,6 +106,7 @@ pub struct ControlPlane {
     hollow_nodes: usize,
     has_controller_manager: bool,
     has_scheduler: bool,
+    kubelet: Option<PathBuf>,
     // Last, so that the files outlive the programs that use them.
     dir: TempDir,
 }
@@ -177,6 +178,18 @@ impl ControlPlane {
     #[must_use]
     pub fn has_scheduler(&self) -> bool {
         self.has_scheduler
+    }
+
+    /// Starts one more hollow kubelet, whose life is the caller's: to be ended and started again.
+    ///
+    /// # Errors
+    /// When there is no such program or it cannot be started.
+    pub fn start_extra_kubelet(&self, node: &str) -> Result<Process> {
+        let program = self.kubelet.as_ref().context("there is no kubelet here")?;
+        let kubeconfig = self.admin_path.display().to_string();
+        let arguments = kubelet_arguments(self.dir(), node, &kubeconfig)?;
+        let log = self.dir().join(format!("{node}.log"));
+        Process::start(node, program, arguments, &log)
     }
 
     /// The programs that run, with their process ids.
@@ -355,6 +368,7 @@ impl<'a> Starter<'a> {
             },
             has_controller_manager: has(Program::ControllerManager),
             has_scheduler: has(Program::Scheduler),
+            kubelet: self.binaries.path(Program::HollowKubelet),
             processes: self.processes,
             manager: self.manager,
             dir: self.dir,
@@ -497,23 +511,10 @@ impl<'a> Starter<'a> {
     }
 
     fn start_hollow_kubelet(&mut self, program: &Path, index: usize) -> Result<()> {
-        let [port, read_only_port] = free_ports()?;
         let name = node_name(index);
         let kubeconfig = self.write_kubeconfig(&name)?;
-        self.spawn(
-            program,
-            &name,
-            &[
-                "--morph=kubelet".into(),
-                format!("--name={name}"),
-                format!("--kubeconfig={kubeconfig}"),
-                "--use-host-image-service=false".into(),
-                format!("--cert-dir={}", self.path(&format!("{name}-certs"))),
-                format!("--kubelet-port={port}"),
-                format!("--kubelet-read-only-port={read_only_port}"),
-                "--max-pods=110".into(),
-            ],
-        )
+        let arguments = kubelet_arguments(self.dir.path(), &name, &kubeconfig)?;
+        self.spawn(program, &name, &arguments)
     }
 
     async fn wait_for_api_server(&mut self, client: &Client) -> Result<()> {
@@ -611,6 +612,21 @@ impl Users {
         let line = |user: &String| format!("{},{user},{user},system:masters\n", Self::token(user));
         self.0.iter().map(line).collect()
     }
+}
+
+fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Result<[String; 8]> {
+    let [port, read_only_port] = free_ports()?;
+    let certificates = dir.join(format!("{name}-certs"));
+    Ok([
+        "--morph=kubelet".into(),
+        format!("--name={name}"),
+        format!("--kubeconfig={kubeconfig}"),
+        "--use-host-image-service=false".into(),
+        format!("--cert-dir={}", certificates.display()),
+        format!("--kubelet-port={port}"),
+        format!("--kubelet-read-only-port={read_only_port}"),
+        "--max-pods=110".into(),
+    ])
 }
 
 fn node_name(index: usize) -> String {

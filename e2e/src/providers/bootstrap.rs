@@ -24,6 +24,14 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "rbac-core" => include_str!("../../../deploy/manifests/rbac-core.yaml"),
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
         "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
+        "crd-pod-recreation" => include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"),
+        "pod-recreation-records-policy" => {
+            include_str!("../../../deploy/manifests/pod-recreation-records-policy.yaml")
+        }
+        "pod-recreation-hold-policy" => {
+            include_str!("../../../deploy/manifests/pod-recreation-hold-policy.yaml")
+        }
+        "rbac-pod-recreation" => include_str!("../../../deploy/manifests/rbac-pod-recreation.yaml"),
         "claim-hold-policy" => include_str!("../../../deploy/manifests/claim-hold-policy.yaml"),
         "rbac-workflow-finalizer" => {
             include_str!("../../../deploy/manifests/rbac-workflow-finalizer.yaml")
@@ -119,10 +127,13 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "service-account",
         "rbac-core",
         "rbac-pod-finalizer",
+        "rbac-pod-recreation",
         "rbac-pvc-protection",
         "rbac-workflow-finalizer",
         "rbac-outcome-capture",
         "podoutcome-crd",
+        "crd-pod-recreation",
+        "pod-recreation-records-policy",
         "gate-configmap",
     ] {
         apply(client, manifest(name)?).await?;
@@ -150,6 +161,10 @@ mod tests {
             "service-account",
             "rbac-core",
             "rbac-pod-finalizer",
+            "rbac-pod-recreation",
+            "crd-pod-recreation",
+            "pod-recreation-records-policy",
+            "pod-recreation-hold-policy",
             "rbac-pvc-protection",
             "claim-hold-policy",
             "rbac-workflow-finalizer",

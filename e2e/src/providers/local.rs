@@ -145,6 +145,10 @@ impl Backend for LocalBackend {
         beside(self.plane.admin_path())
     }
 
+    fn start_kubelet(&self, node: &str) -> Result<crate::control_plane::Process> {
+        self.plane.start_extra_kubelet(node)
+    }
+
     fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {
         if !self.plane.has_controller_manager() {
             return Box::pin(async { Ok(()) });

@@ -115,6 +115,14 @@ pub trait Backend: Send + Sync {
     /// Makes the server forget old versions, where that can be done.
     fn compactor(&self) -> Option<Compactor>;
 
+    /// Starts one more kubelet, on a node of its own, which ends with the process.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    fn start_kubelet(&self, _node: &str) -> Result<crate::control_plane::Process> {
+        anyhow::bail!("no kubelet can be started here")
+    }
+
     /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
     fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })

@@ -17,6 +17,7 @@ mod outcomes;
 mod owners;
 mod peers;
 mod quiet;
+mod recreation;
 mod selector;
 mod size;
 mod start;
@@ -53,6 +54,7 @@ pub fn all() -> Vec<Scenario> {
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),
+        recreation::scenarios(),
     ]
     .into_iter()
     .flatten()

@@ -129,6 +129,26 @@ pub const KEYS: &[Key] = &[
     live("workflowFinalizer.owners[].selector.matchExpressions[].values", "list of values", "[]", "For `In` and `NotIn`."),
     live("workflowFinalizer.owners[].namespaces.include", "list of names", "[]", "Only in these namespaces; all if empty."),
     live("workflowFinalizer.owners[].namespaces.exclude", "list of names", "[]", "Not in these namespaces."),
+    live("podRecreation.workers", "1 to 1024", "32", "Records worked on at once.").flag("--workers"),
+    live("podRecreation.selectors", "list", "[]", "Pods that are re-created beside those that ask by annotation."),
+    live("podRecreation.selectors[].matchLabels", "label: value", "", "Labels of such pods; at least one."),
+    live("podRecreation.owners", "list of kinds", "[]", "Kinds of controllers whose pods are re-created, as `Kind` or `Kind.group`; never one that replaces its pods itself."),
+    live("podRecreation.maxRetries", "0 to 100", "3", "Re-creations of one pod."),
+    live("podRecreation.backoffSeconds", "seconds", "15", "Pause before the first re-creation; it doubles with each."),
+    live("podRecreation.wipeTimeoutSeconds", "seconds", "120", "How long the node agent may take to wipe the state of a rejected pod."),
+    live("podRecreation.onWipeTimeout", "proceed or fail", "proceed", "What follows when it takes longer: re-create on another node, or not at all."),
+    live("podRecreation.avoidRejectedNode", "true or false", "false", "Never go back to a node that rejected the pod."),
+    live("podRecreation.classes", "reason: race, transient, permanent or unknown", "{}", "What single reasons of rejections mean; race and transient are re-created."),
+    live("podRecreation.recordTtlSeconds", "seconds", "3600", "How long a record is kept after its end."),
+    live("podRecreation.storm.perOwner.perSecond", "number above 0", "5", "Re-creations a second of one owner's pods."),
+    live("podRecreation.storm.perOwner.burst", "1 or more", "50", "How many of them may go at once after a pause."),
+    live("podRecreation.storm.perNode.perSecond", "number above 0", "5", "Re-creations a second after one node's rejections."),
+    live("podRecreation.storm.perNode.burst", "1 or more", "50", "How many of them may go at once after a pause."),
+    live("podRecreation.storm.cluster.perSecond", "number above 0", "50", "Re-creations a second in all."),
+    live("podRecreation.storm.cluster.burst", "1 or more", "500", "How many of them may go at once after a pause."),
+    live("podRecreation.storm.breaker.rejections", "1 or more", "100", "So many rejections ..."),
+    live("podRecreation.storm.breaker.withinSeconds", "seconds", "60", "... of one node within this time give it a rest ..."),
+    live("podRecreation.storm.breaker.openSeconds", "seconds", "30", "... of this length."),
     live("pvcProtection.workers", "1 to 1024", "32", "Claims worked on at once.").flag("--workers"),
     live("pvcProtection.finalizer", "finalizer", "belayer.dev/pvc-protection", "What claims are held by: `belayer.dev/pvc-protection` beside kube-controller-manager's own controller, `kubernetes.io/pvc-protection` in its place.").flag("--pvc-protection-finalizer"),
 ];
@@ -209,3 +229,12 @@ pub fn reference() -> String {
     }
     text
 }
+
+#[cfg(all(
+    test,
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pvc-protection",
+    feature = "pod-recreation"
+))]
+mod tests;

@@ -183,3 +183,10 @@ fn a_file_that_is_not_there_is_named() {
         "{error}"
     );
 }
+
+#[cfg(all(
+    feature = "workflow-finalizer",
+    feature = "pvc-protection",
+    feature = "pod-recreation"
+))]
+mod bad;

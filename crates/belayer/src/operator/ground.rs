@@ -107,6 +107,15 @@ impl Ground {
     pub(super) fn decoders<K: SlimJson + SlimProtobuf>(&self, keep: Keep) -> Decoders<K> {
         decoders(keep, &self.interner)
     }
+
+    /// Decoders of a custom resource that is read whole: those travel as JSON only.
+    #[cfg(feature = "pod-recreation")]
+    pub(super) fn json_decoders<K: SlimJson>(&self) -> Decoders<K> {
+        Decoders::new(JsonDecoder::new(DecodeContext {
+            keep: Keep::nothing(),
+            interner: self.interner.clone(),
+        }))
+    }
 }
 
 fn decoders<K: SlimJson + SlimProtobuf>(keep: Keep, interner: &Interner) -> Decoders<K> {

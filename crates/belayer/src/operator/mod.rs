@@ -6,6 +6,7 @@
 #![cfg_attr(
     not(all(
         feature = "pod-finalizer",
+        feature = "pod-recreation",
         feature = "workflow-finalizer",
         feature = "pvc-protection"
     )),
@@ -24,6 +25,8 @@ mod owners;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
 mod pods;
+#[cfg(feature = "pod-recreation")]
+mod recreations;
 #[cfg(feature = "workflow-finalizer")]
 mod workflows;
 
@@ -50,6 +53,10 @@ use belayer_pod_finalizer::component::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::{Cleanup, Profile};
+#[cfg(feature = "pod-recreation")]
+use belayer_pod_recreation::PodRecreation;
+#[cfg(feature = "pod-recreation")]
+use belayer_pod_recreation::Settings as PodRecreationSettings;
 #[cfg(feature = "pvc-protection")]
 use belayer_pvc_protection::component::PvcProtection;
 #[cfg(feature = "pvc-protection")]
@@ -103,6 +110,9 @@ pub struct Components {
     /// pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     pub pod_finalizer: Option<PodFinalizerSettings>,
+    /// pod-recreation.
+    #[cfg(feature = "pod-recreation")]
+    pub pod_recreation: Option<PodRecreationSettings>,
     /// pvc-protection.
     #[cfg(feature = "pvc-protection")]
     pub pvc_protection: Option<PvcProtectionSettings>,
@@ -152,6 +162,11 @@ impl Components {
         #[cfg(feature = "pod-finalizer")]
         let keep = match &self.pod_finalizer {
             Some(on) => keep.and(&pod_finalizer_component::keep_of_pods(&on.profiles)),
+            None => keep,
+        };
+        #[cfg(feature = "pod-recreation")]
+        let keep = match &self.pod_recreation {
+            Some(on) => keep.and(&belayer_pod_recreation::component::keep_of_pods(on)),
             None => keep,
         };
         keep
@@ -225,6 +240,8 @@ pub struct Operator {
     finalizer: Option<Arc<PodFinalizer>>,
     #[cfg(feature = "pvc-protection")]
     protection: Option<Arc<PvcProtection>>,
+    #[cfg(feature = "pod-recreation")]
+    recreation: Option<Arc<PodRecreation>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
     /// Before these the workers do not start.
@@ -247,6 +264,13 @@ impl Operator {
             let finalizer = pod_finalizer::join(settings, &mut ground, &mut pods, &mut owners);
             holds.push(pod_finalizer::holds(&finalizer));
             finalizer
+        });
+
+        #[cfg(feature = "pod-recreation")]
+        let recreations = components.pod_recreation.as_ref().map(|settings| {
+            let joined = recreations::join(settings, &ground, &mut pods);
+            holds.push(recreations::holds(&joined.0));
+            joined
         });
 
         #[cfg(feature = "pvc-protection")]
@@ -281,18 +305,28 @@ impl Operator {
         #[cfg(feature = "workflow-finalizer")]
         crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
 
+        // Its kind may not be installed: the others run all the same.
+        let mut optional: Vec<Feed> = Vec::new();
+        #[cfg(feature = "pod-recreation")]
+        let recreation = recreations.map(|(recreation, feed, crew)| {
+            optional.push(feed);
+            crews.push(crew);
+            recreation
+        });
+
         let mut vitals = Vitals::default();
         vitals.informer(namespaces.seen(), Needed::Yes);
         for feed in &objects {
             vitals.informer(feed.seen(), Needed::Yes);
         }
-        for feed in &owners {
+        for feed in owners.iter().chain(&optional) {
             vitals.informer(feed.seen(), Needed::No);
         }
         let started = crews
             .iter()
             .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
             .collect();
+        objects.append(&mut optional);
         write_zeros(
             [&namespaces].into_iter().chain(&owners).chain(&objects),
             &crews,
@@ -311,6 +345,8 @@ impl Operator {
             finalizer,
             #[cfg(feature = "pvc-protection")]
             protection,
+            #[cfg(feature = "pod-recreation")]
+            recreation,
             after_work,
             tenure: options.tenure,
             turn: None,
@@ -350,6 +386,12 @@ impl Operator {
     #[cfg(feature = "pvc-protection")]
     pub fn protection(&self) -> Option<&Arc<PvcProtection>> {
         self.protection.as_ref()
+    }
+
+    /// pod-recreation, if it is on, for those who want to look.
+    #[cfg(feature = "pod-recreation")]
+    pub fn recreation(&self) -> Option<&Arc<PodRecreation>> {
+        self.recreation.as_ref()
     }
 
     /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and

@@ -63,6 +63,7 @@ fn operator(sandbox: &Sandbox) -> Operator {
         observer: Arc::new(()),
         components: Components {
             pod_finalizer: Some(Default::default()),
+            pod_recreation: Some(Default::default()),
             pvc_protection: Some(Default::default()),
             workflow_finalizer: Some(Default::default()),
         },

@@ -13,6 +13,7 @@ mod claims;
 mod determinism;
 mod explained;
 mod limits;
+mod recreations;
 mod series;
 mod settling;
 mod world;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use namespace::{
     IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
-    is_ignored,
+    NamespaceView, is_ignored,
 };
 pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
 

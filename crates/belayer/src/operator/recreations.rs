@@ -1,0 +1,102 @@
+//! The records of re-creations, and pod-recreation's place among them and the pods.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use belayer_core::facts::OwnerOracle;
+use belayer_core::slim::Keep;
+use belayer_core::workqueue::WorkQueue;
+use belayer_metrics::{Known, KnownValues};
+use belayer_pod_recreation::component::{Parts, PodRecreation};
+use belayer_pod_recreation::machine::{self, Machine};
+use belayer_pod_recreation::record::Record;
+use belayer_pod_recreation::{NAME, Settings, api, evidence};
+
+use super::feed::{Crew, Feed, Watched};
+use super::ground::Ground;
+use super::pods::Pods;
+
+/// Name of the queue.
+const QUEUE: &str = "recreations";
+
+/// Puts pod-recreation in its place: its hold among the other holds of pods, its records in an
+/// informer and a queue of their own.
+pub(super) fn join(
+    settings: &Settings,
+    ground: &Ground,
+    pods: &mut Pods,
+) -> (Arc<PodRecreation>, Feed, Crew) {
+    write_zeros();
+    let mut watched: Watched<Record> = Watched::new(
+        &ground.client,
+        api::resource(),
+        ground.json_decoders(),
+        |builder| builder,
+    );
+    let queue = WorkQueue::new(QUEUE);
+    let oracle = OwnerOracle::new(
+        Arc::clone(&ground.executor),
+        ground.decoders(Keep::nothing()),
+    );
+    let recreation = Arc::new(PodRecreation::new(
+        settings.clone(),
+        Parts {
+            pods: pods.watched.store.clone(),
+            records: watched.store.clone(),
+            namespaces: ground.namespaces.store.clone(),
+            looks: ground.facts(oracle, pods.wake()),
+            pods_queue: pods.queue.clone(),
+            queue: queue.clone(),
+        },
+    ));
+    let machine = Machine::new(machine::Parts {
+        component: Arc::clone(&recreation),
+        executor: Arc::clone(&ground.executor),
+        pod_decoders: pods.watched.decoders.clone(),
+        record_decoders: watched.decoders.clone(),
+        events: ground.events.clone(),
+        clock: Arc::new(belayer_core::ambient::now),
+    });
+
+    let told = Arc::clone(&recreation);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    pods.register(Arc::clone(&recreation), settings.workers);
+    let told = Arc::clone(&recreation);
+    watched.on_event(move |event| told.on_record(event));
+    watched.informer().add_handler(Arc::new(machine.clone()));
+
+    let workers = settings.workers;
+    let pods_state = pods.watched.store.watch_state();
+    let feed = watched.into_feed();
+    let crew = Crew {
+        name: QUEUE,
+        queue,
+        needs: vec![feed.state(), pods_state],
+        start: Box::new(move || machine.work(workers)),
+        beside: Vec::new(),
+    };
+    (recreation, feed, crew)
+}
+
+/// What `/debug/holds` says of it.
+pub(super) fn holds(recreation: &Arc<PodRecreation>) -> (&'static str, super::HoldsOf) {
+    let recreation = Arc::clone(recreation);
+    let told = move || -> Value { crate::holds::recreations(&recreation) };
+    (NAME, Box::new(told))
+}
+
+/// A series that appears with its first event looks as if nothing had happened before.
+fn write_zeros() {
+    KnownValues::new()
+        .with(Known::Controller, [NAME])
+        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
+        .write_zeros();
+    KnownValues::new()
+        .with(Known::Question, ["owner"])
+        .with(
+            Known::Answer,
+            ["present", "gone", "unknown", "error"].iter().copied(),
+        )
+        .write_zeros();
+}

@@ -1,0 +1,160 @@
+//! A crash before and after every single write, each write applied with its answer lost, and an old
+//! leader that wakes up at every step. Exhaustive over the positions of writes, not sampled.
+
+use std::time::Duration;
+
+use belayer_pod_recreation::Settings;
+use belayer_sandbox::{Fault, Gvr, Match};
+use rstest::rstest;
+
+use super::{RECORDS, Yard};
+use crate::world::BELAYER;
+
+/// What happens at a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blow {
+    /// The process ends before the write is carried out.
+    CrashBefore,
+    /// The write is carried out and the process ends.
+    CrashAfter,
+    /// The write is carried out and its answer is lost; the process goes on.
+    AnswerLost,
+    /// The write is not carried out, and the process cannot know.
+    RequestLost,
+}
+
+const KINDS: [(Gvr, &str); 2] = [(Gvr::PODS, "pods"), (RECORDS, "podrecreations")];
+
+/// Rejected twice, then run, without disturbance: how many writes there are of each kind.
+async fn undisturbed(rejections: usize) -> [usize; 2] {
+    let yard = Yard::rejecting(rejections);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is settled", || over(&yard)).await;
+    belayer.stop().await;
+    KINDS.map(|(gvr, _)| yard.writes_of(&gvr).len())
+}
+
+fn over(yard: &Yard) -> bool {
+    yard.is_settled("web") || (yard.phase() == "Exhausted" && !yard.is_held("web"))
+}
+
+/// What must be true whatever happened.
+fn check(yard: &Yard, rejections: usize, told: &str) {
+    let record = yard.record();
+    let status = &record["status"];
+    let recreated = rejections.min(3);
+    assert_eq!(status["attempts"], recreated, "{told}: {status:#}");
+    assert_eq!(status["podRecreated"], recreated, "{told}: {status:#}");
+    assert_eq!(status["podStarts"], recreated + 1, "{told}: {status:#}");
+    assert_eq!(yard.creates(), recreated, "{told}: pods were created");
+    assert_eq!(yard.started("web"), usize::from(rejections <= 3), "{told}");
+}
+
+async fn one(gvr: &str, position: u64, blow: Blow, rejections: usize) {
+    let told = format!("{blow:?} at write {position} of {gvr}");
+    let yard = Yard::rejecting(rejections);
+    let faults = yard.world.sandbox.faults();
+    let writes = || Match::writes().resource(gvr).client(BELAYER);
+    let fault = match blow {
+        Blow::CrashBefore => Fault::on(writes()).nth(position).hang(),
+        Blow::CrashAfter | Blow::AnswerLost => Fault::on(writes()).nth(position).lose_answer(),
+        Blow::RequestLost => Fault::on(writes()).nth(position).lose_request(),
+    };
+    let hit = faults.inject(fault);
+    // A process that crashes does nothing more.
+    let silence = (blow == Blow::CrashAfter).then(|| {
+        let all = Match::writes().client(BELAYER);
+        faults.inject(Fault::on(all.resource(gvr)).after(position).hang())
+    });
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the write is reached", || hit.hits() == 1 || over(&yard))
+        .await;
+    assert_eq!(hit.hits(), 1, "{told}: there is no such write");
+    let belayer = match blow {
+        Blow::AnswerLost | Blow::RequestLost => belayer,
+        Blow::CrashBefore | Blow::CrashAfter => {
+            belayer.crash();
+            tokio::task::yield_now().await;
+            faults.clear();
+            yard.run()
+        }
+    };
+    drop(silence);
+    yard.until(&told, || over(&yard)).await;
+    yard.pass(Duration::from_secs(30)).await;
+    check(&yard, rejections, &told);
+    belayer.stop().await;
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn at_every_write(
+    #[values(
+        Blow::CrashBefore,
+        Blow::CrashAfter,
+        Blow::AnswerLost,
+        Blow::RequestLost
+    )]
+    blow: Blow,
+    #[values(1, 2, 9)] rejections: usize,
+) {
+    let counts = undisturbed(rejections).await;
+    for ((_, plural), count) in KINDS.iter().zip(counts) {
+        assert!(count >= 5, "{count} writes of {plural}");
+        for position in 1..=count {
+            one(plural, position as u64, blow, rejections).await;
+        }
+    }
+}
+
+/// An old leader stops before a write, wakes up later, and goes on as if nothing had happened, beside
+/// the new one.
+async fn old_leader(gvr: &str, position: u64, sleeps: Duration) {
+    const OLD: &str = "belayer-old";
+    let told = format!("asleep for {sleeps:?} before write {position} of {gvr}");
+    let yard = Yard::rejecting(2);
+    let mut settings = Settings::default();
+    settings.policy.backoff_seconds = 1;
+    let faults = yard.world.sandbox.faults();
+    let writes = Match::writes().resource(gvr).client(OLD);
+    let hit = faults.inject(Fault::on(writes).nth(position).delay(sleeps));
+    let old = yard.run_as(OLD, settings.clone());
+    yard.pod("web");
+    yard.until("the write is reached", || hit.hits() == 1 || over(&yard))
+        .await;
+    let new = yard.run_as(BELAYER, settings);
+    yard.until(&told, || over(&yard)).await;
+    yard.pass(Duration::from_secs(60)).await;
+    let record = yard.record();
+    let status = &record["status"];
+    assert!(
+        status["attempts"].as_u64().unwrap() <= 3,
+        "{told}: {status:#}"
+    );
+    assert_eq!(
+        yard.started("web"),
+        1,
+        "{told}: it ran more than once or never"
+    );
+    assert!(yard.is_running("web"), "{told}");
+    assert_eq!(
+        status["attempts"], status["podRecreated"],
+        "{told}: {status:#}"
+    );
+    assert!(!yard.is_held("web"), "{told}");
+    old.stop().await;
+    new.stop().await;
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_old_leader_wakes_up(#[values(100, 1_500, 4_000, 20_000)] millis: u64) {
+    let counts = undisturbed(2).await;
+    for ((_, plural), count) in KINDS.iter().zip(counts) {
+        for position in 1..=count {
+            old_leader(plural, position as u64, Duration::from_millis(millis)).await;
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The way of a rejected pod, undisturbed.
+
+use std::time::Duration;
+
+use belayer_sandbox::Gvr;
+use serde_json::json;
+
+use super::{Fate, Yard, uid};
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_rejected_once_runs_under_its_name() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    assert_ne!(uid(&pod), first);
+    assert_eq!(pod["metadata"]["labels"], json!({ "app": "web" }));
+    assert_eq!(
+        pod["metadata"]["annotations"]["belayer.dev/recreation-attempt"],
+        "1"
+    );
+    let record = yard.record();
+    let status = &record["status"];
+    assert_eq!(status["podStarts"], 2);
+    assert_eq!(status["podRecreated"], 1);
+    assert_eq!(status["attempts"], 1);
+    assert_eq!(status["rejectedUID"], first);
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_goes_after_its_time() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    yard.pass(Duration::from_secs(3_500)).await;
+    assert_eq!(yard.records().len(), 1);
+    yard.until("the record is gone", || yard.records().is_empty())
+        .await;
+    assert!(yard.is_running("web"));
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_rejected_always_is_recreated_three_times_and_then_left_alone() {
+    let yard = Yard::rejecting(99);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("exhausted", || {
+        yard.phase() == "Exhausted" && !yard.is_held("web")
+    })
+    .await;
+    assert_eq!(yard.creates(), 3, "three re-creations, not four");
+    assert_eq!(yard.pods_seen("web"), 4);
+    let status = yard.record()["status"].clone();
+    assert_eq!(status["attempts"], 3);
+    assert_eq!(status["podStarts"], 4);
+    assert_eq!(status["podRecreated"], 3);
+    assert_eq!(yard.world.events("RecreationExhausted"), 1);
+    let writes = yard.applied(&Gvr::PODS) + yard.applied(&super::RECORDS);
+    yard.pass(Duration::from_secs(1_800)).await;
+    let later = yard.applied(&Gvr::PODS) + yard.applied(&super::RECORDS);
+    assert_eq!(later, writes, "exhausted and not quiet");
+    yard.pass(Duration::from_secs(1_500)).await;
+    // The record goes after an hour; the pod is still not taken up again, nor by another process.
+    yard.until("the record is gone", || yard.records().is_empty())
+        .await;
+    belayer.stop().await;
+    let again = yard.run();
+    yard.pass(Duration::from_secs(600)).await;
+    assert_eq!(yard.creates(), 3);
+    assert!(yard.records().is_empty());
+    again.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_retry_the_users_pod_stays_and_is_told_why() {
+    let yard = Yard::rejecting(99);
+    let mut settings = belayer_pod_recreation::Settings::default();
+    settings.policy.max_retries = 0;
+    let belayer = yard.run_as("belayer", settings.clone());
+    let first = yard.pod("web");
+    yard.until("exhausted", || {
+        yard.phase() == "Exhausted" && !yard.is_held("web")
+    })
+    .await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), first);
+    let told = &pod["metadata"]["annotations"]["belayer.dev/recreation-ended"];
+    assert!(
+        told.as_str()
+            .is_some_and(|text| text.contains("0 re-creations")),
+        "{told}"
+    );
+    yard.pass(Duration::from_secs(3_300)).await;
+    yard.until("the record is gone", || yard.records().is_empty())
+        .await;
+    belayer.stop().await;
+    let again = yard.run_as("belayer", settings);
+    yard.pass(Duration::from_secs(600)).await;
+    assert!(
+        yard.records().is_empty(),
+        "the annotation outlives the record"
+    );
+    again.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_reason_is_reported_and_not_recreated() {
+    let yard = Yard::rejecting(99);
+    yard.reason.set("SysctlForbidden");
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is let go", || {
+        yard.pods_seen("web") == 1 && !yard.is_held("web")
+    })
+    .await;
+    yard.pass(Duration::from_secs(60)).await;
+    assert!(yard.records().is_empty());
+    assert_eq!(yard.creates(), 0);
+    assert_eq!(yard.world.events("NotRecreated"), 1);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_and_is_rejected_after_a_restart_of_its_kubelet_is_never_recreated() {
+    let yard = Yard::rejecting(0);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it runs, not held any more", || {
+        yard.is_running("web") && !yard.is_held("web")
+    })
+    .await;
+    // A fresh status, as the kubelet writes it: nothing of it says that containers ran.
+    let fresh = json!({ "status": { "phase": "Failed", "reason": "NodeAffinity",
+        "message": "Pod was rejected: Predicate NodeAffinity failed",
+        "containerStatuses": null, "podIP": null } });
+    let status = belayer_sandbox::Subresource::Status;
+    yard.world
+        .patch_in(&Gvr::PODS, Some(super::YARD), "web", fresh, status);
+    yard.pass(Duration::from_secs(120)).await;
+    assert!(yard.records().is_empty());
+    assert_eq!(yard.creates(), 0);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_rejected_while_nobody_looked_is_recreated() {
+    let yard = Yard::new();
+    yard.pod("web");
+    yard.tell("web", Fate::Rejected("NodeAffinity"));
+    yard.rejections.set(0);
+    let belayer = yard.run();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_controllers_and_mirrors_are_never_touched() {
+    let yard = Yard::rejecting(99);
+    let belayer = yard.run();
+    for kind in ["ReplicaSet", "Job", "DaemonSet", "StatefulSet"] {
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u-o", "controller": true }]);
+        // Without a garbage collector's interest: the owner does not exist, and so it takes them away.
+        yard.pod_with(&kind.to_lowercase(), json!({ "ownerReferences": owner }));
+    }
+    let mirror = json!({ "annotations": {
+        "belayer.dev/recreate": "true", "kubernetes.io/config.mirror": "hash" } });
+    yard.pod_with("mirror", mirror);
+    for pod in yard.list(&Gvr::PODS) {
+        yard.tell(
+            pod["metadata"]["name"].as_str().unwrap(),
+            Fate::Rejected("OutOfcpu"),
+        );
+    }
+    yard.pass(Duration::from_secs(60)).await;
+    assert_eq!(yard.applied(&Gvr::PODS), 0);
+    assert_eq!(yard.applied(&super::RECORDS), 0);
+    belayer.stop().await;
+}
+
+/// The node agent's part is played by the test.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_asks_for_wiping_waits_until_its_node_is_wiped() {
+    let yard = Yard::new();
+    yard.world.create(
+        &Gvr::NODES,
+        None,
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" } }),
+    );
+    let belayer = yard.run();
+    wiping_pod(&yard);
+    yard.until("it waits", || yard.phase() == "Rejected").await;
+    yard.pass(Duration::from_secs(60)).await;
+    assert_eq!(yard.phase(), "Rejected", "nobody has wiped anything");
+    let name = yard.record()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut conditions = yard.record()["status"]["conditions"].clone();
+    for condition in conditions.as_array_mut().unwrap() {
+        if condition["type"] == "StateWiped" {
+            condition["status"] = "True".into();
+        }
+    }
+    let status = belayer_sandbox::Subresource::Status;
+    let patch = json!({ "status": { "conditions": conditions } });
+    yard.world
+        .patch_in(&super::RECORDS, Some(super::YARD), &name, patch, status);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_counts_as_wiped() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    wiping_pod(&yard);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let wiped = condition(&yard, "StateWiped");
+    assert_eq!(wiped["reason"], "NodeGone");
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_wiped_in_time_is_avoided() {
+    let yard = Yard::new();
+    yard.world.create(
+        &Gvr::NODES,
+        None,
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" } }),
+    );
+    let belayer = yard.run();
+    wiping_pod(&yard);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let terms = &yard.find("web").unwrap()["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    assert_eq!(terms[0]["matchFields"][0]["values"], json!(["node-1"]));
+    belayer.stop().await;
+}
+
+/// A pod on node-1 that asks for wiping.
+fn wiping_pod(yard: &Yard) {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": super::YARD, "name": "web", "annotations": {
+            "belayer.dev/recreate": "true", "belayer.dev/wipe": "true" } },
+        "spec": { "nodeName": "node-1", "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    yard.world.create(&Gvr::PODS, Some(super::YARD), pod);
+}
+
+fn condition(yard: &Yard, name: &str) -> serde_json::Value {
+    let record = yard.record();
+    let all = record["status"]["conditions"].as_array().unwrap();
+    let found = all.iter().find(|condition| condition["type"] == name);
+    found.cloned().unwrap_or_default()
+}

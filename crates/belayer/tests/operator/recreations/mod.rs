@@ -1,0 +1,356 @@
+//! pod-recreation, whole, on the embedded API server under paused time. The tests play the kubelet.
+
+mod crash;
+mod life;
+mod many;
+mod users;
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer::operator::{Components, Operator, Options};
+use belayer_core::ambient::{Simulated, simulate};
+use belayer_core::client;
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_pod_recreation::{Settings, crd};
+use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::{
+    DeleteOptions, Gvr, ListOptions, Outcome, Sandbox, Subresource, Verb, Write,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{BELAYER, World};
+
+const YARD: &str = "yard";
+const RECORDS: Gvr = Gvr {
+    group: Cow::Borrowed("belayer.dev"),
+    version: Cow::Borrowed("v1alpha1"),
+    resource: Cow::Borrowed("podrecreations"),
+};
+
+/// What the played kubelet does with a pod that it sees for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Runs,
+    Rejected(&'static str),
+}
+
+/// A cluster whose kubelet is played by the test.
+struct Yard {
+    world: World,
+    _time: Simulated,
+    /// How often each pod's name is rejected before it runs.
+    rejections: Cell<usize>,
+    reason: Cell<&'static str>,
+    seen: RefCell<Vec<(String, String, Fate)>>,
+}
+
+/// pod-recreation, running.
+struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+
+    fn crash(self) {
+        self.task.abort();
+    }
+}
+
+impl Yard {
+    fn new() -> Self {
+        let companions = Companions::none()
+            .with(Companion::GarbageCollector)
+            .with(Companion::Namespaces);
+        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+        let cluster = sandbox.cluster().clone();
+        let time = simulate(7, move || cluster.clock().now());
+        let world = World { sandbox };
+        let definition: Value = serde_saphyr::from_str(crd::YAML).unwrap();
+        world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        world.create_namespace(YARD);
+        Self {
+            world,
+            _time: time,
+            rejections: Cell::new(1),
+            reason: Cell::new("OutOfcpu"),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// A kubelet that rejects each pod so often.
+    fn rejecting(times: usize) -> Self {
+        let yard = Self::new();
+        yard.rejections.set(times);
+        yard
+    }
+
+    fn run(&self) -> Running {
+        self.run_as(BELAYER, Settings::default())
+    }
+
+    fn run_as(&self, name: &str, settings: Settings) -> Running {
+        let operator = Operator::new(Options {
+            client: client::in_process(self.world.sandbox.service(name)),
+            namespace: "belayer-system".into(),
+            bounds: Bounds {
+                qps: 10_000.0,
+                burst: 10_000,
+                ..Bounds::default()
+            },
+            writes: Writes::Sent,
+            tenure: belayer_core::election::Tenure::unlimited(),
+            observer: Arc::new(()),
+            components: Components {
+                pod_recreation: Some(settings),
+                ..Components::default()
+            },
+        });
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(operator.run(stop.clone()));
+        Running { stop, task }
+    }
+
+    /// A pod that asks to be re-created.
+    fn pod(&self, name: &str) -> String {
+        self.pod_with(name, json!({}))
+    }
+
+    fn pod_with(&self, name: &str, metadata: Value) -> String {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "namespace": YARD, "name": name, "labels": { "app": name },
+                "annotations": { "belayer.dev/recreate": "true" },
+            },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        });
+        for (field, value) in metadata.as_object().unwrap() {
+            object["metadata"][field] = value.clone();
+        }
+        let pod = self.world.create(&Gvr::PODS, Some(YARD), object);
+        uid(&pod)
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<Value>> {
+        let found = self.world.cluster().get(&Gvr::PODS, Some(YARD), name);
+        found.ok()
+    }
+
+    fn list(&self, gvr: &Gvr) -> Vec<Arc<Value>> {
+        let all = self
+            .world
+            .cluster()
+            .list(gvr, Some(YARD), &ListOptions::default());
+        all.map(|all| all.items).unwrap_or_default()
+    }
+
+    fn records(&self) -> Vec<Arc<Value>> {
+        self.list(&RECORDS)
+    }
+
+    /// The only record.
+    fn record(&self) -> Value {
+        let records = self.records();
+        assert_eq!(records.len(), 1, "{records:#?}");
+        (*records[0]).clone()
+    }
+
+    fn phase(&self) -> String {
+        let records = self.records();
+        let phase = records
+            .first()
+            .map(|record| record["status"]["phase"].clone());
+        phase
+            .as_ref()
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// What a kubelet does in one moment: pods that it has not seen are taken or rejected.
+    fn play(&self) {
+        for pod in self.list(&Gvr::PODS) {
+            let (name, uid) = (text(&pod, "/metadata/name"), uid(&pod));
+            if self.seen.borrow().iter().any(|(_, seen, _)| *seen == uid) {
+                continue;
+            }
+            let held = text(&pod, "/metadata/finalizers/0") == POD_RECREATION_HOLD;
+            if !held || !pod["metadata"]["deletionTimestamp"].is_null() {
+                // It takes the kubelet longer to see a pod than Belayer.
+                continue;
+            }
+            let before = self
+                .seen
+                .borrow()
+                .iter()
+                .filter(|(seen, ..)| *seen == name)
+                .count();
+            let fate = if before < self.rejections.get() {
+                Fate::Rejected(self.reason.get())
+            } else {
+                Fate::Runs
+            };
+            self.tell(&name, fate);
+            self.seen.borrow_mut().push((name, uid, fate));
+        }
+    }
+
+    /// The kubelet writes a pod's status.
+    fn tell(&self, name: &str, fate: Fate) {
+        let status = match fate {
+            Fate::Rejected(reason) => json!({
+                "phase": "Failed", "reason": reason,
+                "message": format!("Pod was rejected: {reason}"),
+            }),
+            Fate::Runs => json!({
+                "phase": "Running", "podIP": "10.0.0.1",
+                "containerStatuses": [{
+                    "name": "main", "started": true, "ready": true, "restartCount": 0,
+                    "image": "busybox", "imageID": "",
+                    "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+                }],
+            }),
+        };
+        let status = json!({ "status": status });
+        self.world
+            .patch_in(&Gvr::PODS, Some(YARD), name, status, Subresource::Status);
+    }
+
+    /// Pods that were ever seen under a name.
+    fn pods_seen(&self, name: &str) -> usize {
+        let seen = self.seen.borrow();
+        seen.iter().filter(|(seen, ..)| seen == name).count()
+    }
+
+    fn started(&self, name: &str) -> usize {
+        let seen = self.seen.borrow();
+        let runs = |(seen, _, fate): &&(String, String, Fate)| seen == name && *fate == Fate::Runs;
+        seen.iter().filter(runs).count()
+    }
+
+    /// The user deletes a pod.
+    fn delete(&self, name: &str) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        let user = belayer_sandbox::Actor::new("user");
+        let _ = self
+            .world
+            .cluster()
+            .delete(&user, &Gvr::PODS, Some(YARD), name, &options);
+    }
+
+    /// Plays until `condition` holds; fails after ten minutes of paused time.
+    async fn until(&self, what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(600);
+        while !condition() {
+            if Instant::now() >= deadline {
+                let writes: Vec<String> = self
+                    .world
+                    .sandbox
+                    .recorder()
+                    .writes()
+                    .iter()
+                    .map(Write::summary)
+                    .collect();
+                panic!(
+                    "not within ten minutes: {what}\n{writes:#?}\n{:#?}\n{:#?}",
+                    self.records(),
+                    self.list(&Gvr::PODS)
+                );
+            }
+            self.play();
+            self.no_loss();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Plays for a while.
+    async fn pass(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.play();
+            self.no_loss();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// NO-LOSS: where a pod was rejected and is not there, its spec is in a record.
+    fn no_loss(&self) {
+        let seen = self.seen.borrow();
+        let names: BTreeSet<&str> = seen.iter().map(|(name, ..)| name.as_str()).collect();
+        for name in names {
+            if self.find(name).is_some() {
+                continue;
+            }
+            let recorded = self
+                .records()
+                .iter()
+                .any(|record| record["spec"]["podName"] == name);
+            assert!(recorded, "neither pod nor record of {name}");
+        }
+    }
+
+    fn is_running(&self, name: &str) -> bool {
+        self.find(name)
+            .is_some_and(|pod| pod["status"]["phase"] == "Running")
+    }
+
+    fn is_held(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|pod| {
+            let all = pod["metadata"]["finalizers"].as_array();
+            all.is_some_and(|all| all.iter().any(|name| name == POD_RECREATION_HOLD))
+        })
+    }
+
+    /// Settled: the record says that a pod started, and no hold is left on it.
+    fn is_settled(&self, name: &str) -> bool {
+        self.phase() == "Started" && self.is_running(name) && !self.is_held(name)
+    }
+
+    /// Creates of pods by Belayer that were carried out.
+    fn creates(&self) -> usize {
+        self.writes_of(&Gvr::PODS)
+            .iter()
+            .filter(|write| write.verb == Verb::Create && write.changed())
+            .count()
+    }
+
+    /// Every write of Belayer to a kind, whatever its name at the time.
+    fn writes_of(&self, gvr: &Gvr) -> Vec<Write> {
+        let all = self.world.sandbox.recorder().writes();
+        all.into_iter()
+            .filter(|write| write.resource == *gvr && write.actor.to_string().starts_with(BELAYER))
+            .collect()
+    }
+
+    fn applied(&self, gvr: &Gvr) -> usize {
+        self.writes_of(gvr)
+            .iter()
+            .filter(|write| write.outcome == Outcome::Applied)
+            .count()
+    }
+}
+
+fn uid(object: &Value) -> String {
+    text(object, "/metadata/uid")
+}
+
+fn text(object: &Value, pointer: &str) -> String {
+    let value = object.pointer(pointer).and_then(Value::as_str);
+    value.unwrap_or_default().to_owned()
+}

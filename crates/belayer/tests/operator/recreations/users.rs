@@ -1,0 +1,228 @@
+//! What users and other controllers do meanwhile.
+
+use std::time::Duration;
+
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use rstest::rstest;
+use serde_json::json;
+
+use super::{RECORDS, YARD, Yard, uid};
+use crate::world::BELAYER;
+
+/// The user deletes the pod, whatever is there of it, as soon as the record is in a phase.
+#[rstest]
+#[case::before_anything_was_recorded("", 0)]
+#[case::rejected("Rejected", 0)]
+#[case::recreated("Recreated", 1)]
+#[case::started("Started", 1)]
+#[tokio::test(start_paused = true)]
+async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
+    let yard = Yard::new();
+    // Slow enough to be caught in each phase.
+    let slow = match phase {
+        "Rejected" => Match::verb(Verb::Create).resource("pods").client(BELAYER),
+        _ => Match::writes().resource("podrecreations").client(BELAYER),
+    };
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(slow).delay(Duration::from_millis(500)));
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is there", || {
+        yard.pods_seen("web") > 0 && yard.phase() == phase
+    })
+    .await;
+    yard.delete("web");
+    let gone = || yard.find("web").is_none();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
+    while !gone() {
+        assert!(tokio::time::Instant::now() < deadline, "the pod is stuck");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(gone(), "it came back");
+    assert_eq!(yard.creates(), created);
+    belayer.stop().await;
+}
+
+#[rstest]
+#[case("Deleting")]
+#[case("Waiting")]
+#[case("Creating")]
+#[tokio::test(start_paused = true)]
+async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
+    let yard = Yard::new();
+    let pods = Match::verbs([Verb::Create, Verb::Delete])
+        .resource("pods")
+        .client(BELAYER);
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(pods).delay(Duration::from_millis(500)));
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is there", || yard.phase() == phase).await;
+    let name = yard.record()["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(yard.started("web"), 0);
+    assert!(!yard.is_held("web"), "a hold is left behind");
+    assert!(
+        yard.find("web")
+            .is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_null()),
+        "a pod is stuck"
+    );
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_controller_takes_the_name() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the name is free", || yard.phase() == "Waiting")
+        .await;
+    let stranger = yard.pod_with("web", json!({ "annotations": {} }));
+    yard.until("it stops", || yard.phase() == "Ended").await;
+    yard.pass(Duration::from_secs(120)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), stranger, "the stranger is left alone");
+    assert!(pod["metadata"]["finalizers"].is_null());
+    assert_eq!(yard.creates(), 0);
+    assert_eq!(yard.world.events("NameTaken"), 1);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_namespace_is_deleted_meanwhile() {
+    for phase in ["Rejected", "Waiting", "Recreated"] {
+        let yard = Yard::new();
+        let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+        let slow = Fault::on(creates).delay(Duration::from_millis(500));
+        yard.world.sandbox.faults().inject(slow);
+        let belayer = yard.run();
+        yard.pod("web");
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(600);
+        while yard.phase() != phase {
+            assert!(tokio::time::Instant::now() < deadline, "never {phase}");
+            if yard.pods_seen("web") == 0 {
+                yard.play();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        yard.world.delete(&Gvr::NAMESPACES, None, YARD);
+        let gone = || {
+            yard.world
+                .cluster()
+                .get(&Gvr::NAMESPACES, None, YARD)
+                .is_err()
+        };
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(600);
+        while !gone() {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{phase}: the namespace is stuck"
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        belayer.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_quota_refuses_stays_and_comes_once_there_is_room() {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let quota = Answer::forbidden("exceeded quota: pods");
+    let fault = yard
+        .world
+        .sandbox
+        .faults()
+        .inject(Fault::on(creates).answer(quota));
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
+        .await;
+    yard.pass(Duration::from_secs(300)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), first, "the rejected pod is still there");
+    assert!(fault.hits() < 12, "{} tries in five minutes", fault.hits());
+    let conditions = yard.record()["status"]["conditions"].clone();
+    let denied = conditions
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|condition| condition["type"] == "CreateDenied")
+        .unwrap();
+    assert!(
+        denied["message"]
+            .as_str()
+            .unwrap()
+            .contains("exceeded quota")
+    );
+    yard.world.sandbox.faults().clear();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(1_200);
+    while !yard.is_settled("web") {
+        assert!(tokio::time::Instant::now() < deadline, "it does not come");
+        yard.pass(Duration::from_secs(1)).await;
+    }
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_an_hour_is_given_up() {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(creates).answer(Answer::forbidden("policy")));
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.pass(Duration::from_secs(3_000)).await;
+    assert_eq!(yard.phase(), "Rejected");
+    yard.pass(Duration::from_secs(1_800)).await;
+    assert_eq!(yard.phase(), "Ended");
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
+/// A record that somebody made by hand, for a pod that does not exist.
+#[tokio::test(start_paused = true)]
+async fn a_record_made_by_hand_gives_nobody_a_pod() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let record = |name: &str, uid: &str| {
+        json!({
+            "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
+            "metadata": { "namespace": YARD, "name": name },
+            "spec": {
+                "podName": "web", "firstUID": uid, "policy": {},
+                "pod": { "metadata": {}, "spec": { "hostPID": true,
+                    "containers": [{ "name": "evil", "image": "evil" }] } },
+            },
+        })
+    };
+    yard.world.create(
+        &RECORDS,
+        Some(YARD),
+        record("web-12345678", "12345678-0000"),
+    );
+    yard.pass(Duration::from_secs(120)).await;
+    assert!(yard.find("web").is_none());
+    assert_eq!(yard.world.events("Ignored"), 1);
+    // Nor for one that does.
+    let first = yard.pod("web");
+    let name = belayer_pod_recreation::api::record_name("web", &first);
+    yard.world
+        .create(&RECORDS, Some(YARD), record(&name, &first));
+    yard.pass(Duration::from_secs(300)).await;
+    assert_eq!(yard.creates(), 0);
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    belayer.stop().await;
+}

@@ -1,0 +1,288 @@
+//! What is carried over from a rejected pod to the next: what the user submitted, as far as it can be
+//! known. Everything that scheduler, admission and consumers added on the way is left behind; admission
+//! adds its part again.
+//!
+//! That nothing is amiss is proven by a dry-run create before the rejected pod is touched.
+
+use belayer_core::names::{
+    POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
+    RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION,
+};
+use serde_json::{Map, Value, json};
+
+/// Labels by which consumers keep their books.
+const CONSUMERS_LABELS: &[&str] = &["workflows.argoproj.io/completed"];
+
+/// Annotations of ours, and what admission writes.
+const DROPPED_ANNOTATIONS: &[&str] = &[
+    RECREATION_ANNOTATION,
+    RECREATION_UID_ANNOTATION,
+    RECREATION_ATTEMPT_ANNOTATION,
+    RECREATION_ENDED_ANNOTATION,
+    RELEASE_ANNOTATION,
+    "kubernetes.io/limit-ranger",
+];
+
+/// Prefix of the volume that admission injects for the service account's token.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+
+/// Where that volume is mounted.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The pod to create, from a rejected pod as the server has it: labels, annotations, owner references
+/// and spec.
+pub fn pod_to_create(rejected: &Value) -> Value {
+    let mut metadata = Map::new();
+    let source = &rejected["metadata"];
+    for (field, dropped) in [
+        ("labels", CONSUMERS_LABELS),
+        ("annotations", DROPPED_ANNOTATIONS),
+    ] {
+        if let Some(pairs) = source[field].as_object() {
+            let kept = pairs
+                .iter()
+                .filter(|(name, _)| !dropped.contains(&name.as_str()));
+            let kept: Map<String, Value> = kept.map(|(n, v)| (n.clone(), v.clone())).collect();
+            if !kept.is_empty() {
+                metadata.insert(field.to_owned(), kept.into());
+            }
+        }
+    }
+    if let Some(owners) = source["ownerReferences"]
+        .as_array()
+        .filter(|o| !o.is_empty())
+    {
+        metadata.insert("ownerReferences".to_owned(), owners.clone().into());
+    }
+    json!({ "metadata": metadata, "spec": spec_to_create(rejected) })
+}
+
+fn spec_to_create(rejected: &Value) -> Value {
+    let mut spec = rejected["spec"].as_object().cloned().unwrap_or_default();
+    if !is_bound_by_user(rejected) {
+        spec.remove("nodeName");
+    }
+    spec.remove("ephemeralContainers");
+    // Computed from the class, and refused where they differ from what the class says by now.
+    spec.remove("priority");
+    if spec.contains_key("runtimeClassName") {
+        spec.remove("overhead");
+    }
+    if spec.contains_key("priorityClassName") {
+        spec.remove("preemptionPolicy");
+    }
+    drop_token_volume(&mut spec);
+    if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
+        tolerations.retain(|toleration| !is_default_toleration(toleration));
+        if tolerations.is_empty() {
+            spec.remove("tolerations");
+        }
+    }
+    unmerge_label_keys(&mut spec, &rejected["metadata"]["labels"]);
+    Value::Object(spec)
+}
+
+/// Whether whoever created the pod named its node. The scheduler's binding stands in no field manager's
+/// fields; a creator's choice does.
+fn is_bound_by_user(rejected: &Value) -> bool {
+    let managers = rejected["metadata"]["managedFields"].as_array();
+    managers.into_iter().flatten().any(|entry| {
+        let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
+        whole && entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some()
+    })
+}
+
+/// The volume that admission injected, and its mounts. A projected token that the user asked for has a
+/// name of its own.
+fn drop_token_volume(spec: &mut Map<String, Value>) {
+    let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let injected: Vec<String> = volumes
+        .iter()
+        .filter(|volume| is_injected(volume))
+        .filter_map(|volume| volume["name"].as_str().map(str::to_owned))
+        .collect();
+    let is_one = |name: &Value| {
+        name.as_str()
+            .is_some_and(|name| injected.iter().any(|i| i == name))
+    };
+    volumes.retain(|volume| !is_one(&volume["name"]));
+    let none_left = volumes.is_empty();
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let Some(container) = container.as_object_mut() else {
+                continue;
+            };
+            let Some(mounts) = container
+                .get_mut("volumeMounts")
+                .and_then(Value::as_array_mut)
+            else {
+                continue;
+            };
+            mounts.retain(|mount| !(is_one(&mount["name"]) && mount["mountPath"] == TOKEN_PATH));
+            if mounts.is_empty() {
+                container.remove("volumeMounts");
+            }
+        }
+    }
+    if none_left {
+        spec.remove("volumes");
+    }
+}
+
+fn is_injected(volume: &Value) -> bool {
+    let named = volume["name"].as_str().is_some_and(|name| {
+        name.strip_prefix(TOKEN_VOLUME).is_some_and(|suffix| {
+            suffix.len() == 5 && suffix.bytes().all(|b| b.is_ascii_alphanumeric())
+        })
+    });
+    let sources = volume["projected"]["sources"].as_array();
+    let token = |source: &Value| source.get("serviceAccountToken").is_some();
+    named && sources.is_some_and(|sources| sources.iter().any(token))
+}
+
+/// What the admission plugin DefaultTolerationSeconds adds.
+fn is_default_toleration(toleration: &Value) -> bool {
+    let of = |key: &str| {
+        *toleration
+            == json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 })
+    };
+    of("node.kubernetes.io/not-ready") || of("node.kubernetes.io/unreachable")
+}
+
+/// The server merges the values of `matchLabelKeys` into the selector beside them, and does it again at
+/// the next create; what it merged is taken out.
+fn unmerge_label_keys(spec: &mut Map<String, Value>, labels: &Value) {
+    let spreads = spec
+        .get_mut("topologySpreadConstraints")
+        .and_then(Value::as_array_mut);
+    for spread in spreads.into_iter().flatten() {
+        unmerge(spread, labels);
+    }
+    let Some(affinity) = spec.get_mut("affinity") else {
+        return;
+    };
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(kind) = affinity.get_mut(kind) else {
+            continue;
+        };
+        let required = kind
+            .get_mut("requiredDuringSchedulingIgnoredDuringExecution")
+            .and_then(Value::as_array_mut);
+        for term in required.into_iter().flatten() {
+            unmerge(term, labels);
+        }
+        let preferred = kind
+            .get_mut("preferredDuringSchedulingIgnoredDuringExecution")
+            .and_then(Value::as_array_mut);
+        for weighted in preferred.into_iter().flatten() {
+            if let Some(term) = weighted.get_mut("podAffinityTerm") {
+                unmerge(term, labels);
+            }
+        }
+    }
+}
+
+fn unmerge(term: &mut Value, labels: &Value) {
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        let keys = term[field].as_array().cloned().unwrap_or_default();
+        for key in keys {
+            let Some(value) = key.as_str().map(|key| labels[key].clone()) else {
+                continue;
+            };
+            let merged = json!({ "key": key, "operator": operator, "values": [value] });
+            let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut)
+            else {
+                continue;
+            };
+            let Some(all) = selector
+                .get_mut("matchExpressions")
+                .and_then(Value::as_array_mut)
+            else {
+                continue;
+            };
+            all.retain(|expression| *expression != merged);
+            if all.is_empty() {
+                selector.remove("matchExpressions");
+            }
+        }
+    }
+    // `null` is what indexing a missing field of a mutable value leaves behind.
+    if let Some(term) = term.as_object_mut() {
+        term.retain(|_, value| !value.is_null());
+    }
+}
+
+/// What a re-created pod is told apart by.
+#[derive(Debug, Clone, Copy)]
+pub struct Chain<'a> {
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Name of every pod of the chain.
+    pub pod_name: &'a str,
+    /// Name of the record.
+    pub record: &'a str,
+    /// UID of the record.
+    pub record_uid: &'a str,
+    /// Which re-creation it is, from 1.
+    pub attempt: u32,
+    /// Nodes it may not be put on.
+    pub avoid_nodes: &'a [String],
+}
+
+/// The pod of an attempt: the pod to create under its name, with our hold on it.
+pub fn successor(pod: &Value, chain: Chain<'_>) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": pod["metadata"],
+        "spec": pod["spec"],
+    });
+    let metadata = &mut object["metadata"];
+    metadata["namespace"] = chain.namespace.into();
+    metadata["name"] = chain.pod_name.into();
+    metadata["finalizers"] = json!([POD_RECREATION_HOLD]);
+    metadata["annotations"][RECREATION_ANNOTATION] = chain.record.into();
+    metadata["annotations"][RECREATION_UID_ANNOTATION] = chain.record_uid.into();
+    metadata["annotations"][RECREATION_ATTEMPT_ANNOTATION] = chain.attempt.to_string().into();
+    keep_away(&mut object["spec"], chain.avoid_nodes);
+    object
+}
+
+/// The same under a name that the server makes up, for a create that is only tried.
+pub fn rehearsal(pod: &Value, chain: Chain<'_>) -> Value {
+    let mut object = successor(pod, chain);
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("name");
+        let cut = &chain.pod_name[..chain.pod_name.floor_char_boundary(200)];
+        metadata.insert("generateName".to_owned(), format!("{cut}-").into());
+    }
+    object
+}
+
+/// Required node affinity by name. A node field takes one value per requirement.
+fn keep_away(spec: &mut Value, nodes: &[String]) {
+    if nodes.is_empty() {
+        return;
+    }
+    let terms = &mut spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    if terms.as_array().is_none_or(Vec::is_empty) {
+        *terms = json!([{}]);
+    }
+    for term in terms.as_array_mut().into_iter().flatten() {
+        if term["matchFields"].is_null() {
+            term["matchFields"] = json!([]);
+        }
+        if let Some(fields) = term["matchFields"].as_array_mut() {
+            fields.extend(nodes.iter().map(
+                |node| json!({ "key": "metadata.name", "operator": "NotIn", "values": [node] }),
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

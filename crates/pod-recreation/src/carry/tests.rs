@@ -1,0 +1,231 @@
+//! Field by field: what the user wrote stays, what was added on the way goes.
+
+use rstest::rstest;
+
+use super::*;
+
+fn rejected(metadata: Value, spec: Value) -> Value {
+    let mut pod = json!({
+        "metadata": {
+            "name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "7",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1,
+            "finalizers": ["belayer.dev/pod-recreation", "example.com/theirs"],
+        },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        "status": { "phase": "Failed", "reason": "OutOfcpu" },
+    });
+    for (to, from) in [("metadata", metadata), ("spec", spec)] {
+        for (name, value) in from.as_object().unwrap() {
+            pod[to][name] = value.clone();
+        }
+    }
+    pod
+}
+
+fn spec_of(spec: Value) -> Value {
+    pod_to_create(&rejected(json!({}), spec))["spec"].clone()
+}
+
+#[test]
+fn identity_and_status_are_left_behind() {
+    let pod = pod_to_create(&rejected(json!({}), json!({})));
+    assert_eq!(
+        pod,
+        json!({
+            "metadata": {},
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        })
+    );
+}
+
+#[test]
+fn what_the_user_wrote_is_kept() {
+    let owner = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "o-1" }]);
+    let metadata = json!({
+        "labels": { "app": "web" },
+        "annotations": { "belayer.dev/recreate": "true", "note": "mine" },
+        "ownerReferences": owner,
+    });
+    let spec = json!({
+        "nodeSelector": { "disk": "ssd" }, "restartPolicy": "Never", "hostname": "h",
+        "tolerations": [{ "key": "gpu", "operator": "Exists" }],
+        "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "d" } }],
+        "initContainers": [{ "name": "side", "image": "b", "restartPolicy": "Always" }],
+        "priorityClassName": "high", "serviceAccountName": "robot",
+        "containers": [{ "name": "main", "image": "busybox",
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }],
+    });
+    let pod = pod_to_create(&rejected(metadata.clone(), spec.clone()));
+    assert_eq!(pod, json!({ "metadata": metadata, "spec": spec }));
+}
+
+#[test]
+fn books_of_ours_and_of_consumers_are_not_carried_over() {
+    let metadata = json!({
+        "labels": { "workflows.argoproj.io/completed": "true", "app": "web" },
+        "annotations": {
+            "belayer.dev/recreation": "web-1", "belayer.dev/recreation-uid": "r-1",
+            "belayer.dev/recreation-attempt": "2", "belayer.dev/recreation-ended": "x",
+            "belayer.dev/release": "true", "kubernetes.io/limit-ranger": "set cpu",
+        },
+    });
+    let pod = pod_to_create(&rejected(metadata, json!({})));
+    assert_eq!(pod["metadata"], json!({ "labels": { "app": "web" } }));
+}
+
+#[rstest]
+#[case::set_by_the_scheduler(json!([]), None)]
+#[case::without_any_managed_fields(Value::Null, None)]
+#[case::named_by_the_creator(
+    json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]),
+    Some("node-1")
+)]
+#[case::a_subresource_says_nothing(
+    json!([{ "manager": "x", "subresource": "status", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]),
+    None
+)]
+fn the_node(#[case] managed: Value, #[case] expected: Option<&str>) {
+    let metadata = json!({ "managedFields": managed });
+    let pod = pod_to_create(&rejected(metadata, json!({ "nodeName": "node-1" })));
+    assert_eq!(pod["spec"]["nodeName"].as_str(), expected);
+}
+
+#[test]
+fn the_injected_token_goes_and_a_projected_one_of_the_user_stays() {
+    let token = |name: &str| {
+        json!({ "name": name, "projected": { "sources": [
+            { "serviceAccountToken": { "path": "token", "expirationSeconds": 3607 } },
+            { "configMap": { "name": "kube-root-ca.crt" } },
+        ] } })
+    };
+    let mount = |name: &str, path: &str| json!({ "name": name, "mountPath": path });
+    let spec = spec_of(json!({
+        "volumes": [token("kube-api-access-x2b4d"), token("vault")],
+        "containers": [{ "name": "main", "image": "b", "volumeMounts": [
+            mount("kube-api-access-x2b4d", TOKEN_PATH), mount("vault", "/vault"),
+        ] }],
+        "initContainers": [{ "name": "init", "image": "b", "volumeMounts": [
+            mount("kube-api-access-x2b4d", TOKEN_PATH),
+        ] }],
+    }));
+    assert_eq!(spec["volumes"], json!([token("vault")]));
+    assert_eq!(
+        spec["containers"][0]["volumeMounts"],
+        json!([mount("vault", "/vault")])
+    );
+    assert_eq!(
+        spec["initContainers"],
+        json!([{ "name": "init", "image": "b" }])
+    );
+}
+
+#[test]
+fn a_volume_that_is_only_called_like_the_injected_one_stays() {
+    let volumes = json!([
+        { "name": "kube-api-access-x2b4d", "emptyDir": {} },
+        { "name": "kube-api-access-longer", "projected": { "sources": [{ "serviceAccountToken": {} }] } },
+    ]);
+    assert_eq!(spec_of(json!({ "volumes": volumes }))["volumes"], volumes);
+}
+
+#[test]
+fn default_tolerations_go_and_others_of_the_same_key_stay() {
+    let toleration = |key: &str, seconds: u32| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds });
+    let spec = spec_of(json!({ "tolerations": [
+        toleration("node.kubernetes.io/not-ready", 300),
+        toleration("node.kubernetes.io/unreachable", 300),
+        toleration("node.kubernetes.io/unreachable", 5),
+    ] }));
+    assert_eq!(
+        spec["tolerations"],
+        json!([toleration("node.kubernetes.io/unreachable", 5)])
+    );
+}
+
+#[test]
+fn ephemeral_containers_and_computed_fields_go() {
+    let spec = spec_of(json!({
+        "ephemeralContainers": [{ "name": "debug" }], "priority": 100,
+        "priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority",
+        "runtimeClassName": "kata", "overhead": { "cpu": "1" },
+    }));
+    assert_eq!(
+        spec,
+        json!({
+            "containers": [{ "name": "main", "image": "busybox" }],
+            "priorityClassName": "high", "runtimeClassName": "kata",
+        })
+    );
+}
+
+#[test]
+fn selectors_merged_from_label_keys_are_taken_apart() {
+    let metadata = json!({ "labels": { "app": "web", "rev": "7" } });
+    let own = json!({ "key": "app", "operator": "In", "values": ["web"] });
+    let merged = json!({ "key": "rev", "operator": "In", "values": ["7"] });
+    let unlike = json!({ "key": "rev", "operator": "NotIn", "values": ["7"] });
+    let term = |keys: &str, expressions: Value| json!({ "topologyKey": "zone", keys: ["rev"], "labelSelector": { "matchExpressions": expressions } });
+    let spec = json!({
+        "topologySpreadConstraints": [term("matchLabelKeys", json!([own, merged]))],
+        "affinity": {
+            "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
+                [term("matchLabelKeys", json!([merged, own]))] },
+            "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution":
+                [{ "weight": 1, "podAffinityTerm": term("mismatchLabelKeys", json!([own, unlike])) }] },
+        },
+    });
+    let spec = pod_to_create(&rejected(metadata, spec))["spec"].clone();
+    assert_eq!(
+        spec["topologySpreadConstraints"],
+        json!([term("matchLabelKeys", json!([own]))])
+    );
+    assert_eq!(
+        spec["affinity"],
+        json!({
+            "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
+                [term("matchLabelKeys", json!([own]))] },
+            "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution":
+                [{ "weight": 1, "podAffinityTerm": term("mismatchLabelKeys", json!([own])) }] },
+        })
+    );
+}
+
+#[test]
+fn a_successor_carries_our_hold_the_record_and_its_attempt() {
+    let pod = pod_to_create(&rejected(json!({ "labels": { "app": "web" } }), json!({})));
+    let avoid = ["node-1".to_owned()];
+    let chain = Chain {
+        namespace: "shop",
+        pod_name: "web",
+        record: "web-u-1",
+        record_uid: "r-1",
+        attempt: 2,
+        avoid_nodes: &avoid,
+    };
+    let next = successor(&pod, chain);
+    assert_eq!(
+        next["metadata"],
+        json!({
+            "name": "web", "namespace": "shop", "labels": { "app": "web" },
+            "finalizers": ["belayer.dev/pod-recreation"],
+            "annotations": {
+                "belayer.dev/recreation": "web-u-1", "belayer.dev/recreation-uid": "r-1",
+                "belayer.dev/recreation-attempt": "2",
+            },
+        })
+    );
+    let required =
+        &next["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(
+        required["nodeSelectorTerms"],
+        json!([{ "matchFields": [{ "key": "metadata.name", "operator": "NotIn", "values": ["node-1"] }] }])
+    );
+    assert_eq!(
+        pod_to_create(&next),
+        json!({ "metadata": { "labels": { "app": "web" } }, "spec": next["spec"] }),
+        "the chain's own marks are not carried over"
+    );
+    let tried = rehearsal(&pod, chain);
+    assert_eq!(tried["metadata"]["generateName"], "web-");
+    assert!(tried["metadata"].get("name").is_none());
+}

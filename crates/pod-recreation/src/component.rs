@@ -1,0 +1,327 @@
+//! pod-recreation as a component of the pods' runner: its hold. What it notes of pods and records wakes
+//! the [`machine`](crate::machine) of the records, which does the rest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::decision::Decision;
+use belayer_core::facts::{Facts, OwnerQuestion};
+use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
+use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_core::object::{ObjectKey, OwnerReference, Uid};
+use belayer_core::runner::{Change, Component, Source};
+use belayer_core::slim::{Keep, Namespace, Pod};
+use belayer_core::workqueue::{Band, WorkQueue};
+use hashbrown::{HashMap, HashSet};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::NAME;
+use crate::api::{self, record_name};
+use crate::config::Settings;
+use crate::decide::{NamespaceSight, Snapshot};
+use crate::evidence::Evidence;
+use crate::holds::{self, HoldSnapshot, RecordSight};
+use crate::proof::FirstSight;
+use crate::record::Record;
+use crate::snapshot::{ANNOTATIONS, Asked, Hold, PodState, PodView, Selection, Sight};
+
+/// What the component stands on.
+pub struct Parts {
+    /// All pods, with the labels and annotations of [`keep_of_pods`].
+    pub pods: Store<Pod>,
+    /// All records.
+    pub records: Store<Record>,
+    /// All namespaces.
+    pub namespaces: Store<Namespace>,
+    /// Live looks at records.
+    pub looks: Facts<OwnerQuestion>,
+    /// The queue of the pods' runner.
+    pub pods_queue: WorkQueue<ObjectKey>,
+    /// The queue of the records' machine.
+    pub queue: WorkQueue<ObjectKey>,
+}
+
+/// Holds pods until they start, and knows which record belongs to which pod.
+pub struct PodRecreation {
+    settings: Settings,
+    parts: Parts,
+    memory: Mutex<Memory>,
+}
+
+/// What is remembered of pods for as long as they exist.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Rejected pods that have no record yet, by the record that they are to have.
+    candidates: HashMap<ObjectKey, ObjectKey>,
+    /// Pods that had been rejected when they were first seen.
+    first_seen_rejected: HashSet<Uid>,
+    /// First pods whose record somebody deleted before anything was done.
+    cancelled: HashSet<Uid>,
+}
+
+/// The labels and annotations of pods that are read.
+pub fn keep_of_pods(settings: &Settings) -> Keep {
+    Keep::nothing()
+        .labels(settings.eligibility.labels())
+        .annotations(ANNOTATIONS)
+}
+
+impl PodRecreation {
+    /// The component with these settings.
+    pub fn new(settings: Settings, parts: Parts) -> Self {
+        Self {
+            settings,
+            parts,
+            memory: Mutex::default(),
+        }
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The records.
+    pub fn records(&self) -> &Store<Record> {
+        &self.parts.records
+    }
+
+    /// The queue of records.
+    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+        &self.parts.queue
+    }
+
+    /// Notes what matters of a pod and wakes its record. To be told of every event of the pods *before*
+    /// their runner is.
+    pub fn on_pod(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added { object, .. } => {
+                if object.phase == belayer_core::slim::Phase::Failed {
+                    let mut memory = self.memory.lock();
+                    memory.first_seen_rejected.insert(object.meta.uid.clone());
+                }
+                self.wake(object);
+            }
+            Event::Updated { new, .. } => self.wake(new),
+            Event::Deleted { last, .. } => {
+                self.wake(last);
+                let record = record_key(last);
+                let mut memory = self.memory.lock();
+                memory.first_seen_rejected.remove(&last.meta.uid);
+                memory.cancelled.remove(&last.meta.uid);
+                memory.candidates.remove(&record);
+            }
+            _ => {}
+        }
+    }
+
+    /// Wakes the pod of a record, and remembers whose record somebody deleted. The machine itself is
+    /// told by its own handler.
+    pub fn on_record(&self, event: &Event<Record>) {
+        let record = match event {
+            Event::Added { object, .. } => object,
+            Event::Updated { new, .. } => new,
+            Event::Deleted { last, .. } => {
+                let over = last.status.phase.is_some_and(api::Phase::is_final);
+                if !over {
+                    let mut memory = self.memory.lock();
+                    memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
+                }
+                last
+            }
+            _ => return,
+        };
+        let key = pod_key(record);
+        if self.parts.pods.lookup(&key).found().is_some() {
+            self.parts.pods_queue.add(key, Band::Normal);
+        } else if matches!(event, Event::Deleted { .. }) {
+            // Nobody is left for whom it would have to be remembered.
+            let mut memory = self.memory.lock();
+            memory
+                .cancelled
+                .remove(&Uid::new(record.first_uid.as_str()));
+        }
+    }
+
+    fn wake(&self, pod: &Stored<Pod>) {
+        let view = self.view(pod);
+        let held = view.hold == Hold::On;
+        if !held && view.mark.is_none() && view.selection == Selection::No {
+            return;
+        }
+        let key = record_key(pod);
+        if view.is_candidate() {
+            let mut memory = self.memory.lock();
+            memory.candidates.insert(key.clone(), pod.meta.key.clone());
+        } else if view.state == PodState::Pending && view.mark.is_none() {
+            // A pod that waits for its node has no record.
+            return;
+        }
+        self.parts.queue.add(key, Band::Normal);
+    }
+
+    /// A pod in this component's words.
+    pub fn view(&self, pod: &Pod) -> PodView {
+        let seen = self
+            .memory
+            .lock()
+            .first_seen_rejected
+            .contains(&pod.meta.uid);
+        let sight = if seen {
+            FirstSight::Rejected
+        } else {
+            FirstSight::Earlier
+        };
+        PodView::of(pod, &self.settings, sight)
+    }
+
+    /// What is known for a record's next step.
+    pub fn observe_record(&self, key: &ObjectKey) -> Snapshot {
+        let record = self.parts.records.lookup(key);
+        let candidate = self.memory.lock().candidates.get(key).cloned();
+        let (record, name) = match record {
+            Lookup::Unknown => (None, None),
+            Lookup::Absent => (None, candidate),
+            Lookup::Found(record) => {
+                let name = pod_key(&record);
+                (Some(Box::new((*record.object).clone())), Some(name))
+            }
+        };
+        let pod = match name.map(|name| self.parts.pods.lookup(&name)) {
+            None => Sight::Absent,
+            Some(Lookup::Unknown) => Sight::Unknown,
+            Some(Lookup::Absent) => Sight::Absent,
+            Some(Lookup::Found(pod)) => Sight::Present(Box::new(self.view(&pod))),
+        };
+        let cancelled = match &pod {
+            Sight::Present(pod) => self.is_cancelled(&pod.uid),
+            Sight::Unknown | Sight::Absent => Asked::No,
+        };
+        let namespace = ObjectKey::cluster(Arc::clone(key.shared_namespace()));
+        let namespace = match self.parts.namespaces.lookup(&namespace) {
+            Lookup::Found(namespace) if namespace.meta.is_deleting() => NamespaceSight::Terminating,
+            _ => NamespaceSight::Active,
+        };
+        Snapshot {
+            record,
+            pod,
+            namespace,
+            cancelled,
+            record_ttl: self.settings.record_ttl,
+        }
+    }
+
+    /// The rejected pod that is to have this record.
+    pub fn candidate(&self, record: &ObjectKey) -> Option<ObjectKey> {
+        self.memory.lock().candidates.get(record).cloned()
+    }
+
+    fn is_cancelled(&self, pod: &Uid) -> Asked {
+        if self.memory.lock().cancelled.contains(pod) {
+            Asked::Yes
+        } else {
+            Asked::No
+        }
+    }
+
+    fn record_of(&self, key: &ObjectKey) -> RecordSight {
+        if self.parts.records.state() == InformerState::NotServed {
+            return RecordSight::NotServed;
+        }
+        match self.parts.records.lookup(key) {
+            Lookup::Unknown => RecordSight::Unknown,
+            Lookup::Absent => RecordSight::Absent,
+            Lookup::Found(record) => RecordSight::Found(Box::new((*record.object).clone())),
+        }
+    }
+}
+
+/// The record of a pod: that of its mark, else the one that it would have as the first of a chain.
+pub fn record_key(pod: &Pod) -> ObjectKey {
+    let namespace = Arc::clone(pod.meta.key.shared_namespace());
+    let marked = pod
+        .meta
+        .annotations
+        .get(belayer_core::names::RECREATION_ANNOTATION);
+    match marked {
+        Some(name) => ObjectKey::new(namespace, name),
+        None => ObjectKey::new(
+            namespace,
+            record_name(pod.meta.key.name(), pod.meta.uid.as_str()),
+        ),
+    }
+}
+
+/// The pods of a record.
+pub fn pod_key(record: &Record) -> ObjectKey {
+    ObjectKey::new(
+        Arc::clone(record.meta.key.shared_namespace()),
+        record.pod_name.as_str(),
+    )
+}
+
+impl Component<Pod> for PodRecreation {
+    type Snapshot = HoldSnapshot;
+    type Evidence = Evidence;
+    type Question = OwnerQuestion;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        POD_RECREATION_HOLD
+    }
+
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+        let pod = change.new?;
+        let view = self.view(pod);
+        match (view.hold, &view.state) {
+            (Hold::On, PodState::Pending) if !view.is_deleting() => Some(match change.source {
+                Source::InitialList => Band::Resync,
+                Source::Watch => Band::Normal,
+            }),
+            (Hold::On, _) => Some(Band::Release),
+            (Hold::Off, _) if view.selection == Selection::Eligible && !view.is_deleting() => {
+                Some(match change.source {
+                    Source::InitialList => Band::Resync,
+                    Source::Watch => Band::Normal,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
+        let view = self.view(pod);
+        let record = self.record_of(&record_key(pod));
+        let look = view.mark.as_ref().map(|mark| {
+            let reference = OwnerReference {
+                api_version: api::resource().api_version().into(),
+                kind: api::KIND.into(),
+                name: Arc::clone(&mark.record),
+                uid: mark.record_uid.clone(),
+            };
+            let namespace = pod.meta.key.shared_namespace();
+            let question = OwnerQuestion::new(api::resource(), namespace, &reference);
+            let fact = self.parts.looks.get(&question);
+            (question, fact)
+        });
+        HoldSnapshot {
+            cancelled: self.is_cancelled(&view.uid),
+            first_seen: pod.first_seen,
+            pod: view,
+            record,
+            look,
+        }
+    }
+
+    fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> Decision<Evidence, OwnerQuestion> {
+        holds::decide(snapshot, now)
+    }
+
+    fn ask(&self, question: OwnerQuestion, key: &ObjectKey, after: Duration) {
+        self.parts.looks.ask(question, key.clone(), after);
+    }
+}

@@ -1,0 +1,275 @@
+//! The key `podRecreation` of the configuration file: as written, and as checked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belayer_core::selection::config::Path;
+use serde::Deserialize;
+
+pub use belayer_core::selection::config::ConfigError;
+
+use crate::api::{OnWipeTimeout, Policy};
+use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN};
+use crate::reason::{Class, Classes};
+use crate::storm::{Breaker, Rate, StormLimits};
+
+/// The key of the configuration file: the root of every path in an error.
+pub const KEY: &str = "podRecreation";
+
+/// Keys worked on at once, unless told otherwise.
+pub const DEFAULT_WORKERS: usize = 32;
+
+/// More workers than this would only wait for each other.
+const MAX_WORKERS: usize = 1_024;
+
+/// More re-creations than this are a loop.
+const MAX_RETRIES: u32 = 100;
+
+/// How long a record is kept after its end, unless told otherwise.
+const RECORD_TTL: Duration = Duration::from_secs(3_600);
+
+/// A create that is refused for so long is given up.
+pub const DENIED_FOR: Duration = Duration::from_secs(3_600);
+
+/// What is checked and complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Keys worked on at once.
+    pub workers: usize,
+    /// Whose pods are re-created.
+    pub eligibility: Eligibility,
+    /// The policy that new records get.
+    pub policy: Policy,
+    /// Classes of reasons.
+    pub classes: Classes,
+    /// How long a record is kept after its end.
+    pub record_ttl: Duration,
+    /// What holds back storms.
+    pub storm: StormLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: DEFAULT_WORKERS,
+            eligibility: Eligibility::default(),
+            policy: Policy::default(),
+            classes: Classes::default(),
+            record_ttl: RECORD_TTL,
+            storm: StormLimits::default(),
+        }
+    }
+}
+
+/// The key as it is written. What is left out has its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodRecreationConfig {
+    /// See [`Settings::workers`].
+    pub workers: Option<usize>,
+    /// Labels that select pods beside those that ask by annotation.
+    #[serde(default)]
+    pub selectors: Vec<SelectorConfig>,
+    /// Kinds of controllers whose pods are re-created, as `Kind` or `Kind.group`.
+    #[serde(default)]
+    pub owners: Vec<String>,
+    /// See [`Policy::max_retries`].
+    pub max_retries: Option<u32>,
+    /// See [`Policy::backoff_seconds`].
+    pub backoff_seconds: Option<u32>,
+    /// See [`Policy::wipe_timeout_seconds`].
+    pub wipe_timeout_seconds: Option<u32>,
+    /// See [`Policy::on_wipe_timeout`].
+    pub on_wipe_timeout: Option<OnWipeTimeout>,
+    /// See [`Policy::avoid_rejected_node`].
+    pub avoid_rejected_node: Option<bool>,
+    /// Classes of single reasons.
+    #[serde(default)]
+    pub classes: BTreeMap<String, Class>,
+    /// See [`Settings::record_ttl`], in seconds.
+    pub record_ttl_seconds: Option<u32>,
+    /// See [`Settings::storm`].
+    #[serde(default)]
+    pub storm: StormConfig,
+}
+
+/// Labels that select pods.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SelectorConfig {
+    /// All of them must be on the pod.
+    #[serde(default)]
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// What holds back storms.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StormConfig {
+    /// Re-creations of one owner's pods.
+    pub per_owner: Option<Rate>,
+    /// Re-creations after one node's rejections.
+    pub per_node: Option<Rate>,
+    /// Re-creations in the cluster.
+    pub cluster: Option<Rate>,
+    /// When a node that rejects again and again is given a rest.
+    pub breaker: Option<Breaker>,
+}
+
+fn error(key: &str, message: impl Into<String>) -> ConfigError {
+    Path::root(KEY).key(key).error(message)
+}
+
+impl TryFrom<PodRecreationConfig> for Settings {
+    type Error = ConfigError;
+
+    fn try_from(config: PodRecreationConfig) -> Result<Self, ConfigError> {
+        let default = Policy::default();
+        let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            let message = format!("{workers} is not from 1 to {MAX_WORKERS}");
+            return Err(error("workers", message));
+        }
+        let max_retries = config.max_retries.unwrap_or(default.max_retries);
+        if max_retries > MAX_RETRIES {
+            let message = format!("{max_retries} is not from 0 to {MAX_RETRIES}");
+            return Err(error("maxRetries", message));
+        }
+        if config.selectors.iter().any(|s| s.match_labels.is_empty()) {
+            return Err(error(
+                "selectors",
+                "a selector without matchLabels would select every pod; name at least one label",
+            ));
+        }
+        let owners = config.owners.iter().map(|name| owner(name));
+        let owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
+        let storm = storm(&config.storm)?;
+        Ok(Self {
+            workers,
+            eligibility: Eligibility {
+                selectors: config
+                    .selectors
+                    .into_iter()
+                    .map(|selector| selector.match_labels)
+                    .collect(),
+                owners,
+            },
+            policy: Policy {
+                max_retries,
+                backoff_seconds: config.backoff_seconds.unwrap_or(default.backoff_seconds),
+                wipe: default.wipe,
+                wipe_timeout_seconds: config
+                    .wipe_timeout_seconds
+                    .unwrap_or(default.wipe_timeout_seconds),
+                on_wipe_timeout: config.on_wipe_timeout.unwrap_or(default.on_wipe_timeout),
+                avoid_rejected_node: config
+                    .avoid_rejected_node
+                    .unwrap_or(default.avoid_rejected_node),
+            },
+            classes: Classes::with(config.classes),
+            record_ttl: config
+                .record_ttl_seconds
+                .map_or(RECORD_TTL, |seconds| Duration::from_secs(seconds.into())),
+            storm,
+        })
+    }
+}
+
+fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
+    let (kind, group) = name.split_once('.').unwrap_or((name, ""));
+    if REPLACE_THEIR_OWN.contains(&kind) || kind == "Node" {
+        let message = format!("a {kind} replaces its own pods and cannot be named here");
+        return Err(error("owners", message));
+    }
+    if kind.is_empty() || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
+        let message = format!("{name:?} is no kind: write Kind or Kind.group");
+        return Err(error("owners", message));
+    }
+    Ok(OwnerKind {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+    })
+}
+
+fn storm(config: &StormConfig) -> Result<StormLimits, ConfigError> {
+    let default = StormLimits::default();
+    let limits = StormLimits {
+        per_owner: config.per_owner.unwrap_or(default.per_owner),
+        per_node: config.per_node.unwrap_or(default.per_node),
+        cluster: config.cluster.unwrap_or(default.cluster),
+        breaker: config.breaker.unwrap_or(default.breaker),
+    };
+    for (key, rate) in [
+        ("storm.perOwner", limits.per_owner),
+        ("storm.perNode", limits.per_node),
+        ("storm.cluster", limits.cluster),
+    ] {
+        if !(rate.per_second.is_finite() && rate.per_second > 0.0) || rate.burst == 0 {
+            return Err(error(key, "perSecond and burst must be greater than 0"));
+        }
+    }
+    if limits.breaker.rejections == 0 {
+        return Err(error("storm.breaker", "rejections must be greater than 0"));
+    }
+    Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn settings(yaml: &str) -> Result<Settings, ConfigError> {
+        let config: PodRecreationConfig = serde_saphyr::from_str(yaml).unwrap();
+        config.try_into()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_documentation() {
+        let settings = settings("{}").unwrap();
+        assert_eq!(settings, Settings::default());
+        assert_eq!(settings.policy.max_retries, 3);
+        assert_eq!(settings.policy.backoff_seconds, 15);
+        assert_eq!(settings.policy.wipe_timeout_seconds, 120);
+        assert_eq!(settings.record_ttl, Duration::from_secs(3_600));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let settings = settings(
+            "workers: 4\nselectors: [{matchLabels: {app: web}}]\nowners: [Workspace.example.com]\n\
+             maxRetries: 5\nbackoffSeconds: 1\nwipeTimeoutSeconds: 9\nonWipeTimeout: fail\n\
+             avoidRejectedNode: true\nclasses: {Custom: race}\nrecordTtlSeconds: 60\n\
+             storm: {perNode: {perSecond: 2, burst: 3}, breaker: {rejections: 7, withinSeconds: 8, openSeconds: 9}}\n",
+        )
+        .unwrap();
+        assert_eq!(settings.workers, 4);
+        assert_eq!(settings.eligibility.owners[0].group, "example.com");
+        assert_eq!(settings.policy.max_retries, 5);
+        assert_eq!(settings.policy.on_wipe_timeout, OnWipeTimeout::Fail);
+        assert!(settings.policy.avoid_rejected_node);
+        assert_eq!(settings.classes.of("Custom", ""), Class::Race);
+        assert_eq!(settings.storm.per_node.burst, 3);
+        assert_eq!(settings.storm.breaker.open_seconds, 9);
+    }
+
+    #[rstest]
+    #[case("workers: 0", "podRecreation.workers")]
+    #[case("maxRetries: 1000", "podRecreation.maxRetries")]
+    #[case("selectors: [{}]", "podRecreation.selectors")]
+    #[case("owners: [ReplicaSet.apps]", "podRecreation.owners")]
+    #[case("owners: [Job]", "podRecreation.owners")]
+    #[case("owners: [thing]", "podRecreation.owners")]
+    #[case(
+        "storm: {cluster: {perSecond: 0, burst: 1}}",
+        "podRecreation.storm.cluster"
+    )]
+    #[case(
+        "storm: {breaker: {rejections: 0, withinSeconds: 1, openSeconds: 1}}",
+        "podRecreation.storm.breaker"
+    )]
+    fn what_makes_no_sense_names_its_key(#[case] yaml: &str, #[case] path: &str) {
+        assert_eq!(settings(yaml).unwrap_err().path, path);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a decision says: the row, at most one step, whom to tell, when to look again.
+
+use std::time::Duration;
+
+use belayer_core::decision::{Notice, Row, Severity};
+use belayer_core::object::Uid;
+
+use crate::api::Status;
+use crate::row;
+use crate::snapshot::Asked;
+
+/// What is decided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// The row that matched.
+    pub row: Row,
+    /// What to do: at most one write that is kept.
+    pub effect: Option<Effect>,
+    /// Whom to tell.
+    pub notice: Option<Notice>,
+    /// Look again after this time.
+    pub again: Option<Duration>,
+}
+
+/// One step, with what must be true of the live objects for it to be taken.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Create the record of a pod that is still as it was seen.
+    CreateRecord {
+        /// The rejected pod.
+        pod: Uid,
+        /// What the pod asks for.
+        wipe: Asked,
+    },
+    /// Write the status: compare-and-swap on the record's version.
+    Status(Step),
+    /// Try the create, then write the status.
+    Intend {
+        /// The rejected pod, which must still be as it was seen.
+        pod: Uid,
+        /// What is written if the server would take the pod.
+        step: Step,
+    },
+    /// Reserve an attempt, once storm control lets it go.
+    Reserve {
+        /// What is written.
+        step: Step,
+        /// The controller of the pod, for its bucket.
+        node: Option<String>,
+    },
+    /// Delete a pod, by UID, if the record still stands as it was seen.
+    DeletePod {
+        /// Which.
+        pod: Uid,
+    },
+    /// Create the pod of the attempt that is reserved, then look at the record again.
+    CreatePod {
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// Ask whether the node is there; write the status if it is not.
+    LookAtNode {
+        /// Its name.
+        node: String,
+        /// What is written if it is gone.
+        step: Step,
+    },
+    /// Write on the rejected pod that it is left alone.
+    Mark {
+        /// Which.
+        pod: Uid,
+        /// Why.
+        text: String,
+    },
+    /// Delete the record.
+    DeleteRecord,
+}
+
+/// A status to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The status as it is to be.
+    pub next: Box<Status>,
+    /// A pod that must be gone by a live look.
+    pub gone: Option<Uid>,
+    /// What is counted when it is written: the outcome of a re-creation.
+    pub counts: Option<&'static str>,
+}
+
+impl Step {
+    pub(super) fn to(next: Status) -> Self {
+        Self {
+            next: Box::new(next),
+            gone: None,
+            counts: None,
+        }
+    }
+
+    pub(super) fn if_gone(self, pod: Uid) -> Self {
+        Self {
+            gone: Some(pod),
+            ..self
+        }
+    }
+
+    pub(super) fn counting(self, outcome: &'static str) -> Self {
+        Self {
+            counts: Some(outcome),
+            ..self
+        }
+    }
+}
+
+impl Verdict {
+    pub(super) fn nothing() -> Self {
+        Self {
+            row: row::NOTHING,
+            effect: None,
+            notice: None,
+            again: None,
+        }
+    }
+
+    pub(super) fn of(row: Row, effect: Effect) -> Self {
+        Self {
+            row,
+            effect: Some(effect),
+            ..Self::nothing()
+        }
+    }
+
+    pub(super) fn waits(row: Row, again: Duration) -> Self {
+        Self {
+            row,
+            again: Some(again),
+            ..Self::nothing()
+        }
+    }
+
+    pub(super) fn telling(self, severity: Severity, reason: &'static str, message: String) -> Self {
+        Self {
+            notice: Some(Notice {
+                severity,
+                reason,
+                message: message.into(),
+            }),
+            ..self
+        }
+    }
+}

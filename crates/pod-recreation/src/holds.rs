@@ -1,0 +1,235 @@
+//! The table of the hold: when it comes on a pod, when it leaves. A pure function, one arm per row.
+
+use std::time::Duration;
+
+use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
+use belayer_core::moment::Moment;
+use jiff::Timestamp;
+
+use crate::api::Phase;
+use crate::evidence::{Evidence, Final, Intended, record_gone};
+use crate::record::Record;
+use crate::row;
+use crate::snapshot::{Asked, Hold, Mark, PodState, PodView, Selection};
+
+/// What is decided about a pod.
+pub type HoldDecision = Decision<Evidence, OwnerQuestion>;
+
+/// A look that proved nothing is repeated after this time.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// A store that cannot say is asked again after this time.
+const UNKNOWN: Duration = Duration::from_secs(5);
+
+/// All that is read about a pod.
+#[derive(Debug, Clone)]
+pub struct HoldSnapshot {
+    /// The pod.
+    pub pod: PodView,
+    /// When this process first saw it.
+    pub first_seen: Moment,
+    /// Its record.
+    pub record: RecordSight,
+    /// Whether somebody deleted its record before anything was done.
+    pub cancelled: Asked,
+    /// What a live look at the record of its mark said, and what to ask for one.
+    pub look: Option<(OwnerQuestion, Option<Fact<OwnerState>>)>,
+}
+
+/// The record of a pod.
+#[derive(Debug, Clone)]
+pub enum RecordSight {
+    /// The store cannot say.
+    Unknown,
+    /// The kind is not served: nothing can be re-created.
+    NotServed,
+    /// There is none, as of the store.
+    Absent,
+    /// There is one.
+    Found(Box<Record>),
+}
+
+/// Decides about the hold on one pod.
+pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
+    let pod = &snapshot.pod;
+    if pod.hold == Hold::Off {
+        return unheld(snapshot);
+    }
+    if pod.asks.release == Asked::Yes {
+        return release(row::ADMIN_ASKED, Evidence::AdminAsked);
+    }
+    match &pod.mark {
+        Some(mark) => successor(snapshot, mark),
+        None => first(snapshot),
+    }
+}
+
+/// Rows 1 and 3.
+fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
+    let pod = &snapshot.pod;
+    let eligible = pod.selection == Selection::Eligible
+        && pod.mark.is_none()
+        && pod.asks.leave == Asked::No
+        && pod.asks.release == Asked::No
+        && !pod.is_deleting()
+        && snapshot.cancelled == Asked::No
+        && !matches!(snapshot.record, RecordSight::NotServed);
+    // With a hold it would be released at once.
+    let over = match &snapshot.record {
+        RecordSight::Found(record) => Final::prove(record).is_some(),
+        RecordSight::Unknown | RecordSight::NotServed | RecordSight::Absent => false,
+    };
+    if !eligible || over {
+        return Decision::nothing(row::NOT_OURS);
+    }
+    match pod.state {
+        PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
+        // First seen when it was rejected already: the hold keeps it while its spec is saved.
+        PodState::Rejected(_) if pod.recreatable().is_some() => {
+            Decision::write(row::ADD_HOLD, Write::AddHold)
+        }
+        _ => Decision::nothing(row::NOT_OURS),
+    }
+}
+
+/// A pod that we created. It is let go only once its record knows of it, so that "it is not there"
+/// keeps meaning "it was never created".
+fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
+    let pod = &snapshot.pod;
+    let record = match &snapshot.record {
+        RecordSight::Unknown => {
+            return keep("its record is not known yet").looking_again_within(UNKNOWN);
+        }
+        RecordSight::Found(record) if record.meta.uid == mark.record_uid => record,
+        RecordSight::Found(_) | RecordSight::Absent | RecordSight::NotServed => {
+            return gone(snapshot);
+        }
+    };
+    let status = &record.status;
+    let this = Some(pod.uid.as_str());
+    if let Some(end) = Final::prove(record) {
+        return release(row::RECORD_ENDED, Evidence::RecordEnded(end));
+    }
+    if pod.is_deleting()
+        && let Some(intended) = Intended::prove(record, &pod.uid)
+    {
+        return release(row::RECREATING, Evidence::Recreating(intended));
+    }
+    // The record knows of it: that it is gone tells the machine enough.
+    let known = status.pod_uid.as_deref() == this || status.rejected_uid.as_deref() == this;
+    if known && pod.is_deleting() {
+        return release(row::DELETED, Evidence::DeletedFirst);
+    }
+    let given_up = match status.phase {
+        Some(Phase::Waiting) => true,
+        Some(Phase::Creating) => mark.attempt < status.attempts,
+        _ => false,
+    };
+    if !known && given_up && pod.is_deleting() && pod.state != PodState::Started {
+        return release(row::LEFTOVER, Evidence::Leftover);
+    }
+    keep("its record has not settled")
+}
+
+/// Row 4.
+fn gone(snapshot: &HoldSnapshot) -> HoldDecision {
+    let Some((question, fact)) = &snapshot.look else {
+        return keep("its record is not known");
+    };
+    match fact {
+        Some(fact) => match record_gone(fact, snapshot.first_seen) {
+            Some(proof) => release(row::RECORD_GONE, Evidence::RecordGone(proof)),
+            None => Decision::missing(
+                row::RECORD_GONE,
+                Missing::Answer {
+                    question: question.clone(),
+                    after: if fact.begun() > snapshot.first_seen {
+                        RECHECK
+                    } else {
+                        Duration::ZERO
+                    },
+                },
+            ),
+        },
+        None => Decision::ask(row::RECORD_GONE, question.clone()),
+    }
+}
+
+/// The pod that the user created.
+fn first(snapshot: &HoldSnapshot) -> HoldDecision {
+    let pod = &snapshot.pod;
+    match &snapshot.record {
+        RecordSight::Unknown => {
+            return keep("its record is not known yet").looking_again_within(UNKNOWN);
+        }
+        RecordSight::Found(record) if record.first_uid == pod.uid.as_str() => {
+            return recorded(pod, record);
+        }
+        RecordSight::Found(_) | RecordSight::Absent | RecordSight::NotServed => {}
+    }
+    if pod.is_deleting() {
+        return release(row::DELETED, Evidence::DeletedFirst);
+    }
+    match &pod.state {
+        PodState::Started => release(row::STARTED, Evidence::Started),
+        PodState::Ended => release(row::ENDED, Evidence::Ended),
+        PodState::Rejected(rejection) if !rejection.is_recreated() => {
+            release(row::ENDED, Evidence::Ended).telling(Notice {
+                severity: Severity::Warning,
+                reason: "NotRecreated",
+                message: format!("not re-created: {}", rejection.objection()).into(),
+            })
+        }
+        _ if pod.selection == Selection::No || snapshot.cancelled == Asked::Yes => {
+            release(row::UNSELECTED, Evidence::Unselected)
+        }
+        PodState::Rejected(_) if matches!(snapshot.record, RecordSight::NotServed) => {
+            keep("PodRecreations are not served").telling(Notice {
+                severity: Severity::Warning,
+                reason: "NotRecreated",
+                message:
+                    "not re-created: the API server does not serve PodRecreations; install their \
+                          definition"
+                        .into(),
+            })
+        }
+        PodState::Rejected(_) => keep("its rejection is to be recorded"),
+        PodState::Pending => keep("it has not started"),
+    }
+}
+
+/// The user's pod, once there is a record of it.
+fn recorded(pod: &PodView, record: &Record) -> HoldDecision {
+    if let Some(end) = Final::prove(record) {
+        let may_go = pod.is_deleting()
+            || pod.asks.leave == Asked::Yes
+            || !matches!(pod.state, PodState::Rejected(_));
+        return if may_go {
+            release(row::RECORD_ENDED, Evidence::RecordEnded(end))
+        } else {
+            keep("it is to be marked as left alone")
+        };
+    }
+    if pod.is_deleting()
+        && let Some(intended) = Intended::prove(record, &pod.uid)
+    {
+        return release(row::RECREATING, Evidence::Recreating(intended));
+    }
+    if pod.is_deleting() {
+        // Somebody else's deletion, before ours was intended: the record ends when the pod is gone.
+        return release(row::DELETED, Evidence::DeletedFirst);
+    }
+    keep("its record has not settled")
+}
+
+fn release(row: Row, evidence: Evidence) -> HoldDecision {
+    Decision::write(row, Write::Release(evidence))
+}
+
+fn keep(why: &'static str) -> HoldDecision {
+    Decision::missing(row::KEEP, Missing::Event(why.into()))
+}
+
+#[cfg(test)]
+mod tests;

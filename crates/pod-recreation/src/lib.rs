@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+
+pub mod api;
+pub mod carry;
+pub mod component;
+pub mod config;
+pub mod crd;
+pub mod decide;
+pub mod eligible;
+pub mod evidence;
+pub mod holds;
+pub mod machine;
+pub mod proof;
+pub mod reason;
+pub mod record;
+pub mod row;
+pub mod snapshot;
+pub mod storm;
+
+pub use component::PodRecreation;
+pub use config::Settings;
+
+/// Name of the component: in `--controllers`, in metrics, in logs.
+pub const NAME: &str = "pod-recreation";

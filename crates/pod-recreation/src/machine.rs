@@ -1,0 +1,183 @@
+//! The runner of records: takes keys from their queue, decides, and takes the one step that was decided.
+//!
+//! Every step is safe to take twice, late, or by somebody who only thinks that they lead: statuses are
+//! written by compare-and-swap, pods are deleted by UID after a live look at the record, and a create is
+//! preceded by a reservation and followed by another look.
+
+mod effects;
+mod requests;
+
+use std::sync::Arc;
+
+use belayer_core::decision::Notice;
+use belayer_core::events::{EventRecorder, Regarding};
+use belayer_core::executor::Executor;
+use belayer_core::freshness::OwnWrites;
+use belayer_core::informer::{Decoders, Event, Handler, Lookup};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::Clock;
+use belayer_core::slim::Pod;
+use belayer_core::workqueue::{Band, Outcome, Workers};
+
+use crate::api;
+use crate::component::{PodRecreation, pod_key};
+use crate::decide::{Snapshot, decide};
+use crate::record::Record;
+use crate::snapshot::Sight;
+use crate::storm::Storm;
+
+/// What the machine is made of.
+pub struct Parts {
+    /// Knows pods and records.
+    pub component: Arc<PodRecreation>,
+    /// Sends the requests.
+    pub executor: Arc<Executor>,
+    /// Reads single pods.
+    pub pod_decoders: Decoders<Pod>,
+    /// Reads single records.
+    pub record_decoders: Decoders<Record>,
+    /// Tells people.
+    pub events: EventRecorder,
+    /// Wall-clock time.
+    pub clock: Clock,
+}
+
+/// Works on records. Cheap to clone; the clones are one machine.
+#[derive(Clone)]
+pub struct Machine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    records: Resource,
+    pods: Resource,
+    own: OwnWrites,
+    storm: Storm,
+}
+
+impl Machine {
+    /// A machine of these parts.
+    pub fn new(parts: Parts) -> Self {
+        let storm = Storm::new(parts.component.settings().storm);
+        Self {
+            shared: Arc::new(Shared {
+                parts,
+                records: api::resource(),
+                pods: Resource::new("", "v1", "Pod", "pods"),
+                own: OwnWrites::default(),
+                storm,
+            }),
+        }
+    }
+
+    /// Starts `count` workers. They end when the queue is shut down.
+    pub fn work(&self, count: usize) -> Workers<ObjectKey> {
+        let shared = Arc::clone(&self.shared);
+        let queue = shared.parts.component.queue().clone();
+        Workers::spawn(count, queue, move |key| {
+            let shared = Arc::clone(&shared);
+            async move { shared.work_on(key).await }
+        })
+    }
+
+    /// How many nodes are given a rest.
+    pub fn open_breakers(&self) -> usize {
+        self.shared.storm.open_breakers()
+    }
+}
+
+/// Wakes records when they change, and when the store has seen our own writes.
+impl Handler<Record> for Machine {
+    fn on(&self, event: &Event<Record>) {
+        let shared = &*self.shared;
+        let queue = shared.parts.component.queue();
+        match event {
+            Event::Added { object, initial } => {
+                let band = if *initial { Band::Resync } else { Band::Normal };
+                queue.add(object.meta.key.clone(), band);
+            }
+            Event::Updated { new, .. } => queue.add(new.meta.key.clone(), Band::Normal),
+            Event::Deleted { last, .. } => {
+                shared.own.forget(&last.meta.key);
+                queue.forget(&last.meta.key);
+                queue.add(last.meta.key.clone(), Band::Normal);
+            }
+            Event::Advanced { resource_version } => shared.free(shared.own.seen(*resource_version)),
+            Event::Skipped { key: Some(key) } if shared.own.forget(key) => {
+                shared.free(vec![key.clone()]);
+            }
+            Event::Skipped { key: None } | Event::Relisted { regressed: true } => {
+                shared.free(shared.own.forget_all());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Shared {
+    fn free(&self, keys: Vec<ObjectKey>) {
+        for key in keys {
+            self.parts.component.queue().add(key, Band::Normal);
+        }
+    }
+
+    async fn work_on(&self, key: ObjectKey) -> Outcome {
+        let records = self.parts.component.records();
+        if matches!(records.lookup(&key), Lookup::Unknown) {
+            return Outcome::Again {
+                after: effects::UNKNOWN,
+            };
+        }
+        if self.own.park(&key, records.resource_version()) {
+            self.free(self.own.seen(records.resource_version()));
+            return Outcome::Done;
+        }
+        let snapshot = self.parts.component.observe_record(&key);
+        let verdict = decide(&snapshot, (self.parts.clock)());
+        tracing::debug!(record = %key, row = %verdict.row, effect = ?verdict.effect.as_ref().map(std::mem::discriminant), "decided");
+        let again = verdict.again;
+        let Some(effect) = verdict.effect else {
+            if let Some(notice) = &verdict.notice {
+                self.tell(&snapshot, notice);
+            }
+            return again.map_or(Outcome::Done, |after| Outcome::Again { after });
+        };
+        let outcome = self
+            .take(&key, &snapshot, effect, verdict.notice.as_ref())
+            .await;
+        match (outcome, again) {
+            (Outcome::Done, Some(after)) => Outcome::Again { after },
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// On the pod if there is one, else on the record.
+    fn tell(&self, snapshot: &Snapshot, notice: &Notice) {
+        let record = snapshot.record.as_deref();
+        let regarding = match (&snapshot.pod, record) {
+            (Sight::Present(pod), Some(record)) if is_in_chain(record, pod.uid.as_str()) => {
+                Regarding {
+                    resource: self.pods.clone(),
+                    key: pod_key(record),
+                    uid: pod.uid.clone(),
+                }
+            }
+            (_, Some(record)) => Regarding {
+                resource: self.records.clone(),
+                key: record.meta.key.clone(),
+                uid: record.meta.uid.clone(),
+            },
+            (_, None) => return,
+        };
+        self.parts.events.tell(&regarding, notice);
+    }
+}
+
+fn is_in_chain(record: &Record, pod: &str) -> bool {
+    let status = &record.status;
+    record.first_uid == pod
+        || status.rejected_uid.as_deref() == Some(pod)
+        || status.pod_uid.as_deref() == Some(pod)
+        || matches!(status.phase, Some(api::Phase::Creating))
+}

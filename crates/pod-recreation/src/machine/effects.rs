@@ -1,0 +1,478 @@
+//! The steps themselves.
+
+use std::time::Duration;
+
+use belayer_core::decision::{Notice, Severity};
+use belayer_core::executor::{Sent, Writes};
+use belayer_core::http::{Answer, ErrorClass, RequestError};
+use belayer_core::names::RECREATION_UID_ANNOTATION;
+use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::workqueue::{Backoff, Outcome};
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
+use crate::api::{ConditionStatus, ConditionType, KIND, Phase, Policy, Spec, Status, Wipe};
+use crate::carry::{Chain, pod_to_create, rehearsal, successor};
+use crate::component::pod_key;
+use crate::decide::{Effect, Snapshot, Step, finished, taken};
+use crate::reason;
+use crate::record::Record;
+use crate::snapshot::{Asked, PodView, Sight};
+
+/// A store that cannot say is asked again after this time.
+pub(super) const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// What the caches do not show yet shows soon: a look after this time, should no event come.
+const SOON: Duration = Duration::from_secs(2);
+
+impl Shared {
+    /// Takes one step.
+    pub(super) async fn take(
+        &self,
+        key: &ObjectKey,
+        snapshot: &Snapshot,
+        effect: Effect,
+        notice: Option<&Notice>,
+    ) -> Outcome {
+        let taken = match (effect, snapshot.record.as_deref()) {
+            (Effect::CreateRecord { pod, wipe }, _) => {
+                self.create_record(key, snapshot, &pod, wipe).await
+            }
+            (_, None) => return Outcome::Done,
+            (Effect::Status(step), Some(record)) => self.status(record, &step).await,
+            (Effect::Intend { pod, step }, Some(record)) => {
+                self.intend(snapshot, record, &pod, &step).await
+            }
+            (Effect::Reserve { step, node }, Some(record)) => {
+                self.reserve(record, &step, node.as_deref()).await
+            }
+            (Effect::DeletePod { pod }, Some(record)) => self.remove(record, &pod).await,
+            (Effect::CreatePod { attempt }, Some(record)) => {
+                self.create_pod(snapshot, record, attempt).await
+            }
+            (Effect::LookAtNode { node, step }, Some(record)) => {
+                self.look_at_node(record, &node, &step).await
+            }
+            (Effect::Mark { pod, text }, Some(record)) => self.mark(record, &pod, &text).await,
+            (Effect::DeleteRecord, Some(record)) => {
+                self.delete_record(record).await.map(|()| Outcome::Done)
+            }
+        };
+        match taken {
+            Ok(outcome) => {
+                if let Some(notice) = notice {
+                    self.tell(snapshot, notice);
+                }
+                outcome
+            }
+            Err(error) => self.failed(key, &error),
+        }
+    }
+
+    /// Every failure has a retry class.
+    fn failed(&self, key: &ObjectKey, error: &RequestError) -> Outcome {
+        let floor = error.retry_after().unwrap_or_default();
+        match error.class() {
+            ErrorClass::Conflict | ErrorClass::NotFound => {
+                Outcome::Retry(Backoff::CONFLICT.at_least(floor))
+            }
+            ErrorClass::Forbidden | ErrorClass::Invalid => {
+                tracing::warn!(record = %key, %error, "the API server refuses a step and will be asked again");
+                Outcome::Retry(Backoff::DENIED)
+            }
+            _ => {
+                tracing::debug!(record = %key, %error, "a step failed and will be repeated");
+                Outcome::Retry(Backoff::ERROR.at_least(floor))
+            }
+        }
+    }
+
+    /// Step 1. The record is made of the live pod, which must still be what the cache showed.
+    async fn create_record(
+        &self,
+        key: &ObjectKey,
+        snapshot: &Snapshot,
+        pod: &Uid,
+        wipe: Asked,
+    ) -> Result<Outcome, RequestError> {
+        let Sight::Present(_) = &snapshot.pod else {
+            return Ok(Outcome::Done);
+        };
+        let Some(pod_key) = self.candidate(key) else {
+            return Ok(Outcome::Done);
+        };
+        let Some((live, view)) = self.read_pod(&pod_key).await? else {
+            return Ok(Outcome::Done);
+        };
+        if view.uid != *pod || !view.is_candidate() {
+            return Ok(Outcome::Again { after: SOON });
+        }
+        let policy = Policy {
+            wipe: match wipe {
+                Asked::Yes => Wipe::Required,
+                Asked::No => Wipe::None,
+            },
+            ..self.parts.component.settings().policy
+        };
+        let spec = Spec {
+            pod_name: pod_key.name().to_owned(),
+            first_uid: pod.to_string(),
+            policy,
+            pod: pod_to_create(&live),
+        };
+        let object = json!({
+            "apiVersion": self.records.api_version(),
+            "kind": KIND,
+            "metadata": {
+                "name": key.name(),
+                "namespace": key.namespace(),
+                "ownerReferences": plain_owners(&live),
+            },
+            "spec": spec,
+        });
+        let collection = self.records.path(key.namespace());
+        match self.create(collection, &object, Trial::Real).await {
+            Ok(_) => Ok(Outcome::Done),
+            // The answer to an earlier try was lost.
+            Err(error) if error.class() == ErrorClass::AlreadyExists => {
+                Ok(Outcome::Again { after: SOON })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn candidate(&self, record: &ObjectKey) -> Option<ObjectKey> {
+        self.parts.component.candidate(record)
+    }
+
+    /// The live pod, as JSON and in our words.
+    async fn read_pod(&self, key: &ObjectKey) -> Result<Option<(Value, PodView)>, RequestError> {
+        match self.live_pod(key).await? {
+            Live::Gone => Ok(None),
+            Live::There(answer) => {
+                let live: Value = answer.json()?;
+                let pod = self
+                    .parts
+                    .pod_decoders
+                    .read(&answer)
+                    .map_err(|error| RequestError::Decode(error.to_string()))?;
+                Ok(Some((live, self.parts.component.view(&pod))))
+            }
+        }
+    }
+
+    /// A status, once what it says is proven.
+    async fn status(&self, record: &Record, step: &Step) -> Result<Outcome, RequestError> {
+        if let Some(gone) = &step.gone {
+            let key = pod_key(record);
+            if let Some((_, view)) = self.read_pod(&key).await? {
+                if view.uid == *gone {
+                    return Ok(Outcome::Again { after: SOON });
+                }
+                let ours = view
+                    .mark
+                    .is_some_and(|mark| mark.record_uid == record.meta.uid);
+                if !ours && step.next.phase == Some(Phase::Waiting) {
+                    let next = taken(record, (self.parts.clock)());
+                    return self.write(record, &next, Some("name_taken")).await;
+                }
+            }
+        }
+        self.write(record, &step.next, step.counts).await
+    }
+
+    /// Writes a status and counts what it means.
+    async fn write(
+        &self,
+        record: &Record,
+        next: &Status,
+        counts: Option<&'static str>,
+    ) -> Result<Outcome, RequestError> {
+        self.put_status(record, next).await?;
+        if self.parts.executor.writes() == Writes::DryRun {
+            return Ok(Outcome::Done);
+        }
+        tracing::info!(record = %record.meta.key, phase = ?next.phase, attempts = next.attempts, "recorded");
+        if let Some(outcome) = counts {
+            let why = next.reason.as_deref().unwrap_or_default();
+            let label = reason::label(why);
+            metrics::counter!(belayer_metrics::RECREATIONS, "reason" => label, "outcome" => outcome)
+                .increment(1);
+            if outcome == "exhausted" {
+                metrics::counter!(belayer_metrics::RECREATION_BUDGET_EXHAUSTED).increment(1);
+            }
+            if outcome == "rejected"
+                && let Some(node) = &next.node_name
+            {
+                if self.storm.rejected_by(node) {
+                    tracing::warn!(node, "the node rejects pod after pod and is given a rest");
+                }
+                self.report_breakers();
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn report_breakers(&self) {
+        let open = self.storm.open_breakers();
+        metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => "node").set(open as f64);
+    }
+
+    /// Step 4.
+    async fn intend(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        pod: &Uid,
+        step: &Step,
+    ) -> Result<Outcome, RequestError> {
+        let key = pod_key(record);
+        let Some(spec) = self.spec(record).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        let tried = rehearsal(&spec.pod, self.chain(record, &step.next, 0));
+        let collection = self.pods.path(key.namespace());
+        let refused = self
+            .create(collection, &tried, Trial::Rehearsal)
+            .await
+            .err();
+        // The last look before the intent is written: a deletion by somebody else until here cancels.
+        let Some((live, view)) = self.read_pod(&key).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        if view.uid != *pod || view.is_deleting() || view.recreatable().is_none() {
+            return Ok(Outcome::Again { after: SOON });
+        }
+        // Whoever could write a record could have us create any pod: it must be this very pod's.
+        if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
+            let why = "the record does not describe the pod that was rejected";
+            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
+            return self.write(record, &next, Some("reported")).await;
+        }
+        match refused {
+            None => self.write(record, &step.next, step.counts).await,
+            Some(error) => self.denied(snapshot, record, error).await,
+        }
+    }
+
+    /// The server does not take the pod.
+    async fn denied(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        error: RequestError,
+    ) -> Result<Outcome, RequestError> {
+        if is_namespace_terminating(&error) {
+            let why = "the namespace is being deleted";
+            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
+            return self.write(record, &next, Some("cancelled")).await;
+        }
+        if !is_denied(&error) {
+            return Err(error);
+        }
+        let message = error.to_string();
+        let notice = Notice {
+            severity: Severity::Warning,
+            reason: "RecreationDenied",
+            message: format!("the API server refuses the re-created pod: {message}").into(),
+        };
+        self.tell(snapshot, &notice);
+        let told = record
+            .status
+            .condition(ConditionType::CreateDenied)
+            .is_some_and(|condition| {
+                condition.status == ConditionStatus::True && condition.message == message
+            });
+        if !told {
+            let mut next = record.status.clone();
+            let now = (self.parts.clock)();
+            next.set(
+                ConditionType::CreateDenied,
+                ConditionStatus::True,
+                ("Refused", &message),
+                now,
+            );
+            self.write(record, &next, Some("denied")).await?;
+        }
+        Ok(Outcome::Retry(Backoff::DENIED))
+    }
+
+    /// The spec of a record that still stands at the version that was decided on.
+    async fn spec(&self, record: &Record) -> Result<Option<Spec>, RequestError> {
+        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
+            return Ok(None);
+        };
+        if !self.is_same(record, &answer) {
+            return Ok(None);
+        }
+        read_spec(&answer).map(Some)
+    }
+
+    fn is_same(&self, record: &Record, answer: &Answer) -> bool {
+        self.parts.record_decoders.read(answer).is_ok_and(|live| {
+            live.meta.uid == record.meta.uid
+                && live.meta.resource_version == record.meta.resource_version
+                && !live.meta.is_deleting()
+        })
+    }
+
+    /// Step 7, the first half.
+    async fn reserve(
+        &self,
+        record: &Record,
+        step: &Step,
+        node: Option<&str>,
+    ) -> Result<Outcome, RequestError> {
+        let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
+        if let Err(wait) = self.storm.admit(owner.map(Uid::as_str), node) {
+            self.report_breakers();
+            return Ok(Outcome::Again { after: wait });
+        }
+        self.write(record, &step.next, step.counts).await
+    }
+
+    /// Step 5, and leftovers: by UID, and only while the record stands.
+    async fn remove(&self, record: &Record, pod: &Uid) -> Result<Outcome, RequestError> {
+        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        if !self.is_same(record, &answer) {
+            return Ok(Outcome::Again { after: SOON });
+        }
+        self.delete_pod(&pod_key(record), pod).await?;
+        Ok(Outcome::Again { after: SOON })
+    }
+
+    /// Step 7, the second half, and step 8.
+    async fn create_pod(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        attempt: u32,
+    ) -> Result<Outcome, RequestError> {
+        let Some(spec) = self.spec(record).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        let key = pod_key(record);
+        let object = successor(&spec.pod, self.chain(record, &record.status, attempt));
+        let collection = self.pods.path(key.namespace());
+        let created = match self.create(collection, &object, Trial::Real).await {
+            Ok(Sent::Applied(answer)) => answer,
+            Ok(Sent::DryRun) => return Ok(Outcome::Done),
+            Err(error) if error.class() == ErrorClass::AlreadyExists => {
+                return self.name_in_use(record, &key).await;
+            }
+            Err(error) => return self.denied(snapshot, record, error).await,
+        };
+        let created: Value = created.json()?;
+        let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
+        // A create cannot carry a version: whether it was still wanted shows afterwards.
+        let wanted = match self.live_record(&record.meta.key).await? {
+            Live::Gone => false,
+            Live::There(answer) => self.is_wanted(record, &answer, attempt, &uid)?,
+        };
+        if !wanted {
+            tracing::info!(pod = %key, %uid, "created in vain: the attempt is not wanted any more");
+            self.delete_pod(&key, &uid).await?;
+        }
+        Ok(Outcome::Again { after: SOON })
+    }
+
+    fn is_wanted(
+        &self,
+        record: &Record,
+        answer: &Answer,
+        attempt: u32,
+        uid: &Uid,
+    ) -> Result<bool, RequestError> {
+        let live = self
+            .parts
+            .record_decoders
+            .read(answer)
+            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        let status = &live.status;
+        let reserved = status.phase == Some(Phase::Creating) && status.attempts == attempt;
+        let known = status.pod_uid.as_deref() == Some(uid.as_str());
+        Ok(live.meta.uid == record.meta.uid && !live.meta.is_deleting() && (reserved || known))
+    }
+
+    /// Somebody has the name: we, by an answer that was lost, or a stranger.
+    async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Outcome, RequestError> {
+        let Some((live, view)) = self.read_pod(key).await? else {
+            return Ok(Outcome::Retry(Backoff::CONFLICT));
+        };
+        let mark = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
+        let was_rejected = record.status.rejected_uid.as_deref() == Some(view.uid.as_str());
+        if was_rejected || mark.as_str() == Some(record.meta.uid.as_str()) {
+            return Ok(Outcome::Again { after: SOON });
+        }
+        let next = taken(record, (self.parts.clock)());
+        self.write(record, &next, Some("name_taken")).await
+    }
+
+    /// Step 3: a node that is gone counts as wiped.
+    async fn look_at_node(
+        &self,
+        record: &Record,
+        node: &str,
+        step: &Step,
+    ) -> Result<Outcome, RequestError> {
+        let nodes = Resource::new("", "v1", "Node", "nodes");
+        let key = ObjectKey::cluster(node);
+        let request = belayer_core::http::Request::get(nodes.object_path(&key))
+            .accept(belayer_core::http::METADATA_ONLY);
+        let class = belayer_core::executor::Class::Evidence;
+        match self.parts.executor.read(&request, class).await {
+            Ok(_) => Ok(Outcome::Done),
+            Err(error) if self.says_gone(&error, &nodes, &key) => {
+                self.write(record, &step.next, step.counts).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn mark(&self, record: &Record, pod: &Uid, text: &str) -> Result<Outcome, RequestError> {
+        let key = pod_key(record);
+        let Some((live, view)) = self.read_pod(&key).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        if view.uid == *pod && view.asks.leave == Asked::No {
+            self.mark_pod(&key, &live, text).await?;
+        }
+        Ok(Outcome::Again { after: SOON })
+    }
+
+    fn chain<'a>(&self, record: &'a Record, status: &'a Status, attempt: u32) -> Chain<'a> {
+        let key = &record.meta.key;
+        Chain {
+            namespace: key.namespace().unwrap_or_default(),
+            pod_name: &record.pod_name,
+            record: key.name(),
+            record_uid: record.meta.uid.as_str(),
+            attempt,
+            avoid_nodes: &status.avoid_nodes,
+        }
+    }
+}
+
+fn read_spec(answer: &Answer) -> Result<Spec, RequestError> {
+    let object: Value = answer.json()?;
+    serde_json::from_value(object["spec"].clone())
+        .map_err(|error| RequestError::Decode(error.to_string()))
+}
+
+/// The pod's owners own the record too, so that it goes with them; but none of them controls it, nor is
+/// it a reason to wait with their deletion.
+fn plain_owners(pod: &Value) -> Vec<Value> {
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let owners = owners.into_iter().flatten().cloned();
+    owners
+        .map(|mut owner| {
+            if let Some(owner) = owner.as_object_mut() {
+                owner.remove("blockOwnerDeletion");
+            }
+            owner
+        })
+        .collect()
+}

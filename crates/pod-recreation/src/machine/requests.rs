@@ -1,0 +1,208 @@
+//! Single requests of the machine: paths, bodies, and what their answers hold.
+
+use belayer_core::executor::{Class, Sent};
+use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
+use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use serde_json::{Value, json};
+
+use super::Shared;
+use crate::api::Status;
+use crate::record::Record;
+
+/// A pod as the server has it.
+pub(super) enum Live<T> {
+    /// There is one.
+    There(T),
+    /// There is none: the server says NotFound and names it.
+    Gone,
+}
+
+impl Shared {
+    pub(super) async fn live_pod(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
+        let request = Request::get(self.pods.object_path(key));
+        match self.parts.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => Ok(Live::There(answer)),
+            Err(error) if self.says_gone(&error, &self.pods, key) => Ok(Live::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn live_record(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
+        let request = Request::get(self.records.object_path(key));
+        match self.parts.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => Ok(Live::There(answer)),
+            Err(error) if self.says_gone(&error, &self.records, key) => Ok(Live::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn says_gone(
+        &self,
+        error: &RequestError,
+        resource: &belayer_core::object::Resource,
+        key: &ObjectKey,
+    ) -> bool {
+        error
+            .api()
+            .is_some_and(|api| api.is_not_found_naming(resource, key))
+    }
+
+    /// Writes a status if nobody wrote the record since.
+    pub(super) async fn put_status(
+        &self,
+        record: &Record,
+        next: &Status,
+    ) -> Result<(), RequestError> {
+        let key = &record.meta.key;
+        let path = format!("{}/status", self.records.object_path(key));
+        let body = json!({
+            "metadata": {
+                "uid": record.meta.uid.as_str(),
+                "resourceVersion": record.meta.resource_version.to_string(),
+            },
+            "status": merged(next),
+        });
+        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+            .query("fieldManager", FIELD_MANAGER);
+        if let Sent::Applied(answer) = self.parts.executor.write(&request, Class::Write).await?
+            && let Some(version) = version_of(&answer)
+        {
+            self.own.wrote(key, version);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn delete_pod(&self, key: &ObjectKey, uid: &Uid) -> Result<(), RequestError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": { "uid": uid.as_str() },
+        });
+        let request = Request::delete(self.pods.object_path(key), options.to_string());
+        match self.parts.executor.write(&request, Class::Write).await {
+            // 409: the name belongs to another by now.
+            Err(error) if matches!(error.class(), ErrorClass::Conflict) => Ok(()),
+            Err(error) if self.says_gone(&error, &self.pods, key) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn delete_record(&self, record: &Record) -> Result<(), RequestError> {
+        let key = &record.meta.key;
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {
+                "uid": record.meta.uid.as_str(),
+                "resourceVersion": record.meta.resource_version.to_string(),
+            },
+        });
+        let request = Request::delete(self.records.object_path(key), options.to_string());
+        match self.parts.executor.write(&request, Class::Write).await {
+            Err(error) if self.says_gone(&error, &self.records, key) => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Writes on a pod why it is left alone, if nobody changed it since.
+    pub(super) async fn mark_pod(
+        &self,
+        key: &ObjectKey,
+        live: &Value,
+        text: &str,
+    ) -> Result<(), RequestError> {
+        let body = json!({
+            "metadata": {
+                "uid": live["metadata"]["uid"],
+                "resourceVersion": live["metadata"]["resourceVersion"],
+                "annotations": { RECREATION_ENDED_ANNOTATION: text },
+            },
+        });
+        let path = self.pods.object_path(key);
+        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+            .query("fieldManager", FIELD_MANAGER);
+        self.parts
+            .executor
+            .write(&request, Class::Write)
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn create(
+        &self,
+        collection: String,
+        object: &Value,
+        trial: Trial,
+    ) -> Result<Sent, RequestError> {
+        let request =
+            Request::post(collection, object.to_string()).query("fieldManager", FIELD_MANAGER);
+        let request = match trial {
+            Trial::Real => request,
+            Trial::Rehearsal => request.query("dryRun", "All"),
+        };
+        self.parts.executor.write(&request, Class::Write).await
+    }
+}
+
+/// Whether a create is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// It is.
+    Real,
+    /// The server only says whether it would work.
+    Rehearsal,
+}
+
+/// A merge patch removes only what it names: fields that are to be absent are `null`.
+fn merged(status: &Status) -> Value {
+    let mut value = serde_json::to_value(status).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for optional in [
+            "podDeletionTime",
+            "rejectedUID",
+            "podUID",
+            "nodeName",
+            "avoidNodes",
+            "reason",
+            "message",
+            "finishedAt",
+        ] {
+            fields.entry(optional).or_insert(Value::Null);
+        }
+    }
+    value
+}
+
+fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+    let object: Value = answer.json().ok()?;
+    ResourceVersion::parse(object["metadata"]["resourceVersion"].as_str()?)
+}
+
+/// Whether a refusal of a create stands until somebody changes something: quota, policy, webhook.
+pub(super) fn is_denied(error: &RequestError) -> bool {
+    matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Invalid)
+}
+
+/// Whether a create was refused because the namespace is being deleted.
+pub(super) fn is_namespace_terminating(error: &RequestError) -> bool {
+    error.api().is_some_and(|api| {
+        let causes = api.details.iter().flat_map(|details| &details.causes);
+        causes
+            .into_iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_went_is_removed_by_the_patch() {
+        let patch = merged(&Status::default());
+        assert_eq!(patch["rejectedUID"], Value::Null);
+        assert!(patch.as_object().unwrap().contains_key("rejectedUID"));
+        assert_eq!(patch["attempts"], 0);
+    }
+}

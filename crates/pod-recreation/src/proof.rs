@@ -1,0 +1,142 @@
+//! The proof that no container of a pod ever ran (invariant RAN-ONCE).
+//!
+//! The kubelet writes a rejection as a fresh status without container statuses, and after a restart on
+//! a changed node it rejects pods that were running. So absent container statuses prove nothing. What
+//! tells them apart is the time of the first start, which the kubelet keeps across restarts: where a pod
+//! is rejected at its first admission it is the moment of the rejection itself.
+
+use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_core::slim::{Phase, Pod};
+use jiff::SignedDuration;
+
+/// A rejection at first admission is written within this time of the start.
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Nothing of this pod ever ran. Only [`NeverRan::prove`] makes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeverRan(());
+
+/// What stands against the proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum MayHaveRun {
+    /// Its hold, which is released once it starts, is not on it, and it was seen before it was rejected.
+    #[error("its hold is not on it, so it may have started before")]
+    NotHeld,
+    /// A container status says so.
+    #[error("a container of it has started")]
+    ContainerStarted,
+    /// It has an address: its sandbox was up.
+    #[error("it has an IP address")]
+    HasAddress,
+    /// It was taken by the kubelet long before it was rejected.
+    #[error("the kubelet took it long before it rejected it")]
+    StartedEarlier,
+    /// It has a start time, and nobody knows when the status was written.
+    #[error("nobody knows when its rejection was written")]
+    UnknownWrite,
+}
+
+/// Whether the pod is known to this process from before its rejection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstSight {
+    /// When it was first seen it had been rejected already.
+    Rejected,
+    /// It was seen before, or nobody knows.
+    Earlier,
+}
+
+impl NeverRan {
+    /// The proof, if `pod`, which has failed, gives it.
+    ///
+    /// # Errors
+    ///
+    /// What stands against it.
+    pub fn prove(pod: &Pod, sight: FirstSight) -> Result<Self, MayHaveRun> {
+        if !pod.meta.has_finalizer(POD_RECREATION_HOLD) && sight == FirstSight::Earlier {
+            return Err(MayHaveRun::NotHeld);
+        }
+        if pod.started || pod.phase != Phase::Failed {
+            return Err(MayHaveRun::ContainerStarted);
+        }
+        if pod.has_ip {
+            return Err(MayHaveRun::HasAddress);
+        }
+        match (pod.start_time, pod.status_written) {
+            (None, _) => Ok(Self(())),
+            (Some(_), None) => Err(MayHaveRun::UnknownWrite),
+            (Some(start), Some(written)) if written.duration_since(start).abs() <= AT_ONCE => {
+                Ok(Self(()))
+            }
+            (Some(_), Some(_)) => Err(MayHaveRun::StartedEarlier),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+    use belayer_core::slim::ObjectMeta;
+    use jiff::Timestamp;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn rejected() -> Pod {
+        let meta = ObjectMeta {
+            finalizers: Box::from([Arc::from(POD_RECREATION_HOLD)]),
+            ..ObjectMeta::new(
+                ObjectKey::new("shop", "web"),
+                Uid::new("u"),
+                ResourceVersion::new(1),
+            )
+        };
+        Pod {
+            phase: Phase::Failed,
+            ..Pod::new(meta)
+        }
+    }
+
+    fn times(start: i64, written: Option<i64>) -> Pod {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        Pod {
+            start_time: Some(at(start)),
+            status_written: written.map(at),
+            ..rejected()
+        }
+    }
+
+    fn unheld() -> Pod {
+        let mut pod = rejected();
+        pod.meta.finalizers = Box::default();
+        pod
+    }
+
+    #[rstest]
+    #[case::nothing_against_it(rejected(), FirstSight::Earlier, Ok(()))]
+    #[case::rejected_at_once(times(100, Some(110)), FirstSight::Earlier, Ok(()))]
+    #[case::clocks_differ_a_little(times(103, Some(100)), FirstSight::Earlier, Ok(()))]
+    #[case::taken_long_before(
+        times(100, Some(111)),
+        FirstSight::Earlier,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::written_nobody_knows_when(
+        times(100, None),
+        FirstSight::Earlier,
+        Err(MayHaveRun::UnknownWrite)
+    )]
+    #[case::without_its_hold(unheld(), FirstSight::Earlier, Err(MayHaveRun::NotHeld))]
+    #[case::first_seen_rejected(unheld(), FirstSight::Rejected, Ok(()))]
+    #[case::a_container_started(Pod { started: true, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::ContainerStarted))]
+    #[case::it_has_an_address(Pod { has_ip: true, ..rejected() }, FirstSight::Rejected, Err(MayHaveRun::HasAddress))]
+    #[case::it_has_not_failed(Pod { phase: Phase::Running, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::ContainerStarted))]
+    fn never_ran(
+        #[case] pod: Pod,
+        #[case] sight: FirstSight,
+        #[case] expected: Result<(), MayHaveRun>,
+    ) {
+        assert_eq!(NeverRan::prove(&pod, sight).map(drop), expected);
+    }
+}

@@ -1,0 +1,82 @@
+//! The slim record: what decisions read of a `PodRecreation`. The pod to create stays on the server;
+//! the one effect that needs it asks for it.
+
+use belayer_core::slim::json::{JsonMeta, SlimJson};
+use belayer_core::slim::{DecodeContext, DecodeError, ObjectMeta, Slim};
+use serde::Deserialize;
+
+use crate::api::{Policy, Status};
+
+/// A `PodRecreation` without its pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Metadata.
+    pub meta: ObjectMeta,
+    /// `spec.podName`.
+    pub pod_name: String,
+    /// `spec.firstUID`.
+    pub first_uid: String,
+    /// `spec.policy`.
+    pub policy: Policy,
+    /// `status`.
+    pub status: Status,
+}
+
+impl Slim for Record {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn differs(&self, older: &Self) -> bool {
+        self.meta.differs(&older.meta) || self.status != older.status
+    }
+}
+
+/// A record as it stands in the bytes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct JsonRecord<'a> {
+    #[serde(borrow)]
+    metadata: JsonMeta<'a>,
+    spec: JsonSpec,
+    status: Option<Status>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonSpec {
+    pod_name: String,
+    #[serde(rename = "firstUID")]
+    first_uid: String,
+    policy: Policy,
+}
+
+impl SlimJson for Record {
+    type Json<'a> = JsonRecord<'a>;
+    const METADATA_ONLY: bool = false;
+
+    fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a> {
+        &json.metadata
+    }
+
+    fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError> {
+        let JsonSpec {
+            pod_name,
+            first_uid,
+            policy,
+        } = &json.spec;
+        if pod_name.is_empty() {
+            return Err(DecodeError::Missing("spec.podName"));
+        }
+        if first_uid.is_empty() {
+            return Err(DecodeError::Missing("spec.firstUID"));
+        }
+        Ok(Self {
+            meta: json.metadata.to_meta(context)?,
+            pod_name: pod_name.clone(),
+            first_uid: first_uid.clone(),
+            policy: *policy,
+            status: json.status.clone().unwrap_or_default(),
+        })
+    }
+}
