@@ -6,10 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Set;
 use crate::controllers::Controller;
+use crate::drain::{DrainArguments, OnDisable};
 use crate::election::ElectionArguments;
 use crate::gates::{self, Gates};
-use crate::inspect::{ExplainArguments, StuckArguments};
+use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
+use crate::manual::{CompletionsArguments, ManArguments};
 use crate::server::BindAddress;
 
 const EXIT_CODES: &str = "\
@@ -54,6 +56,56 @@ Exit codes:
   1  an error, or there is no such object
   2  wrong usage or configuration
   3  it is past its grace, and something keeps it";
+
+const STATUS_HELP: &str = "\
+It only reads: metadata of the kinds that are held, Belayer's own pods and
+Lease, and Events that tell of a denied release. What a running Belayer counts
+itself is asked by the API server's proxy to its pod, if that is allowed.
+
+Examples:
+  belayer status                     held, waiting, denied, oldest; who leads
+  belayer status -n shop             one namespace
+  belayer status -o json | jq '.components[] | {component, held, waiting}'
+
+Exit codes:
+  0  nothing needs anybody
+  1  an error
+  2  wrong usage or configuration
+  3  something needs somebody: a denied release, holds kept back, or holds
+     and nobody there to release them
+  4  nothing is known to need somebody, and not everything could be looked at";
+
+const CHECK_HELP: &str = "\
+It changes nothing: rights are asked for by access reviews, which the API
+server answers and forgets.
+
+Examples:
+  belayer check                      with your own rights
+  belayer check --service-account    with those of Belayer's account
+  belayer check --controllers=pvc-protection --config belayer.yaml
+
+Exit codes:
+  0  everything that is needed is there
+  1  an error
+  2  wrong usage or configuration
+  3  something is missing
+  4  nothing is known to be missing, and not everything could be checked";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(belayer completions bash)
+  belayer completions zsh > \"${fpath[1]}/_belayer\"
+  belayer completions fish > ~/.config/fish/completions/belayer.fish
+
+Exit codes:
+  0  done
+  2  wrong usage";
+
+const PRINTS: &str = "\
+Exit codes:
+  0  done
+  1  an error
+  2  wrong usage";
 
 /// Holds Kubernetes objects until they may vanish, and never a moment longer.
 #[derive(Debug, Parser)]
@@ -112,12 +164,21 @@ pub enum Command {
     /// from. Takes the same arguments; touches no cluster
     #[command(after_help = EXIT_CODES)]
     Config(Box<RunArguments>),
+    /// Say what is held, what waits, what is denied, and who leads
+    #[command(after_help = STATUS_HELP)]
+    Status(Box<StatusArguments>),
+    /// Say what Belayer needs of this cluster and what of it is missing
+    #[command(after_help = CHECK_HELP)]
+    Check(Box<CheckArguments>),
     /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
     #[command(after_help = STUCK_HELP)]
     Stuck(Box<StuckArguments>),
     /// Say what keeps one object: by which rule, what is missing, what comes next
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
+    /// Take every hold of ours off the cluster, before Belayer is removed
+    #[command(after_help = crate::drain::HELP)]
+    Drain(Box<DrainArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -125,8 +186,16 @@ pub enum Command {
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
+    #[command(after_help = PRINTS)]
     Crds,
+    /// Print the script that completes commands and flags in a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArguments),
+    /// Print or write manual pages
+    #[command(after_help = PRINTS, hide = true)]
+    Man(ManArguments),
     /// Print the version and what is part of this build
+    #[command(after_help = PRINTS)]
     Version,
 }
 
@@ -203,6 +272,17 @@ pub struct RunArguments {
         hide_env_values = true
     )]
     pub controllers: Option<Vec<String>>,
+
+    /// What becomes of the holds of controllers that are switched off
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "drain",
+        env = "BELAYER_ON_DISABLE",
+        hide_env_values = true
+    )]
+    pub on_disable: OnDisable,
 
     /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
     /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
@@ -422,6 +502,10 @@ mod tests {
         "[default: 100]", "--kube-api-burst <N>", "[default: 200]", "--concurrent-releases <N>",
         "--workers <N>", "[default: 32]", "--log-format <FORMAT>", "--log-level <LEVELS>",
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
+    ])]
+    #[case::drain("drain", &[
+        "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 10m]", "-o, --output <FORMAT>",
+        "--concurrent-releases <N>", "3 something must stay", "4 the API server refuses", "belayer drain --dry-run",
     ])]
     #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
     #[case::stuck("stuck", &[

@@ -303,6 +303,7 @@ impl Source {
                 let on = controllers.contains(Controller::WorkflowFinalizer);
                 on.then_some(settings)
             },
+            switched_off: Vec::new(),
         })
     }
 

@@ -6,6 +6,7 @@ pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod drain;
 pub mod effective;
 pub mod election;
 pub mod exit;
@@ -20,6 +21,7 @@ pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
+pub mod manual;
 pub mod operator;
 pub mod options;
 pub mod reload;
@@ -31,7 +33,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -47,15 +49,10 @@ pub fn main() -> ExitCode {
     Outcome::of(start(cli)).report()
 }
 
-/// Installed as `kubectl-belayer` this is a plugin: usage then says `kubectl belayer`.
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let called = std::env::args_os().next().unwrap_or_default();
-    let called = std::path::Path::new(&called).file_stem();
-    if called.is_some_and(|name| name == "kubectl-belayer") {
-        command = command.bin_name("kubectl belayer");
-    }
-    let mut matches = command.try_get_matches()?;
+    let called = std::env::args_os().next();
+    let called = called.as_deref().map(std::path::Path::new);
+    let mut matches = manual::command(called).try_get_matches()?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -63,6 +60,13 @@ fn start(cli: Cli) -> Result<(), Failure> {
     if let Command::Version = cli.command {
         anstream::println!("{}", cli::version());
         return Ok(());
+    }
+    if let Command::Completions(arguments) = &cli.command {
+        manual::completions(arguments);
+        return Ok(());
+    }
+    if let Command::Man(arguments) = &cli.command {
+        return manual::man(arguments);
     }
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
@@ -94,7 +98,7 @@ fn crds() -> anyhow::Result<String> {
 
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Version => Ok(()),
+        Command::Version | Command::Completions(_) | Command::Man(_) => Ok(()),
         #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
@@ -115,9 +119,21 @@ async fn command(cli: Cli) -> Result<(), Failure> {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_stuck(*arguments).await
         }
+        Command::Status(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_status(*arguments).await
+        }
+        Command::Check(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_check(*arguments).await
+        }
         Command::Explain(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_explain(*arguments).await
+        }
+        Command::Drain(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            drain::run(*arguments).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

@@ -7,6 +7,8 @@ use belayer_core::names::DEFAULT_NAMESPACE;
 use crate::cli::RunArguments;
 use crate::config::Source;
 use crate::controllers::{Controller, Controllers, ControllersError};
+use crate::drain::OnDisable;
+use crate::drain::switched_off::SwitchedOff;
 use crate::election::Election;
 use crate::exit::Failure;
 use crate::gates::{Gates, GatesError};
@@ -122,6 +124,15 @@ impl Settings {
         let components = source
             .components(&controllers, arguments.workers.map(to_usize))
             .map_err(Failure::configuration)?;
+        let components = Components {
+            switched_off: match arguments.on_disable {
+                OnDisable::Drain => {
+                    SwitchedOff::all(source, &controllers).map_err(Failure::configuration)?
+                }
+                OnDisable::Keep => Vec::new(),
+            },
+            ..components
+        };
         #[cfg(feature = "pvc-protection")]
         let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
         components.allowed_by(&gates, source)?;
@@ -206,7 +217,8 @@ fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-fn namespace(given: Option<String>, sources: &Sources) -> Result<String, Failure> {
+/// Belayer's own namespace: as it is given, as the pod says, or the default.
+pub(crate) fn namespace(given: Option<String>, sources: &Sources) -> Result<String, Failure> {
     let namespace = given
         .or_else(|| sources.pod_namespace.clone())
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());

@@ -33,6 +33,38 @@ pub enum Output {
     Wide,
 }
 
+/// How to print what was found, and by which configuration to judge.
+#[derive(Debug, Clone, Args)]
+pub struct LookArguments {
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, where it runs with one: by its selectors and
+    /// kinds it is judged what Belayer does
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+/// Where Belayer itself is.
+#[derive(Debug, Clone, Args)]
+pub struct OwnNamespace {
+    /// Namespace that Belayer runs in
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_NAMESPACE",
+        hide_env_values = true,
+        default_value = belayer_core::names::DEFAULT_NAMESPACE
+    )]
+    pub own_namespace: String,
+}
+
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
 pub struct StuckArguments {
@@ -56,18 +88,9 @@ pub struct StuckArguments {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
-
-    /// Belayer's configuration file, to explain its own holds by its profiles
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
-    pub config: Option<PathBuf>,
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
 }
 
 /// Arguments of `belayer explain`.
@@ -89,18 +112,77 @@ pub struct ExplainArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
+}
 
-    /// Belayer's configuration file, to explain its own holds by its profiles
+/// Arguments of `belayer status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Count in one namespace. Default: everywhere
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
+}
+
+/// Arguments of `belayer check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Controllers to check for, as `belayer run` takes them
     #[arg(
         long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
+        value_name = "LIST",
+        default_value = "*",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        env = "BELAYER_CONTROLLERS",
         hide_env_values = true
     )]
-    pub config: Option<PathBuf>,
+    pub controllers: Vec<String>,
+
+    /// Check the rights of a ServiceAccount instead of your own; belayer in
+    /// Belayer's namespace unless named
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "as_user"
+    )]
+    pub service_account: Option<String>,
+
+    /// Check the rights of this user instead of your own
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+
+    /// Groups of that user, besides system:authenticated
+    #[arg(long, value_name = "GROUP", requires = "as_user")]
+    pub as_group: Vec<String>,
+
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
 }
 
 impl ExplainArguments {

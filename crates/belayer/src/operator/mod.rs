@@ -19,6 +19,7 @@
 
 #[cfg(feature = "pvc-protection")]
 mod claims;
+mod draining;
 mod feed;
 mod ground;
 mod owners;
@@ -68,6 +69,8 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
 use crate::config::Source;
+use crate::controllers::Controller;
+use crate::drain::switched_off::SwitchedOff;
 use crate::exit::Failure;
 #[cfg(feature = "pod-finalizer")]
 use crate::gates::Gate;
@@ -119,6 +122,8 @@ pub struct Components {
     /// workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
+    /// Those that are switched off and whose holds are taken off.
+    pub switched_off: Vec<SwitchedOff>,
 }
 
 impl Components {
@@ -154,6 +159,22 @@ impl Components {
         #[cfg(not(feature = "pod-finalizer"))]
         let _ = (gates, source);
         Ok(())
+    }
+
+    /// Whether a component runs.
+    fn runs(&self, controller: Controller) -> bool {
+        match controller {
+            #[cfg(feature = "pod-finalizer")]
+            Controller::PodFinalizer => self.pod_finalizer.is_some(),
+            #[cfg(feature = "pod-recreation")]
+            Controller::PodRecreation => self.pod_recreation.is_some(),
+            #[cfg(feature = "pvc-protection")]
+            Controller::PvcProtection => self.pvc_protection.is_some(),
+            #[cfg(feature = "workflow-finalizer")]
+            Controller::WorkflowFinalizer => self.workflow_finalizer.is_some(),
+            #[allow(unreachable_patterns, reason = "a build may leave components out")]
+            _ => false,
+        }
     }
 
     /// The labels and annotations of pods that some rule reads.
@@ -225,6 +246,8 @@ type HoldsOf = Box<dyn Fn() -> Value + Send + Sync>;
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
+    /// Follows the gate: whether holds may be added.
+    gate: Beside,
     /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
     namespaces: Feed,
     owners: Vec<Feed>,
@@ -288,6 +311,7 @@ impl Operator {
             joined
         });
 
+        let gate = draining::join(&options, &mut ground, &mut pods);
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
@@ -333,6 +357,7 @@ impl Operator {
         );
         Self {
             sender,
+            gate,
             namespaces,
             owners,
             objects,
@@ -400,6 +425,7 @@ impl Operator {
         let mut tasks = JoinSet::new();
         let informers = CancellationToken::new();
         tasks.spawn(self.sender.run(self.after_work.clone()));
+        tasks.spawn((self.gate)(informers.clone()));
         let namespaces = feed::synced(self.namespaces.state());
         let heard_of: Vec<_> = self
             .owners

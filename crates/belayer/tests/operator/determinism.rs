@@ -66,6 +66,7 @@ fn operator(sandbox: &Sandbox) -> Operator {
             pod_recreation: Some(Default::default()),
             pvc_protection: Some(Default::default()),
             workflow_finalizer: Some(Default::default()),
+            switched_off: Vec::new(),
         },
     })
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::election::Tenure;
+use crate::holding::HoldSwitch;
 use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
 use crate::names;
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
@@ -32,6 +33,7 @@ pub struct Executor {
     limits: Limits,
     writes: Writes,
     tenure: Tenure,
+    holding: HoldSwitch,
 }
 
 /// How a write ended that did not fail.
@@ -69,14 +71,28 @@ impl Executor {
             limits: Limits::new(bounds),
             writes,
             tenure: Tenure::unlimited(),
+            holding: HoldSwitch::default(),
         }
     }
 
     /// The same where writes are sent only while `tenure` lasts.
     #[must_use]
-    pub fn within(mut self, tenure: Tenure) -> Self {
-        self.tenure = tenure;
-        self
+    pub fn within(self, tenure: Tenure) -> Self {
+        Self { tenure, ..self }
+    }
+
+    /// The same executor, whose users add holds only where `switch` allows it.
+    #[must_use]
+    pub fn with_switch(self, switch: HoldSwitch) -> Self {
+        Self {
+            holding: switch,
+            ..self
+        }
+    }
+
+    /// Whether holds may be added. Whoever adds one asks first.
+    pub fn holding(&self) -> &HoldSwitch {
+        &self.holding
     }
 
     /// Whether writes are sent.

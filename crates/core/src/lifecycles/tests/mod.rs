@@ -1,0 +1,4 @@
+//! Tests of lifecycles.
+
+mod driver;
+mod world;
