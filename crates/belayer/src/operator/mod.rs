@@ -39,6 +39,7 @@ use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::runner::Observer;
@@ -51,6 +52,8 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::profile::{Cleanup, Profile};
 #[cfg(feature = "pod-recreation")]
 use belayer_pod_recreation::PodRecreation;
 #[cfg(feature = "pod-recreation")]
@@ -65,8 +68,13 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
+use crate::config::Source;
 use crate::controllers::Controller;
 use crate::drain::switched_off::SwitchedOff;
+use crate::exit::Failure;
+#[cfg(feature = "pod-finalizer")]
+use crate::gates::Gate;
+use crate::gates::Gates;
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 use feed::{Beside, Crew, Feed};
@@ -91,6 +99,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// Whether writes are sent.
     pub writes: Writes,
+    /// When this process may write: until it may, only the caches are kept warm.
+    pub tenure: Tenure,
     /// Is told of everything that is executed.
     pub observer: Arc<dyn Observer>,
     /// What each component does.
@@ -125,6 +135,30 @@ impl Components {
             settings.mode = mode;
         }
         self
+    }
+
+    /// Whether they use nothing that a feature gate switches off.
+    ///
+    /// # Errors
+    /// With the key that does.
+    pub fn allowed_by(&self, gates: &Gates, source: &Source) -> Result<(), Failure> {
+        #[cfg(feature = "pod-finalizer")]
+        if let Some(on) = self
+            .pod_finalizer
+            .as_ref()
+            .filter(|_| !gates.is_on(Gate::PodCleanup))
+        {
+            let cleans = |profile: &Arc<Profile>| profile.cleanup != Cleanup::None;
+            if let Some(index) = on.profiles.iter().position(cleans) {
+                let key = format!("podFinalizer.profiles[{index}].cleanup");
+                let message = "needs the feature gate PodCleanup, which is switched off: remove \
+                               the key, or --feature-gates=PodCleanup=true";
+                return Err(Failure::configuration(source.error(key, message)));
+            }
+        }
+        #[cfg(not(feature = "pod-finalizer"))]
+        let _ = (gates, source);
+        Ok(())
     }
 
     /// Whether a component runs.
@@ -233,6 +267,9 @@ pub struct Operator {
     recreation: Option<Arc<PodRecreation>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
+    /// Before these the workers do not start.
+    tenure: Tenure,
+    turn: Option<CancellationToken>,
 }
 
 impl Operator {
@@ -336,7 +373,15 @@ impl Operator {
             #[cfg(feature = "pod-recreation")]
             recreation,
             after_work,
+            tenure: options.tenure,
+            turn: None,
         }
+    }
+
+    /// Has the workers wait for their turn, which begins when the token is cancelled: another
+    /// operator of this process works until then, while this one fills its caches.
+    pub fn wait_for_turn(&mut self) -> CancellationToken {
+        self.turn.get_or_insert_default().clone()
     }
 
     /// How it is doing, for the endpoints.
@@ -401,7 +446,14 @@ impl Operator {
             }
             let mut crews = JoinSet::new();
             for (crew, started) in self.crews.into_iter().zip(self.started) {
-                crews.spawn(work(crew, started, stop.clone()));
+                let (tenure, turn) = (self.tenure.clone(), self.turn.clone());
+                let may_start = async move {
+                    if let Some(turn) = turn {
+                        turn.cancelled().await;
+                    }
+                    tenure.begun().await;
+                };
+                crews.spawn(work(crew, started, may_start, stop.clone()));
             }
             while crews.join_next().await.is_some() {}
         }
@@ -416,10 +468,19 @@ impl Operator {
 
 /// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
 /// an informer waits for it; the others work.
-async fn work(crew: Crew, started: Started, stop: CancellationToken) {
+async fn work(
+    crew: Crew,
+    started: Started,
+    may_start: impl Future<Output = ()>,
+    stop: CancellationToken,
+) {
     let needs = crew.needs.into_iter().map(feed::synced);
     let synced = futures::future::join_all(needs);
     if stop.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
+    started.are_ready();
+    if stop.run_until_cancelled(may_start).await.is_none() {
         return;
     }
     tracing::info!(queue = crew.name, "synced; the workers start");
