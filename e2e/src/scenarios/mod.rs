@@ -20,6 +20,9 @@ mod owners;
 mod peers;
 mod quiet;
 mod recreation;
+mod recreation_beside;
+mod recreation_nodes;
+mod recreation_server;
 mod selector;
 mod size;
 mod start;
@@ -59,6 +62,9 @@ pub fn all() -> Vec<Scenario> {
         drain::scenarios(),
         drain_running::scenarios(),
         recreation::scenarios(),
+        recreation_beside::scenarios(),
+        recreation_nodes::scenarios(),
+        recreation_server::scenarios(),
     ]
     .into_iter()
     .flatten()

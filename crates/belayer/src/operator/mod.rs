@@ -198,6 +198,8 @@ impl Components {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "pod-recreation")]
+        let keep = keep.and(&belayer_pod_recreation::component::keep_of_namespaces());
         #[cfg(feature = "workflow-finalizer")]
         let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
@@ -291,7 +293,7 @@ impl Operator {
 
         #[cfg(feature = "pod-recreation")]
         let recreations = components.pod_recreation.as_ref().map(|settings| {
-            let joined = recreations::join(settings, &ground, &mut pods);
+            let joined = recreations::join(settings, &mut ground, &mut pods);
             holds.push(recreations::holds(&joined.0));
             joined
         });
