@@ -74,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-inspect", &["belayer-core"]),
+    ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
@@ -93,6 +94,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-core",
             "belayer-inspect",
             "belayer-metrics",
+            "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",

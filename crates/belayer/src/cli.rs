@@ -112,6 +112,10 @@ pub enum Command {
     /// Say what keeps one object: by which rule, what is missing, what comes next
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
+    /// Wipe a node of what pods left on it that it rejected; one for each node
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[command(after_help = crate::node_agent::HELP)]
+    NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -400,6 +404,10 @@ mod tests {
     ])]
     #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
     #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
+    #[cfg_attr(all(feature = "node-agent", target_os = "linux"), case::node_agent("node-agent", &[
+        "--node-name <NAME>", "[env: NODE_NAME]", "--root <DIRECTORY>", "--path <TEMPLATE>", "{podUID}",
+        "--config <FILE>", "--metrics-bind-address <ADDRESS>", "2 wrong usage",
+    ]))]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

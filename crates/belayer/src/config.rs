@@ -42,6 +42,10 @@ pub struct FileConfig {
     #[cfg(feature = "pvc-protection")]
     #[serde(default)]
     pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
+    /// The key of the node agent.
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[serde(default)]
+    pub node_agent: Option<belayer_node_agent::config::NodeAgentConfig>,
     /// The key of workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     #[serde(default)]
@@ -122,6 +126,11 @@ impl Source {
             return Err(source.error("kind", message));
         }
         Ok(source)
+    }
+
+    /// Whether there is a file.
+    pub fn is_file(&self) -> bool {
+        !self.path.as_os_str().is_empty()
     }
 
     /// An error about a key of this file, found after it was read.

@@ -17,6 +17,8 @@ pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
+#[cfg(all(feature = "node-agent", target_os = "linux"))]
+pub mod node_agent;
 pub mod operator;
 pub mod options;
 pub mod run;
@@ -96,6 +98,13 @@ async fn command(cli: Cli) -> Result<(), Failure> {
             logging::init(&cli.logging, logging::LevelName::Info);
             let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
             run::run(options).await
+        }
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Info);
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);

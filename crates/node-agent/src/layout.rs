@@ -189,11 +189,7 @@ impl Layout {
         let fitting = (0..self.roots.len()).filter(|index| path.starts_with(&self.roots[*index]));
         let longest = fitting.max_by_key(|index| self.roots[*index].components().count());
         let Some(root) = longest else {
-            let all: Vec<String> = self
-                .roots
-                .iter()
-                .map(|r| r.display().to_string())
-                .collect();
+            let all: Vec<String> = self.roots.iter().map(|r| r.display().to_string()).collect();
             return Err(LayoutError::OutsideRoots {
                 path: text.to_owned(),
                 roots: all.join(", "),

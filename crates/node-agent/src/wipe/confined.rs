@@ -17,9 +17,7 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
 const SAME_MOUNT: ResolveFlags = BENEATH.union(ResolveFlags::NO_XDEV);
 
 /// A place in the tree, for `*at` calls; it can be on a file system that hangs without harm.
-const PLACE: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A directory whose entries are read.
 const LISTED: OFlags = OFlags::RDONLY

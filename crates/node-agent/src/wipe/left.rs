@@ -143,7 +143,10 @@ fn shown(path: &[u8]) -> String {
         .flat_map(|c| {
             let plain = !c.is_control();
             let escaped = (!plain).then(|| c.escape_default());
-            plain.then_some(c).into_iter().chain(escaped.into_iter().flatten())
+            plain
+                .then_some(c)
+                .into_iter()
+                .chain(escaped.into_iter().flatten())
         })
         .collect();
     let count = text.chars().count();

@@ -296,13 +296,8 @@ impl Removal {
         loop {
             self.moved += 1;
             let to = format!("{MOVED}{}", self.moved);
-            let moved = rustix::fs::renameat_with(
-                &level.dir,
-                name,
-                &top.dir,
-                &to,
-                RenameFlags::NOREPLACE,
-            );
+            let moved =
+                rustix::fs::renameat_with(&level.dir, name, &top.dir, &to, RenameFlags::NOREPLACE);
             match moved {
                 Ok(()) | Err(Errno::NOENT) => {
                     level.changed = true;

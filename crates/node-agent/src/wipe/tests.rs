@@ -41,7 +41,11 @@ fn a_wipe_of_what_is_gone_is_complete() {
 
 #[test]
 fn all_templates_are_wiped_and_a_missing_parent_is_nothing() {
-    let world = World::with(["{root}/{podUID}", "{root}/cache/{podUID}/v1", "{root}/none/{podUID}"]);
+    let world = World::with([
+        "{root}/{podUID}",
+        "{root}/cache/{podUID}/v1",
+        "{root}/none/{podUID}",
+    ]);
     world.fill("a", 1);
     let cache = world.root().join("cache").join(UID);
     fs::create_dir_all(cache.join("v1/x")).unwrap();
@@ -106,7 +110,10 @@ fn a_root_that_is_not_what_it_says_is_refused() {
     };
     assert!(matches!(open(&link), RootError::Symlink(_)));
     assert!(matches!(open(&file), RootError::NoDirectory(_)));
-    assert!(matches!(open(&world.temp().join("none")), RootError::Absent(_)));
+    assert!(matches!(
+        open(&world.temp().join("none")),
+        RootError::Absent(_)
+    ));
 }
 
 #[test]

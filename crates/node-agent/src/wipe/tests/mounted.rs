@@ -64,7 +64,10 @@ fn a_mount_in_use_is_never_forced_and_is_told() {
         let text = left.to_string();
         assert!(text.contains("/busy is a mount in use"), "{text}");
         assert!(world.dir().join("busy/open").exists(), "behind a mount");
-        assert!(!world.dir().join("rest").exists(), "the rest goes meanwhile");
+        assert!(
+            !world.dir().join("rest").exists(),
+            "the rest goes meanwhile"
+        );
     }
     drop(open);
     assert_eq!(world.wipe().left.to_string(), "");

@@ -59,8 +59,7 @@ fn the_pods_own_directory_swapped_for_a_link_leads_nowhere() {
         let _ = fs::write(world.dir().join("mine"), "x");
         let _ = symlink(&victim, &aside);
         for _ in 0..20 {
-            let _ =
-                rustix::fs::renameat_with(CWD, world.dir(), CWD, &aside, RenameFlags::EXCHANGE);
+            let _ = rustix::fs::renameat_with(CWD, world.dir(), CWD, &aside, RenameFlags::EXCHANGE);
         }
     });
     assert!(removed > 100, "only {removed} were removed: nothing raced");
@@ -109,8 +108,8 @@ fn a_writer_that_does_not_stop_is_told() {
             }
             last
         };
-        let fine = wiped.left.is_empty()
-            || matches!(wiped.left.why(), Some(Why::Time | Why::Written));
+        let fine =
+            wiped.left.is_empty() || matches!(wiped.left.why(), Some(Why::Time | Why::Written));
         assert!(fine, "{}", wiped.left);
     });
     assert_eq!(world.wipe().left.to_string(), "");

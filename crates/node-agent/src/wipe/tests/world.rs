@@ -133,5 +133,11 @@ pub(super) fn may_mount() -> bool {
 
 pub(super) fn mount_tmpfs(at: &Path) -> rustix::io::Result<()> {
     let options: Option<&std::ffi::CStr> = None;
-    rustix::mount::mount("belayer", at, "tmpfs", rustix::mount::MountFlags::empty(), options)
+    rustix::mount::mount(
+        "belayer",
+        at,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        options,
+    )
 }
