@@ -22,6 +22,8 @@ pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
 pub mod manual;
+#[cfg(all(feature = "node-agent", target_os = "linux"))]
+pub mod node_agent;
 pub mod operator;
 pub mod options;
 pub mod reload;
@@ -116,6 +118,13 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Config(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             effective::print(&arguments, &cli.logging)
+        }
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Info);
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
