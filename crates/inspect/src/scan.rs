@@ -15,7 +15,7 @@ use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain};
 
-const METADATA_LIST: &str =
+pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Kinds that are listed at once.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use belayer_core::selection::config::Path;
 use serde::Deserialize;
+
+pub use belayer_core::selection::config::ConfigError;
 
 use crate::api::{OnWipeTimeout, Policy};
 use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
@@ -56,16 +59,6 @@ impl Default for Settings {
             storm: StormLimits::default(),
         }
     }
-}
-
-/// What is wrong with a key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct ConfigError {
-    /// The key from the root of the file, such as `podRecreation.maxRetries`.
-    pub path: String,
-    /// What is wrong and what to do about it.
-    pub message: String,
 }
 
 /// The key as it is written. What is left out has its default.
@@ -124,10 +117,7 @@ pub struct StormConfig {
 }
 
 fn error(key: &str, message: impl Into<String>) -> ConfigError {
-    ConfigError {
-        path: format!("{KEY}.{key}"),
-        message: message.into(),
-    }
+    Path::root(KEY).key(key).error(message)
 }
 
 impl TryFrom<PodRecreationConfig> for Settings {

@@ -76,6 +76,8 @@ impl Eligibility {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
     use belayer_core::slim::ObjectMeta;
     use rstest::rstest;
@@ -86,11 +88,13 @@ mod tests {
         Pod::new(ObjectMeta {
             annotations: annotations.iter().copied().collect(),
             labels: [("app", "web")].into_iter().collect(),
-            controller: owner.map(|(api_version, kind)| OwnerReference {
-                api_version: api_version.into(),
-                kind: kind.into(),
-                name: "o".into(),
-                uid: Uid::new("o-1"),
+            controller: owner.map(|(api_version, kind)| {
+                Arc::new(OwnerReference {
+                    api_version: api_version.into(),
+                    kind: kind.into(),
+                    name: "o".into(),
+                    uid: Uid::new("o-1"),
+                })
             }),
             ..ObjectMeta::new(
                 ObjectKey::new("shop", "web"),

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod proof;
 pub mod reason;
 pub mod record;
+pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod storm;

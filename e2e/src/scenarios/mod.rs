@@ -7,6 +7,8 @@ mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
+mod drain;
+mod drain_running;
 mod faults;
 mod foreign;
 mod gate;
@@ -57,6 +59,8 @@ pub fn all() -> Vec<Scenario> {
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),
+        drain::scenarios(),
+        drain_running::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),

@@ -27,10 +27,7 @@ pub(super) fn all(
     reader: &Reader,
     config: Option<&Path>,
 ) -> Result<Vec<Box<dyn Explainer>>, Failure> {
-    let source = match config {
-        Some(path) => Source::load(path).map_err(Failure::configuration)?,
-        None => Source::default(),
-    };
+    let source = Source::given(config)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),

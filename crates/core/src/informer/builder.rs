@@ -8,6 +8,7 @@ use super::backoff::Backoff;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
+use crate::http::Request;
 use crate::object::Resource;
 use crate::slim::Slim;
 
@@ -54,6 +55,8 @@ pub struct Informer<K> {
 /// What can be set, and its defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    /// `fieldSelector` of every list and watch.
+    pub(super) fields: Option<String>,
     pub(super) streaming: StreamingList,
     pub(super) page_size: u32,
     /// For one page, body included.
@@ -76,6 +79,7 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            fields: None,
             streaming: StreamingList::Auto,
             page_size: 500,
             page_timeout: Duration::from_secs(60),
@@ -116,6 +120,16 @@ impl<K: Slim> Informer<K> {
     }
 }
 
+impl<K> Informer<K> {
+    /// The request, limited to the objects that this informer is about.
+    pub(super) fn selecting(&self, request: Request) -> Request {
+        match &self.settings.fields {
+            Some(fields) => request.query("fieldSelector", fields),
+            None => request,
+        }
+    }
+}
+
 impl<K> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Informer")
@@ -144,19 +158,24 @@ impl<K: Slim> InformerBuilder<K> {
         self
     }
 
-    /// Adds an index: objects are found by each of the `values` under `name`. Values may depend
-    /// only on what [`Slim::differs`] compares.
-    pub fn index<V, F>(mut self, name: &'static str, values: F) -> Self
-    where
-        F: Fn(&K) -> V + Send + Sync + 'static,
-        V: IntoIterator,
-        V::Item: Into<Arc<str>>,
-    {
-        let values = move |object: &K, show: &mut dyn FnMut(Arc<str>)| {
-            values(object)
-                .into_iter()
-                .for_each(|value| show(value.into()));
-        };
+    /// Only objects with these fields, such as `spec.nodeName=node-1`; all by default.
+    ///
+    /// To a reader, an object that loses the field is gone, and its event is that of a deletion. So take
+    /// fields that are set once, or such that an object without them is none of the reader's business.
+    /// Never labels: anybody can change those.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.settings.fields = Some(selector.into());
+        self
+    }
+
+    /// Adds an index: objects are found under `name` by each of the values that `values` shows.
+    /// Values may depend only on what [`Slim::differs`] compares, and must always be the same for
+    /// the same object: they are not stored, but asked for again.
+    pub fn index(
+        mut self,
+        name: &'static str,
+        values: impl Fn(&K, &mut dyn FnMut(&str)) + Send + Sync + 'static,
+    ) -> Self {
         self.indexes.push(IndexDefinition {
             name,
             values: Box::new(values),

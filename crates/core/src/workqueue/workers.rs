@@ -53,7 +53,7 @@ pub enum Outcome {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Workers<K> {
+pub struct Workers<K: Key> {
     queue: WorkQueue<K>,
     tasks: JoinSet<()>,
     /// Publishes metrics until the workers are gone.
@@ -148,7 +148,7 @@ where
                 tracing::error!(
                     queue = queue.name(),
                     key = ?item.key(),
-                    panic = message(&*panic),
+                    panic = panic_message(&*panic),
                     "worker panicked"
                 );
                 item.retry(Backoff::ERROR);
@@ -157,7 +157,8 @@ where
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said, if it said it in words.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
@@ -165,7 +166,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-async fn refresh<K: Send + 'static>(queue: WorkQueue<K>) {
+async fn refresh<K: Key>(queue: WorkQueue<K>) {
     loop {
         queue.refresh_metrics();
         tokio::time::sleep(REFRESH).await;

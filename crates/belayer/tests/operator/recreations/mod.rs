@@ -135,6 +135,7 @@ impl Yard {
                 ..Bounds::default()
             },
             writes: Writes::Sent,
+            tenure: belayer_core::election::Tenure::unlimited(),
             observer: Arc::new(()),
             components,
         });
