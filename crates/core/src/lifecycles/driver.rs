@@ -305,7 +305,8 @@ impl<L: Lifecycle> Lifecycles<L> {
         all
     }
 
-    /// Waits until no unfinished work is known for the object.
+    /// Waits until no unfinished work is known for the object; for ever if there is some when the
+    /// lifecycles are shut down, for nobody will finish it.
     pub async fn finished(&self, object: &Identity) {
         self.shared
             .wait_until(|gate| match gate.standing(object) {

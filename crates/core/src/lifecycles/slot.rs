@@ -24,6 +24,9 @@ use crate::object::Uid;
 /// | waits for its name | pending | pending | ends without a run | ends without a run | ends without a run |
 /// | new, name taken | waits, ends the older | waits, ends the older | ends without a run, ends the older | - | - |
 ///
+/// An object that waits behind [remains](Self::found) is not one that ends without a run: a process
+/// before this one may have begun it, so it is terminated when its turn comes.
+///
 /// [`Created`]: Observation::Created
 /// [`Updated`]: Observation::Updated
 /// [`Terminating`]: Observation::Terminating

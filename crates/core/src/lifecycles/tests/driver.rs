@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::world::{Act, SECOND, World, named, stop_within, web};
+use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::lifecycles::{Deadline, Known, Pass, Phase};
 use crate::workqueue::Backoff;
 
@@ -13,10 +13,10 @@ async fn an_object_goes_through_its_phases_each_run_at_once() {
     let world = World::new();
     let workers = world.start();
     workers.created(&web("u-1"), "a");
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "sync u-1 a");
     workers.observe(&web("u-1"), stop_within("b", 30));
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(
         world.news(),
         "terminate u-1 b in 30s, clean u-1 b, finished u-1"
@@ -34,8 +34,8 @@ async fn a_new_object_of_a_name_waits_until_the_work_of_the_older_uid_has_finish
     workers.deleted(&web("u-1"));
     workers.created(&web("u-2"), "b");
     workers.updated(&web("u-2"), "c");
-    workers.finished(&web("u-1")).await;
-    workers.settled().await;
+    soon(workers.finished(&web("u-1"))).await;
+    soon(workers.settled()).await;
     assert_eq!(
         world.log(),
         [
@@ -89,7 +89,7 @@ async fn a_cancelled_run_is_run_again_at_once_if_something_is_pending() {
     workers.observe(&web("u-1"), stop_within("a", 60));
     sleep(SECOND).await;
     workers.observe(&web("u-1"), stop_within("b", 5));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     // No failure was counted and no backoff was waited for.
     assert_eq!(world.times("terminate u-1 b in 5s"), [SECOND]);
 }
@@ -107,7 +107,7 @@ async fn what_a_sync_says_after_it_was_cancelled_does_not_count() {
         workers.created(&web("u-1"), "a");
         sleep(SECOND).await;
         workers.deleted(&web("u-1"));
-        workers.finished(&web("u-1")).await;
+        soon(workers.finished(&web("u-1"))).await;
         let log = world.log();
         let rest = &log[log.len() - 3..];
         assert_eq!(rest, ["terminate u-1 a", "clean u-1 a", "finished u-1"]);
@@ -143,14 +143,14 @@ async fn a_panic_is_caught_and_its_work_tried_again_and_neighbours_do_not_notice
     workers.created(&named("other", "u-2"), "b");
     sleep(SECOND).await;
     workers.deleted(&web("u-1"));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(
         world.news(),
         "sync u-1 a, sync u-2 b, sync u-1 a, terminate u-1 a, terminate u-1 a, clean u-1 a, \
          clean u-1 a, finished u-1"
     );
     workers.updated(&named("other", "u-2"), "c");
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "sync u-2 c");
 }
 
@@ -164,12 +164,14 @@ async fn a_shutdown_cancels_what_runs_waits_for_it_and_begins_nothing_more() {
     workers.created(&named("b", "u-2"), "b");
     sleep(SECOND / 2).await;
     world.news();
-    workers.shutdown().await;
+    soon(workers.shutdown()).await;
     assert_eq!(world.news(), "sync u-1 cancelled, sync u-1 ended");
     workers.deleted(&named("a", "u-1"));
     workers.created(&named("c", "u-3"), "c");
     sleep(SECOND * 60).await;
     assert_eq!(world.news(), "");
+    // What will never be done is nothing to wait for.
+    soon(workers.settled()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +198,7 @@ async fn a_pass_leaves_alone_what_was_heard_of_after_it_had_begun() {
     workers.created(&named("new", "u-2"), "b");
     workers.updated(&named("old", "u-1"), "c");
     workers.reconcile(pass);
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(
         workers.known(&named("new", "u-2")).phase(),
         Some(Phase::Sync)
@@ -214,10 +216,10 @@ async fn a_pass_does_not_bring_back_what_was_forgotten_after_it_had_begun() {
     workers.created(&web("u-1"), "a");
     let stale = Pass::begin().desired(web("u-1"), "a");
     workers.deleted(&web("u-1"));
-    workers.settled().await;
+    soon(workers.settled()).await;
     world.news();
     workers.reconcile(stale);
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "");
 }
 
@@ -235,7 +237,7 @@ async fn a_pass_that_finds_everything_as_it_is_does_nothing() {
             .desired(named("a", "u-1"), "from the list")
             .desired(named("b", "u-2"), "from the list");
         workers.reconcile(pass);
-        workers.settled().await;
+        soon(workers.settled()).await;
     }
     assert_eq!(world.news(), "");
 }
@@ -247,13 +249,13 @@ async fn names_without_work_have_no_task_and_names_without_objects_are_forgotten
     for n in 0..100 {
         workers.created(&named(&format!("web-{n}"), "u-1"), "a");
     }
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(workers.gate().workers(), 0);
     assert_eq!(workers.gate().names(), 100);
     for n in 0..100 {
         workers.deleted(&named(&format!("web-{n}"), "u-1"));
     }
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(workers.gate().workers(), 0);
     assert_eq!(workers.gate().names(), 0);
 }
@@ -278,7 +280,7 @@ async fn many_who_observe_at_once_lose_nothing() {
         });
     }
     while tellers.join_next().await.is_some() {}
-    workers.settled().await;
+    soon(workers.settled()).await;
     let log = world.log();
     let count = |line: &str| log.iter().filter(|it| *it == line).count();
     assert_eq!(count("terminate u-1 last"), 8);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{advance, sleep};
 
-use super::world::{Act, SECOND, World, named, stop_within, web};
+use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::lifecycles::{
     Activity, Config, Deadline, Known, Lifecycles, Observation, Options, Pass, Phase, View,
 };
@@ -32,7 +32,7 @@ async fn whoever_reads_state_can_wait_until_the_workers_are_stable() {
         let object = named(&format!("web-{round}"), "u");
         workers.created(&object, "a");
         workers.observe(&object, stop_within("b", 30));
-        workers.settled().await;
+        soon(workers.settled()).await;
         assert!(workers.known(&object).is_known_terminated(), "{round}");
         assert!(workers.known(&object).is_finished());
     }
@@ -47,9 +47,9 @@ async fn a_force_deleted_object_whose_termination_fails_is_terminated_until_it_s
     world.script("clean u-1", [Act::Fail; 5]);
     let workers = world.start();
     workers.created(&web("u-1"), "a");
-    workers.settled().await;
+    soon(workers.settled()).await;
     workers.deleted(&web("u-1"));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(world.times("terminate u-1 a").len(), 6);
     assert_eq!(world.times("clean u-1 a").len(), 6);
     assert_eq!(workers.all(), []);
@@ -63,12 +63,12 @@ async fn a_pod_orphaned_by_its_config_is_replayed_with_its_last_snapshot_until_i
     let workers = world.start();
     workers.created(&web("u-1"), "a");
     workers.updated(&web("u-1"), "b");
-    workers.settled().await;
+    soon(workers.settled()).await;
     world.news();
     workers.reconcile(Pass::begin());
     sleep(SECOND / 2).await;
     assert_eq!(view(&workers, "u-1").config, Config::Orphan);
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(
         world.news(),
         "terminate u-1 b, terminate u-1 b, terminate u-1 b, clean u-1 b, finished u-1"
@@ -102,7 +102,7 @@ async fn updates_that_come_while_a_worker_is_busy_become_one_and_it_is_the_last(
     for snapshot in ["b", "c", "d"] {
         workers.updated(&web("u-1"), snapshot);
     }
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.log(), ["sync u-1 a", "sync u-1 d"]);
 }
 
@@ -116,7 +116,7 @@ async fn remains_are_never_taken_for_an_object_of_the_store() {
     sleep(SECOND / 2).await;
     assert_eq!(view(&workers, "u-1").snapshot, None);
     assert_eq!(view(&workers, "u-1").config, Config::Orphan);
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     // Neither a sync nor a cleanup: both would need to know what it was.
     assert_eq!(
         world.news(),
@@ -136,7 +136,7 @@ async fn a_pass_ends_what_is_found_but_unknown_and_begins_what_is_desired_but_un
         .desired(named("wanted", "u-2"), "a")
         .desired(named("missed", "u-3"), "b");
     workers.reconcile(pass);
-    workers.settled().await;
+    soon(workers.settled()).await;
     let log: BTreeSet<_> = world.log().into_iter().collect();
     let expected = ["remains u-1", "finished u-1", "sync u-2 a", "sync u-3 b"];
     assert_eq!(log, expected.map(str::to_owned).into());
@@ -152,8 +152,8 @@ async fn what_is_found_of_an_older_object_goes_before_the_new_one_comes() {
         .found(web("u-1"), Deadline::NONE)
         .desired(web("u-2"), "a");
     workers.reconcile(pass);
-    workers.finished(&web("u-1")).await;
-    workers.settled().await;
+    soon(workers.finished(&web("u-1"))).await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "remains u-1, finished u-1, sync u-2 a");
 }
 
@@ -167,7 +167,7 @@ async fn an_object_that_waits_behind_remains_is_terminated_for_a_process_before_
     workers.reconcile(Pass::begin().found(web("u-1"), Deadline::NONE));
     sleep(SECOND / 2).await;
     workers.observe(&web("u-2"), stop_within("a", 30));
-    workers.finished(&web("u-2")).await;
+    soon(workers.finished(&web("u-2"))).await;
     assert_eq!(
         world.news(),
         "remains u-1, finished u-1, terminate u-2 a in 29s, clean u-2 a, finished u-2"
@@ -203,7 +203,7 @@ async fn terminal_is_a_result_and_not_an_error() {
     world.script("sync u-1", [Act::Fail, Act::Terminal]);
     let workers = world.start();
     workers.created(&web("u-1"), "a");
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     // The error is tried again in the same phase, after its backoff; the terminal result moves on.
     assert_eq!(
         world.log(),
@@ -231,8 +231,8 @@ async fn an_object_may_start_if_what_blocks_it_was_terminated_before_it_started(
     workers.deleted(&web("u-2"));
     workers.created(&web("u-3"), "c");
     assert_eq!(view(&workers, "u-3").activity, Activity::Blocked);
-    workers.finished(&web("u-1")).await;
-    workers.settled().await;
+    soon(workers.finished(&web("u-1"))).await;
+    soon(workers.settled()).await;
     assert_eq!(
         world.news(),
         "sync u-1 a, finished u-2 unstarted, sync u-1 cancelled, sync u-1 ended, terminate u-1 a, \
@@ -252,7 +252,7 @@ async fn an_object_that_cannot_start_and_is_terminated_ends_at_once_without_a_ru
     workers.observe(&web("u-2"), stop_within("c", 30));
     assert_eq!(phase(&workers, "u-2"), Phase::Finished);
     assert_eq!(phase(&workers, "u-1"), Phase::Terminating);
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert!(!world.news().contains(" u-2 c"));
 }
 
@@ -264,7 +264,7 @@ async fn a_create_seen_during_termination_is_remembered_and_runs_after() {
     world.script("terminate u-1", [Act::Take(SECOND)]);
     let workers = world.start();
     workers.created(&web("u-1"), "a");
-    workers.settled().await;
+    soon(workers.settled()).await;
     workers.observe(&web("u-1"), stop_within("b", 30));
     sleep(SECOND / 2).await;
     workers.created(&web("u-1"), "c");
@@ -282,13 +282,13 @@ async fn a_finished_object_that_is_created_again_starts_again() {
     let world = World::new();
     let workers = world.start();
     workers.observe(&web("u-1"), stop_within("a", 30));
-    workers.settled().await;
+    soon(workers.settled()).await;
     world.news();
     workers.updated(&web("u-1"), "late");
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "");
     workers.created(&web("u-1"), "b");
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "sync u-1 b");
 }
 
@@ -299,10 +299,10 @@ async fn an_object_forgotten_and_still_desired_is_begun_by_the_next_pass() {
     let workers = world.start();
     workers.created(&web("u-1"), "a");
     workers.deleted(&web("u-1"));
-    workers.settled().await;
+    soon(workers.settled()).await;
     world.news();
     workers.reconcile(Pass::begin().desired(web("u-1"), "b"));
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "sync u-1 b");
 }
 
@@ -315,7 +315,7 @@ async fn admission_counts_objects_that_no_worker_has_seen_yet() {
     assert!(workers.known(&web("u-1")).could_run());
     workers.observe(&web("u-1"), stop_within("a", 30));
     assert!(!workers.known(&web("u-1")).is_known_terminated());
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert!(workers.known(&web("u-1")).is_known_terminated());
 }
 
@@ -331,10 +331,10 @@ async fn an_out_of_date_sighting_of_a_terminated_object_is_ignored() {
     sleep(SECOND / 2).await;
     assert_eq!(phase(&workers, "u-1"), Phase::Terminated);
     workers.reconcile(Pass::begin().found(web("u-1"), Deadline::NONE));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert!(!world.news().contains("remains"));
     workers.reconcile(Pass::begin().found(web("u-1"), Deadline::NONE));
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "remains u-1, finished u-1");
 }
 
@@ -348,7 +348,7 @@ async fn a_cleanup_that_fails_does_not_bring_the_termination_back() {
     sleep(SECOND / 2).await;
     workers.kill(&web("u-1"), Deadline::within(SECOND));
     workers.updated(&web("u-1"), "b");
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(
         world.news(),
         "terminate u-1 a in 30s, clean u-1 a, clean u-1 b, clean u-1 b, finished u-1"
@@ -456,7 +456,7 @@ async fn a_shorter_grace_period_interrupts_the_termination_and_a_longer_one_does
         "terminate u-1 cancelled, terminate u-1 a in 5s"
     );
     workers.observe(&web("u-1"), stop_within("b", 2));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(
         world.news(),
         "terminate u-1 cancelled, terminate u-1 b in 2s, clean u-1 b, finished u-1"
@@ -473,7 +473,7 @@ async fn termination_stops_what_is_being_started_and_no_update_undoes_it() {
     sleep(SECOND).await;
     workers.kill(&web("u-1"), Deadline::NONE);
     workers.observe(&web("u-1"), Observation::Updated(Arc::new("b")));
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(
         world.news(),
         "sync u-1 a, sync u-1 cancelled, terminate u-1 b, clean u-1 b, finished u-1"

@@ -7,7 +7,7 @@ use belayer_metrics::exposition::parse;
 use belayer_metrics::{Exporter, config, lifecycle};
 use tokio::time::sleep;
 
-use super::world::{Act, SECOND, World, named, stop_within, web};
+use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::lifecycles::{Deadline, Pass};
 
 /// What a scraper reads after a scene: values by name and the labels besides the controller.
@@ -125,7 +125,7 @@ fn an_object_created_again_before_its_work_had_finished_is_a_restart() {
         lifecycles.observe(&web("u-1"), stop_within("a", 60));
         lifecycles.created(&web("u-1"), "b");
         lifecycles.created(&web("u-1"), "c");
-        lifecycles.settled().await;
+        soon(lifecycles.settled()).await;
     });
     assert_eq!(numbers["belayer_worker_restarts_total"], 1.0);
 }
@@ -136,13 +136,13 @@ fn what_vanished_without_a_word_and_what_was_found_are_orphans() {
         let lifecycles = world.start();
         lifecycles.created(&named("a", "u-1"), "a");
         lifecycles.created(&named("b", "u-2"), "b");
-        lifecycles.settled().await;
+        soon(lifecycles.settled()).await;
         // u-1 vanished, u-2 was replaced, u-3 was found.
         let pass = Pass::begin()
             .desired(named("b", "u-9"), "b")
             .found(named("c", "u-3"), Deadline::NONE);
         lifecycles.reconcile(pass);
-        lifecycles.settled().await;
+        soon(lifecycles.settled()).await;
     });
     assert_eq!(numbers["belayer_worker_orphans_total"], 3.0);
 }

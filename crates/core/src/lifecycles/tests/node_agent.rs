@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::world::{Act, SECOND, World, named, stop_within, web};
+use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::lifecycles::{Deadline, Known, Pass};
 
 #[tokio::test(start_paused = true)]
@@ -16,7 +16,7 @@ async fn the_wipe_begins_only_when_every_handler_has_really_ended() {
     workers.created(&web("u-1"), "a");
     sleep(SECOND).await;
     workers.observe(&web("u-1"), stop_within("rejected", 10));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     assert_eq!(
         world.log()[1..4],
         [
@@ -32,12 +32,12 @@ async fn late_updates_of_a_wiped_pod_change_nothing_and_its_deletion_gets_throug
     let world = World::new();
     let workers = world.start();
     workers.observe(&web("u-1"), stop_within("rejected", 10));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     world.news();
     workers.updated(&web("u-1"), "late");
     workers.observe(&web("u-1"), stop_within("later", 10));
     workers.kill(&web("u-1"), Deadline::NONE);
-    workers.settled().await;
+    soon(workers.settled()).await;
     assert_eq!(world.news(), "");
     assert!(workers.known(&web("u-1")).is_finished());
     workers.deleted(&web("u-1"));
@@ -49,7 +49,7 @@ async fn late_updates_of_a_wiped_pod_change_nothing_and_its_deletion_gets_throug
 async fn a_tombstone_goes_with_the_first_pass_that_does_not_find_its_uid() {
     let workers = World::new().start();
     workers.observe(&web("u-1"), stop_within("rejected", 10));
-    workers.finished(&web("u-1")).await;
+    soon(workers.finished(&web("u-1"))).await;
     workers.reconcile(Pass::begin().desired(web("u-1"), "late"));
     assert!(matches!(workers.known(&web("u-1")), Known::Known(_)));
     workers.reconcile(Pass::begin().desired(web("u-2"), "new"));
@@ -67,8 +67,8 @@ async fn two_pods_of_one_name_in_quick_succession_are_told_apart_by_their_uid() 
     workers.observe(&web("u-2"), stop_within("rejected", 10));
     workers.deleted(&web("u-2"));
     workers.created(&web("u-3"), "c");
-    workers.finished(&web("u-1")).await;
-    workers.settled().await;
+    soon(workers.finished(&web("u-1"))).await;
+    soon(workers.settled()).await;
     assert_eq!(
         world.news(),
         "finished u-2 unstarted, terminate u-1 rejected in 10s, terminate u-1 rejected in 9s, \

@@ -236,12 +236,12 @@ impl Name {
 #[case::waiting_terminating(
     waiting(),
     terminating("u-2"),
-    "u-2 unstarted, clean u-1 old, u-1 done | u-2 Finished Desired, u-1 Finished Desired"
+    "u-2 unstarted, clean u-1 old, u-1 done | u-1 Finished Desired, u-2 Finished Desired"
 )]
 #[case::waiting_killed(
     waiting(),
     kill("u-2"),
-    "u-2 unstarted, clean u-1 old, u-1 done | u-2 Finished Desired, u-1 Finished Desired"
+    "u-2 unstarted, clean u-1 old, u-1 done | u-1 Finished Desired, u-2 Finished Desired"
 )]
 #[case::waiting_deleted(
     waiting(),
@@ -264,7 +264,7 @@ impl Name {
     in_sync(),
     terminating("u-2"),
     "cancel, orphan, u-2 unstarted, terminate u-1 old, clean u-1 old, u-1 done \
-     | u-2 Finished Desired, u-1 Finished Desired"
+     | u-1 Finished Desired, u-2 Finished Desired"
 )]
 #[case::taken_killed(in_sync(), kill("u-2"), " | u-1 Sync Desired")]
 #[case::taken_deleted(in_sync(), deleted("u-2"), " | u-1 Sync Desired")]
@@ -285,7 +285,7 @@ fn only_the_newest_of_those_that_wait_is_ever_worked_on() {
     assert_eq!(
         name.told(updated("u-2")).to_the_end(),
         "u-2 unstarted, dropped, clean u-1 old, u-1 done, sync u-3 new \
-         | u-3 Sync Desired, u-2 Finished Desired, u-1 Finished Desired"
+         | u-3 Sync Desired, u-1 Finished Desired, u-2 Finished Desired"
     );
 }
 
