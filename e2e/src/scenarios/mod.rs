@@ -7,6 +7,7 @@ mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
+mod election;
 mod faults;
 mod foreign;
 mod gate;
@@ -18,6 +19,8 @@ mod owners;
 mod peers;
 mod quiet;
 mod recreation;
+mod reload;
+mod rights;
 mod selector;
 mod size;
 mod start;
@@ -46,6 +49,9 @@ pub fn all() -> Vec<Scenario> {
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
+        election::scenarios(),
+        reload::scenarios(),
+        rights::scenarios(),
         stuck::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
