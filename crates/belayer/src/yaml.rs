@@ -89,6 +89,7 @@ fn plain(expected: &str) -> &str {
     match expected {
         "mapping start" => "keys with values",
         "sequence start" => "a list",
+        "boolean" | "bool" => "true or false",
         "u8" | "u16" | "u32" | "u64" => "a whole number, not below zero",
         "i8" | "i16" | "i32" | "i64" => "a whole number",
         other => other,

@@ -29,6 +29,7 @@ pub struct BelayerOptions {
     kubeconfig: Option<PathBuf>,
     server: Option<SocketAddr>,
     election: Election,
+    name: Option<&'static str>,
 }
 
 /// Whether a Belayer elects a leader with others.
@@ -42,10 +43,11 @@ enum Election {
 }
 
 impl BelayerOptions {
-    /// As one of several replicas.
+    /// As one of several replicas, with a folder of this name for its log and files.
     #[must_use]
-    pub fn elected(mut self) -> Self {
+    pub fn replica(mut self, name: &'static str) -> Self {
         self.election = Election::With;
+        self.name = Some(name);
         self
     }
 
@@ -99,6 +101,8 @@ impl Belayer {
         dir: &Path,
         options: &BelayerOptions,
     ) -> Result<Self> {
+        let dir = &options.name.map_or(dir.to_owned(), |name| dir.join(name));
+        fs::create_dir_all(dir)?;
         let [metrics, debug] = free_ports()?;
         let [metrics, debug] =
             [metrics, debug].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

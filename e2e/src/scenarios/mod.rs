@@ -9,6 +9,7 @@ mod decision_table;
 mod downtime;
 mod drain;
 mod drain_running;
+mod election;
 mod faults;
 mod foreign;
 mod gate;
@@ -23,6 +24,8 @@ mod recreation;
 mod recreation_beside;
 mod recreation_nodes;
 mod recreation_server;
+mod reload;
+mod rights;
 mod selector;
 mod size;
 mod start;
@@ -51,6 +54,9 @@ pub fn all() -> Vec<Scenario> {
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
+        election::scenarios(),
+        reload::scenarios(),
+        rights::scenarios(),
         stuck::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),

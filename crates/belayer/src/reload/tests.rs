@@ -61,7 +61,8 @@ fn plain(path: &'static str, value: &str) -> Case {
 
 /// A key of the one profile in the file.
 fn profile(path: &'static str, keys: &str) -> Case {
-    const REST: &str = "name: a, selector: {matchLabels: {a: b}}, releaseAfter: 1h";
+    const REST: &str =
+        "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h";
     of_profile(path, REST, keys)
 }
 
@@ -82,12 +83,15 @@ fn with_owner(kind: &str) -> String {
 }
 
 fn cases() -> Vec<Case> {
-    const BASE: &str = "name: a, selector: {matchLabels: {a: b}}, releaseAfter: 1h";
+    const BASE: &str =
+        "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h";
     let base = |more: &str| format!("{BASE}, {more}");
     let kind = |other: &str, instead: &str| KIND.replace(other, instead);
     let owned = with_owner(KIND);
     let select = |what: &str| {
-        format!("name: a, selector: {{matchExpressions: [{{{what}}}]}}, releaseAfter: 1h")
+        format!(
+            "name: a, selector: {{matchExpressions: [{{{what}}}]}}, consumed: {{labels: {{x: z}}}}, releaseAfter: 1h"
+        )
     };
     let profile_kind =
         |path, other, instead| of_profile(path, &owned, &with_owner(&kind(other, instead)));
@@ -133,17 +137,17 @@ fn cases() -> Vec<Case> {
         plain("podFinalizer.outcomeTtl", "1h"),
         plain(
             "podFinalizer.profiles",
-            "[{name: b, selector: {matchLabels: {a: b}}, releaseAfter: 1h}]",
+            "[{name: b, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h}]",
         ),
         of_profile("podFinalizer.profiles[].builtIn", BASE, "builtIn: argo"),
         profile(
             "podFinalizer.profiles[].name",
-            "name: b, selector: {matchLabels: {a: b}}, releaseAfter: 1h",
+            "name: b, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h",
         ),
         profile("podFinalizer.profiles[].mode", &base("mode: observe")),
         profile(
             "podFinalizer.profiles[].selector.matchLabels",
-            "name: a, selector: {matchLabels: {a: c}}, releaseAfter: 1h",
+            "name: a, selector: {matchLabels: {a: c}}, consumed: {labels: {x: z}}, releaseAfter: 1h",
         ),
         of_profile(
             "podFinalizer.profiles[].selector.matchExpressions[].key",
@@ -176,9 +180,10 @@ fn cases() -> Vec<Case> {
         profile_kind("podFinalizer.profiles[].owner.version", "v1", "v2"),
         profile_kind("podFinalizer.profiles[].owner.kind", "Job", "Task"),
         profile_kind("podFinalizer.profiles[].owner.resource", "jobs", "tasks"),
-        profile(
+        of_profile(
             "podFinalizer.profiles[].consumed.labels",
-            &base("consumed: {labels: {done: 'yes'}}"),
+            &owned,
+            &format!("{owned}, consumed: {{labels: {{done: 'yes'}}}}"),
         ),
         of_profile(
             "podFinalizer.profiles[].ownerFinished.labels",
@@ -187,7 +192,7 @@ fn cases() -> Vec<Case> {
         ),
         profile(
             "podFinalizer.profiles[].releaseAfter",
-            "name: a, selector: {matchLabels: {a: b}}, releaseAfter: 2h",
+            "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 2h",
         ),
         of_profile(
             "podFinalizer.profiles[].ownerStatus",

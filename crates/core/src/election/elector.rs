@@ -153,6 +153,9 @@ impl Elector {
 
     /// Asks until there is nothing more to ask now. Answers if the election is over.
     async fn round(&mut self) -> Option<Ended> {
+        if self.candidate.standing(self.now()) == Standing::InDoubt {
+            self.publish(false);
+        }
         let mut ask = self.candidate.begin(self.now(), ambient::now());
         for _ in 0..ASKS_PER_ROUND {
             ask = match ask {
@@ -222,7 +225,7 @@ impl Elector {
 
     async fn look(&self) -> Result<Option<Lease>, RequestError> {
         let request = Request::get(lease_kind().object_path(&self.settings.lease))
-            .timeout(self.settings.timing.request_timeout());
+            .timeout(self.candidate.patience(self.now()));
         match request.send(&self.client).await {
             Ok(answer) => Lease::read(&answer.body)
                 .map(Some)
@@ -251,7 +254,7 @@ impl Elector {
         };
         let answer = request
             .query("fieldManager", names::FIELD_MANAGER)
-            .timeout(self.settings.timing.request_timeout())
+            .timeout(self.candidate.patience(self.now()))
             .send(&self.client)
             .await?;
         // An answer that cannot be read is still a success; the next round looks first.

@@ -149,6 +149,15 @@ impl Candidate {
         }
     }
 
+    /// How long the next request may take: a leader does not wait for an answer beyond its time.
+    pub fn patience(&self, now: Local) -> Duration {
+        let patience = self.timing.request_timeout();
+        match self.standing(now) {
+            Standing::Leading { until } => patience.min(until.saturating_sub(now)),
+            Standing::Standby | Standing::InDoubt => patience,
+        }
+    }
+
     /// Why the Lease as last seen is there to be taken, if it is.
     pub fn ground(&self, now: Local) -> Option<Ground> {
         match (&self.observed, self.judge(now)) {
@@ -181,8 +190,11 @@ impl Candidate {
     /// How long to wait after a round. `chance` in `0..1` spreads standbys.
     pub fn pause(&self, now: Local, chance: f64) -> Duration {
         let period = self.timing.retry_period();
-        if self.led.is_some() {
-            return period;
+        match self.standing(now) {
+            // It looks up when its time is over, to say so.
+            Standing::Leading { until } => return period.min(until.saturating_sub(now)),
+            Standing::InDoubt => return period,
+            Standing::Standby => {}
         }
         let jittered = period.mul_f64(1.0 + chance.clamp(0.0, 1.0) * super::timing::JITTER_FACTOR);
         // Whoever waits for an end that it knows is there when it comes.

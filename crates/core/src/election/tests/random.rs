@@ -247,7 +247,7 @@ fn delay(trouble: bool, chance: &mut StdRng) -> u64 {
 #[test]
 fn two_never_write_at_once_and_one_does_in_the_end() {
     let mut handovers = 0;
-    for seed in 0..150 {
+    for seed in 0..60 {
         let mut chance = StdRng::seed_from_u64(seed);
         let mut server = Server::default();
         let mut processes: Vec<Process> = (0..CANDIDATES as u64)
@@ -274,5 +274,5 @@ fn two_never_write_at_once_and_one_does_in_the_end() {
         handovers += server.lease.unwrap().record.transitions;
     }
     // Else nothing was tried.
-    assert!(handovers > 150, "{handovers} changes of hands in all");
+    assert!(handovers > 60, "{handovers} changes of hands in all");
 }

@@ -247,4 +247,9 @@ fn standbys_do_not_ask_in_step_and_are_there_when_a_lease_ends() {
     assert_eq!(standby.pause(at(1), 1.0), Duration::from_millis(4_400));
     assert_eq!(standby.pause(at(14), 1.0), seconds(1));
     assert_eq!(leader().pause(at(101), 1.0), seconds(2));
+    assert_eq!(leader().pause(at(109), 1.0), seconds(1));
+    assert_eq!(leader().pause(at(111), 1.0), seconds(2));
+    assert_eq!(leader().patience(at(102)), seconds(5));
+    assert_eq!(leader().patience(at(108)), seconds(2));
+    assert_eq!(leader().patience(at(111)), seconds(5));
 }
