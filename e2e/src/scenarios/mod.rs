@@ -24,6 +24,7 @@ mod selector;
 mod size;
 mod start;
 mod stuck;
+mod uninstall;
 mod wire;
 mod workflows;
 
@@ -58,6 +59,7 @@ pub fn all() -> Vec<Scenario> {
         claims_replacing::scenarios(),
         drain::scenarios(),
         drain_running::scenarios(),
+        uninstall::scenarios(),
         recreation::scenarios(),
     ]
     .into_iter()
