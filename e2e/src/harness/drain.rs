@@ -190,7 +190,12 @@ impl Cluster {
         for (kind, api) in self.kinds() {
             let mut list = ListParams::default().limit(500);
             loop {
-                let page = api.list(&list).await?;
+                let page = match api.list(&list).await {
+                    Ok(page) => page,
+                    // The kind itself was deleted.
+                    Err(kube::Error::Api(status)) if status.code == 404 => break,
+                    Err(error) => return Err(error.into()),
+                };
                 for object in page.items {
                     census.note(kind, &object)?;
                 }
@@ -234,6 +239,8 @@ impl Census {
             .cloned()
             .partition(|name| name.starts_with(OURS));
         let mut plain = serde_json::to_value(object)?;
+        // A kubelet goes on with its pods meanwhile.
+        plain.as_object_mut().map(|plain| plain.remove("status"));
         let metadata = plain["metadata"].as_object_mut().context("no metadata")?;
         for key in ["resourceVersion", "managedFields", "finalizers"] {
             metadata.remove(key);

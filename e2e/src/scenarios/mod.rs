@@ -30,6 +30,7 @@ mod selector;
 mod size;
 mod start;
 mod stuck;
+mod uninstall;
 mod wire;
 mod workflows;
 
@@ -67,6 +68,7 @@ pub fn all() -> Vec<Scenario> {
         claims_replacing::scenarios(),
         drain::scenarios(),
         drain_running::scenarios(),
+        uninstall::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),
