@@ -8,6 +8,7 @@ pub mod crd;
 pub mod decide;
 pub mod eligible;
 pub mod evidence;
+pub mod explain;
 pub mod holds;
 pub mod machine;
 pub mod proof;
