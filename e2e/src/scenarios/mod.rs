@@ -2,6 +2,7 @@
 
 mod admission;
 mod argo;
+mod check;
 mod claims;
 mod claims_replacing;
 mod crash;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Scenario> {
         quiet::scenarios(),
         start::scenarios(),
         stuck::scenarios(),
+        check::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),

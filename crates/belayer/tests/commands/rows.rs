@@ -372,7 +372,7 @@ async fn workflows_of_workflow_finalizer(#[case] row: u8, #[case] mut expected: 
     }
     expected.evidence = match row {
         1 => Some("Unselected"),
-        5 | 6 => Some("PodsReleased"),
+        5 | 6 => Some("NoPodHeld"),
         _ => None,
     };
     stage
@@ -628,7 +628,13 @@ async fn controllers_up_or_down(#[case] ready: u32, #[case] verdict: &str, #[cas
             "status": { "replicas": 1, "readyReplicas": ready },
         }),
     );
-    stage.pod("yard", of("another", json!({})), None);
+    // On no node, so that it has no grace.
+    let mut metadata = of("another", json!({}));
+    metadata["name"] = json!("a");
+    let pod = json!({
+        "metadata": metadata, "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    stage.create(&Gvr::PODS, "yard", pod);
     stage.delete(&Gvr::PODS, Some("yard"), "a");
     let arguments = ["pod/a", "-n", "yard"];
     stage.explain(&arguments, &releases(5, "OwnerGone")).await;
