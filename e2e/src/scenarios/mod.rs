@@ -2,6 +2,7 @@
 
 mod admission;
 mod argo;
+mod check;
 mod claims;
 mod claims_replacing;
 mod crash;
@@ -59,6 +60,7 @@ pub fn all() -> Vec<Scenario> {
         reload::scenarios(),
         rights::scenarios(),
         stuck::scenarios(),
+        check::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         kubectl::scenarios(),

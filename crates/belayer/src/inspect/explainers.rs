@@ -1,5 +1,7 @@
 //! What our own components say of an object: one explainer each.
 
+#[cfg(any(feature = "pod-finalizer", feature = "workflow-finalizer"))]
+mod census;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
 #[cfg(feature = "pod-recreation")]
@@ -32,7 +34,7 @@ pub(super) fn all(
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
         #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation::PodRecreation::new(reader, &source)?),
+        Box::new(pod_recreation::PodRecreation::new(&source)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
         #[cfg(feature = "workflow-finalizer")]

@@ -10,6 +10,7 @@ mod fixtures;
 mod help;
 mod polite;
 mod rights;
+mod rows;
 mod size;
 mod status;
 #[cfg(feature = "otlp")]

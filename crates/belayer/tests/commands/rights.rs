@@ -267,7 +267,11 @@ async fn a_single_permission_that_is_taken_away_is_named_exactly() {
         // Exactly this one, for each component that needs it.
         let (_, group, resource, name, verb) = taken;
         let dot = if group.is_empty() { "" } else { "." };
-        let mut what = format!("{verb} {resource}{dot}{group}");
+        let (resource, sub) = match resource.split_once('/') {
+            Some((resource, sub)) => (resource, format!("/{sub}")),
+            None => (resource.as_str(), String::new()),
+        };
+        let mut what = format!("{verb} {resource}{dot}{group}{sub}");
         if let Some(name) = name {
             what = format!("{what} {name}");
         }

@@ -114,6 +114,7 @@ Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 leads, renewed <
 COMPONENT            HELD   WAITING   DENIED   OLDEST
 pod-finalizer        2      1         1        <age> shop/pods/build-1
 workflow-finalizer   0      0         0        -
+pod-recreation       0      0         0        -
 pvc-protection       0      0         0        -
 
 NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
