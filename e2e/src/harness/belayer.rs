@@ -28,9 +28,30 @@ pub struct BelayerOptions {
     config: Option<String>,
     kubeconfig: Option<PathBuf>,
     server: Option<SocketAddr>,
+    role: Role,
+}
+
+/// What a process of Belayer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Role {
+    /// The controllers.
+    #[default]
+    Controllers,
+    /// The agent of a node.
+    NodeAgent,
 }
 
 impl BelayerOptions {
+    /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
+    #[must_use]
+    pub fn node_agent(node: &str) -> Self {
+        Self {
+            role: Role::NodeAgent,
+            ..Self::default()
+        }
+        .argument(&format!("--node-name={node}"))
+    }
+
     /// With one more argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -86,20 +107,27 @@ impl Belayer {
         if let Some(server) = options.server {
             kubeconfig = rerouted(&kubeconfig, server, dir)?;
         }
-        let mut arguments = vec![
-            "run".to_owned(),
+        let name = match options.role {
+            Role::Controllers => "belayer",
+            Role::NodeAgent => "node-agent",
+        };
+        let mut arguments = match options.role {
+            Role::Controllers => vec!["run".to_owned(), format!("--debug-bind-address={debug}")],
+            Role::NodeAgent => vec!["node-agent".to_owned()],
+        };
+        arguments.extend([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--metrics-bind-address={metrics}"),
-            format!("--debug-bind-address={debug}"),
             "--log-level=debug".to_owned(),
-        ];
+        ]);
         if let Some(config) = &options.config {
-            let path = dir.join("config.yaml");
+            let path = dir.join(format!("{name}.yaml"));
             fs::write(&path, config)?;
             arguments.push(format!("--config={}", path.display()));
         }
         arguments.extend(options.arguments.iter().cloned());
-        let process = Process::start("belayer", binary, arguments, &dir.join("belayer.log"))?;
+        let log = dir.join(format!("{name}.log"));
+        let process = Process::start(name, binary, arguments, &log)?;
         Ok(Self {
             process,
             metrics,

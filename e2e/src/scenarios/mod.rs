@@ -13,6 +13,7 @@ mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod node_agent;
 mod outcomes;
 mod owners;
 mod peers;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Scenario> {
         stuck::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),
         wire::scenarios(),
