@@ -21,6 +21,9 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const SCRAPE_DEADLINE: Duration = Duration::from_secs(5);
 
+/// The configuration of the controllers, in their folder.
+const CONFIG_FILE: &str = "config.yaml";
+
 /// How to start Belayer.
 #[derive(Debug, Clone, Default)]
 pub struct BelayerOptions {
@@ -30,6 +33,7 @@ pub struct BelayerOptions {
     server: Option<SocketAddr>,
     election: Election,
     name: Option<&'static str>,
+    role: Role,
 }
 
 /// Whether a Belayer elects a leader with others.
@@ -42,6 +46,16 @@ enum Election {
     With,
 }
 
+/// What a process of Belayer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Role {
+    /// The controllers.
+    #[default]
+    Controllers,
+    /// The agent of a node.
+    NodeAgent,
+}
+
 impl BelayerOptions {
     /// As one of several replicas, with a folder of this name for its log and files.
     #[must_use]
@@ -49,6 +63,16 @@ impl BelayerOptions {
         self.election = Election::With;
         self.name = Some(name);
         self
+    }
+
+    /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
+    #[must_use]
+    pub fn node_agent(node: &str) -> Self {
+        Self {
+            role: Role::NodeAgent,
+            ..Self::default()
+        }
+        .argument(&format!("--node-name={node}"))
     }
 
     /// With one more argument.
@@ -113,23 +137,33 @@ impl Belayer {
         if let Some(server) = options.server {
             kubeconfig = rerouted(&kubeconfig, server, dir)?;
         }
-        let mut arguments = vec![
-            "run".to_owned(),
+        let name = match options.role {
+            Role::Controllers => "belayer",
+            Role::NodeAgent => "node-agent",
+        };
+        let mut arguments = match options.role {
+            Role::Controllers => vec!["run".to_owned(), format!("--debug-bind-address={debug}")],
+            Role::NodeAgent => vec!["node-agent".to_owned()],
+        };
+        arguments.extend([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--metrics-bind-address={metrics}"),
-            format!("--debug-bind-address={debug}"),
             "--log-level=debug".to_owned(),
-        ];
-        if options.election == Election::Without {
+        ]);
+        if options.role == Role::Controllers && options.election == Election::Without {
             arguments.push("--leader-elect=false".to_owned());
         }
         if let Some(config) = &options.config {
-            let path = dir.join("config.yaml");
+            let path = dir.join(match options.role {
+                Role::Controllers => CONFIG_FILE,
+                Role::NodeAgent => "node-agent.yaml",
+            });
             fs::write(&path, config)?;
             arguments.push(format!("--config={}", path.display()));
         }
         arguments.extend(options.arguments.iter().cloned());
-        let process = Process::start("belayer", binary, arguments, &dir.join("belayer.log"))?;
+        let log = dir.join(format!("{name}.log"));
+        let process = Process::start(name, binary, arguments, &log)?;
         Ok(Self {
             process,
             metrics,
@@ -209,7 +243,7 @@ impl Belayer {
     pub fn reconfigure(&self, keys: &str) -> Result<()> {
         let new = self.dir.join("config.yaml.new");
         fs::write(&new, with_head(keys))?;
-        fs::rename(&new, self.dir.join("config.yaml"))?;
+        fs::rename(&new, self.dir.join(CONFIG_FILE))?;
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod node_agent;
 mod outcomes;
 mod owners;
 mod peers;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Scenario> {
         check::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),
         wire::scenarios(),
