@@ -70,7 +70,10 @@ pub struct Uid(Text);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Text {
     /// No longer than the room; zeros behind it.
-    Short { length: u8, bytes: [u8; UID_LENGTH] },
+    Short {
+        length: u8,
+        bytes: [u8; UID_LENGTH],
+    },
     Long(Arc<str>),
 }
 

@@ -60,11 +60,12 @@ pub fn resource() -> Resource {
 /// When pods are missing, or the program was started without the counting allocator.
 pub async fn weigh(objects: usize) -> Result<Weight> {
     let client = server::client_of(Pods::small(), objects);
-    let (resident, before) = (resident_of(std::process::id())?, INSTRUMENTED_SYSTEM.stats());
+    let (resident, before) = (
+        resident_of(std::process::id())?,
+        INSTRUMENTED_SYSTEM.stats(),
+    );
     let builder = Informer::builder(client, resource(), decoders());
-    let (informer, store) = pods(builder)
-        .streaming_list(StreamingList::Never)
-        .build();
+    let (informer, store) = pods(builder).streaming_list(StreamingList::Never).build();
     let stop = CancellationToken::new();
     let running = tokio::spawn(informer.run(stop.clone()));
     store.synced().await.context("the informer ended")?;

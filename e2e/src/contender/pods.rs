@@ -28,19 +28,40 @@ const HOLD: &str = "belayer.dev/pod-status";
 #[derive(Debug, Clone, Copy)]
 pub struct Pods {
     variables: usize,
+    phase: &'static str,
+    holds: &'static [&'static str],
 }
 
 impl Pods {
     /// As small as a pod can be that has everything a decision reads.
     #[must_use]
     pub fn small() -> Self {
-        Self { variables: 0 }
+        Self {
+            variables: 0,
+            phase: "Running",
+            holds: &[HOLD],
+        }
     }
 
     /// Of about 5 KB, as protobuf and as etcd stores them.
     #[must_use]
     pub fn usual() -> Self {
-        Self { variables: 40 }
+        Self {
+            variables: 40,
+            ..Self::small()
+        }
+    }
+
+    /// The same without a hold: nobody has anything to do about them.
+    #[must_use]
+    pub fn unheld(self) -> Self {
+        Self { holds: &[], ..self }
+    }
+
+    /// The same in another phase.
+    #[must_use]
+    pub fn in_phase(self, phase: &'static str) -> Self {
+        Self { phase, ..self }
     }
 
     /// The namespace of a pod: that of its owner.
@@ -58,7 +79,11 @@ impl Pods {
     #[must_use]
     pub fn name(number: usize) -> String {
         let owner = number / PODS_PER_OWNER;
-        format!("checkout-{:09x}-{:05x}", mix(owner, 1) >> 28, mix(number, 2) >> 44)
+        format!(
+            "checkout-{:09x}-{:05x}",
+            mix(owner, 1) >> 28,
+            mix(number, 2) >> 44
+        )
     }
 
     /// One pod in the envelope in which the API server sends one object and etcd stores it.
@@ -80,13 +105,20 @@ impl Pods {
 
     /// A page of a list: the pods of these numbers.
     #[must_use]
-    pub fn page(self, numbers: std::ops::Range<usize>, version: u64, more: Option<usize>) -> Vec<u8> {
+    pub fn page(
+        self,
+        numbers: std::ops::Range<usize>,
+        version: u64,
+        more: Option<usize>,
+    ) -> Vec<u8> {
         let list = PodList {
             metadata: Some(ListMeta {
                 resource_version: version.to_string(),
                 continue_token: more.map(|next| next.to_string()).unwrap_or_default(),
             }),
-            items: numbers.map(|number| self.pod(number, Some(1 + number as u64))).collect(),
+            items: numbers
+                .map(|number| self.pod(number, Some(1 + number as u64)))
+                .collect(),
         };
         enveloped("PodList", list.encode_to_vec())
     }
@@ -94,12 +126,22 @@ impl Pods {
     fn pod(self, number: usize, version: Option<u64>) -> Pod {
         let owner = number / PODS_PER_OWNER;
         let name = Self::name(number);
-        let time = || Some(Time { seconds: YEAR + number as i64 });
-        let volume = |name: String, source| Volume { name, source: Some(source) };
+        let time = || {
+            Some(Time {
+                seconds: YEAR + number as i64,
+            })
+        };
+        let volume = |name: String, source| Volume {
+            name,
+            source: Some(source),
+        };
         let mut volumes = vec![
             volume(
                 "tmp".into(),
-                VolumeSource { empty_dir: Some(Empty {}), claim: None },
+                VolumeSource {
+                    empty_dir: Some(Empty {}),
+                    claim: None,
+                },
             ),
             volume(
                 format!("kube-api-access-{:05x}", mix(number, 3) >> 44),
@@ -107,10 +149,15 @@ impl Pods {
             ),
         ];
         if number.is_multiple_of(PODS_PER_CLAIM) {
-            let claim = Claim { claim_name: format!("data-{name}") };
+            let claim = Claim {
+                claim_name: format!("data-{name}"),
+            };
             volumes.push(volume(
                 "data".into(),
-                VolumeSource { empty_dir: None, claim: Some(claim) },
+                VolumeSource {
+                    empty_dir: None,
+                    claim: Some(claim),
+                },
             ));
         }
         Pod {
@@ -122,12 +169,15 @@ impl Pods {
                 labels: labels(&[("app", "checkout"), ("pod-template-hash", "7d9f8b6c5d")]),
                 owner_references: vec![Owner {
                     kind: "ReplicaSet".into(),
-                    name: name.rsplit_once('-').map_or("", |(owner, _)| owner).to_owned(),
+                    name: name
+                        .rsplit_once('-')
+                        .map_or("", |(owner, _)| owner)
+                        .to_owned(),
                     uid: uid(owner, 5),
                     api_version: "apps/v1".into(),
                     controller: true,
                 }],
-                finalizers: vec![HOLD.into()],
+                finalizers: self.holds.iter().map(|&hold| hold.into()).collect(),
                 managed_fields: self.managed_fields(&time),
                 name,
                 ..Metadata::default()
@@ -143,12 +193,19 @@ impl Pods {
                 node_name: format!("node-{:03}", number % NODES),
             }),
             status: Some(Status {
-                phase: "Running".into(),
-                pod_ip: Some(format!("10.{}.{}.{}", number >> 16 & 0xff, number >> 8 & 0xff, number & 0xff)),
+                phase: self.phase.into(),
+                pod_ip: Some(format!(
+                    "10.{}.{}.{}",
+                    number >> 16 & 0xff,
+                    number >> 8 & 0xff,
+                    number & 0xff
+                )),
                 start_time: time(),
                 containers: vec![ContainerStatus {
                     name: "main".into(),
-                    state: Some(State { running: Some(Running { started_at: time() }) }),
+                    state: Some(State {
+                        running: Some(Running { started_at: time() }),
+                    }),
                     ready: true,
                     image: "registry.example/shop/checkout:1.27.3".into(),
                     started: Some(true),

@@ -319,10 +319,7 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn try_next(&self) -> Option<Item<'_, K>> {
         let now = self.shared.clock.now();
-        let taken = self
-            .shared
-            .desk
-            .with(|state| (state.take(now), Vec::new()));
+        let taken = self.shared.desk.with(|state| (state.take(now), Vec::new()));
         taken.map(|taken| Item::new(&self.shared, taken))
     }
 }

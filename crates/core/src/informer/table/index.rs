@@ -66,7 +66,10 @@ impl Index {
 
     /// Adds a slot, whose object has the value.
     pub(super) fn link<K>(&mut self, value: &Value<'_, K>, slot: u32) {
-        match self.entries.find_mut(value.hash, |entry| value.is_of(entry)) {
+        match self
+            .entries
+            .find_mut(value.hash, |entry| value.is_of(entry))
+        {
             Some(entry) => entry.slots.insert(slot),
             None => {
                 let entry = Entry {
