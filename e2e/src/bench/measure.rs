@@ -81,6 +81,22 @@ pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
     cpu_in(&stat).context("/proc/PID/stat is not as expected")
 }
 
+/// The same to the nanosecond, from `/proc/PID/task/*/schedstat`; threads that have ended are not
+/// in it.
+pub(crate) fn cpu_exactly(pid: u32) -> Result<Duration> {
+    let mut cpu = Duration::ZERO;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).context("read /proc")? {
+        // A thread may end meanwhile.
+        let Ok(stat) = fs::read_to_string(task?.path().join("schedstat")) else {
+            continue;
+        };
+        let nanos = stat.split_whitespace().next().and_then(|n| n.parse().ok());
+        cpu +=
+            Duration::from_nanos(nanos.context("/proc/PID/task/TID/schedstat is not as expected")?);
+    }
+    Ok(cpu)
+}
+
 /// The name of the program, in parentheses, may hold anything.
 fn cpu_in(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;

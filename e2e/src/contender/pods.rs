@@ -28,19 +28,40 @@ const HOLD: &str = "belayer.dev/pod-status";
 #[derive(Debug, Clone, Copy)]
 pub struct Pods {
     variables: usize,
+    phase: &'static str,
+    holds: &'static [&'static str],
 }
 
 impl Pods {
     /// As small as a pod can be that has everything a decision reads.
     #[must_use]
     pub fn small() -> Self {
-        Self { variables: 0 }
+        Self {
+            variables: 0,
+            phase: "Running",
+            holds: &[HOLD],
+        }
     }
 
     /// Of about 5 KB, as protobuf and as etcd stores them.
     #[must_use]
     pub fn usual() -> Self {
-        Self { variables: 40 }
+        Self {
+            variables: 40,
+            ..Self::small()
+        }
+    }
+
+    /// The same without a hold: nobody has anything to do about them.
+    #[must_use]
+    pub fn unheld(self) -> Self {
+        Self { holds: &[], ..self }
+    }
+
+    /// The same in another phase.
+    #[must_use]
+    pub fn in_phase(self, phase: &'static str) -> Self {
+        Self { phase, ..self }
     }
 
     /// The namespace of a pod: that of its owner.
@@ -156,7 +177,7 @@ impl Pods {
                     api_version: "apps/v1".into(),
                     controller: true,
                 }],
-                finalizers: vec![HOLD.into()],
+                finalizers: self.holds.iter().map(|&hold| hold.into()).collect(),
                 managed_fields: self.managed_fields(&time),
                 name,
                 ..Metadata::default()
@@ -172,7 +193,7 @@ impl Pods {
                 node_name: format!("node-{:03}", number % NODES),
             }),
             status: Some(Status {
-                phase: "Running".into(),
+                phase: self.phase.into(),
                 pod_ip: Some(format!(
                     "10.{}.{}.{}",
                     number >> 16 & 0xff,

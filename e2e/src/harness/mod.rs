@@ -1,7 +1,7 @@
 //! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
 
 mod argo;
-mod belayer;
+pub(crate) mod belayer;
 mod claims;
 mod cluster;
 mod drain;

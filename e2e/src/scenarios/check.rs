@@ -65,7 +65,8 @@ async fn missing(cluster: &Cluster) -> Result<Vec<(String, String)>> {
         for finding in part["findings"].as_array().into_iter().flatten() {
             if finding["about"] == "right" {
                 ensure!(finding["level"] == "missing", "{finding}");
-                let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+                let text =
+                    |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
                 missing.push((text(&part["name"]), text(&finding["what"])));
             }
         }
@@ -99,7 +100,14 @@ async fn take(cluster: &Cluster, role: &str, resource: &str, verb: &str) -> Resu
 
 async fn taken_away(cluster: Cluster) -> Result<()> {
     for (file, role, resource, verb, part, what) in [
-        ("rbac-core", "belayer-core", "events", "create", "every component", "create events"),
+        (
+            "rbac-core",
+            "belayer-core",
+            "events",
+            "create",
+            "every component",
+            "create events",
+        ),
         (
             "rbac-pvc-protection",
             "belayer-pvc-protection",
@@ -145,8 +153,14 @@ async fn one_part(cluster: Cluster) -> Result<()> {
     let belayer = seen?;
     // As soon as it may, it catches up: nobody has to restart it.
     eventually("the claim is held", SOON * 2, async || {
-        let claim = kinds::claims(cluster.client(), cluster.namespace()).get("data").await?;
-        ensure!(finalizers(&claim).contains(&CLAIM_HOLD), "{:?}", finalizers(&claim));
+        let claim = kinds::claims(cluster.client(), cluster.namespace())
+            .get("data")
+            .await?;
+        ensure!(
+            finalizers(&claim).contains(&CLAIM_HOLD),
+            "{:?}",
+            finalizers(&claim)
+        );
         Ok(())
     })
     .await?;
@@ -154,7 +168,10 @@ async fn one_part(cluster: Cluster) -> Result<()> {
 }
 
 async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
-    let missed = vec![("pvc-protection".to_owned(), "list persistentvolumeclaims".to_owned())];
+    let missed = vec![(
+        "pvc-protection".to_owned(),
+        "list persistentvolumeclaims".to_owned(),
+    )];
     eventually("the right is missed", SOON, async || {
         let missing = missing(cluster).await?;
         ensure!(missing == missed, "{missing:?}");

@@ -3,7 +3,6 @@
 mod beside;
 mod bounds;
 mod crash;
-mod explained;
 mod life;
 mod many;
 mod users;

@@ -1,5 +1,6 @@
 //! The rules of the module's documentation, one by one; then against a model; then under load.
 
+mod desk;
 mod metering;
 mod model;
 mod order;
