@@ -22,6 +22,7 @@ use gate::{Calls, Gate, Next};
 use object::{Deadline, Identity};
 use step::{Ended, Observation, Pace, Run, Work};
 
+#[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
 #[path = "../gate.rs"]
 mod gate;
 
