@@ -129,7 +129,7 @@ pub fn init(arguments: &LogArguments, default: LevelName) {
 /// The same where spans may go to a collector.
 pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match arguments.log_format {
+    let lines = match arguments.log_format.unwrap_or_default() {
         LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
         LogFormat::Json => lines
             .json()

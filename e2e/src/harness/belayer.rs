@@ -28,9 +28,27 @@ pub struct BelayerOptions {
     config: Option<String>,
     kubeconfig: Option<PathBuf>,
     server: Option<SocketAddr>,
+    election: Election,
+}
+
+/// Whether a Belayer elects a leader with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Election {
+    /// No: who is killed with -9 would be waited for by the next.
+    #[default]
+    Without,
+    /// As the arguments say.
+    With,
 }
 
 impl BelayerOptions {
+    /// As one of several replicas.
+    #[must_use]
+    pub fn elected(mut self) -> Self {
+        self.election = Election::With;
+        self
+    }
+
     /// With one more argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -41,7 +59,7 @@ impl BelayerOptions {
     /// With this configuration file; the header is added.
     #[must_use]
     pub fn config(mut self, keys: &str) -> Self {
-        self.config = Some(format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}"));
+        self.config = Some(with_head(keys));
         self
     }
 
@@ -60,12 +78,17 @@ impl BelayerOptions {
     }
 }
 
+fn with_head(keys: &str) -> String {
+    format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}")
+}
+
 /// A running Belayer. Dropping it kills it.
 #[derive(Debug)]
 pub struct Belayer {
     process: Process,
     metrics: SocketAddr,
     debug: SocketAddr,
+    dir: PathBuf,
 }
 
 impl Belayer {
@@ -93,6 +116,9 @@ impl Belayer {
             format!("--debug-bind-address={debug}"),
             "--log-level=debug".to_owned(),
         ];
+        if options.election == Election::Without {
+            arguments.push("--leader-elect=false".to_owned());
+        }
         if let Some(config) = &options.config {
             let path = dir.join("config.yaml");
             fs::write(&path, config)?;
@@ -104,6 +130,7 @@ impl Belayer {
             process,
             metrics,
             debug,
+            dir: dir.to_owned(),
         })
     }
 
@@ -152,6 +179,34 @@ impl Belayer {
     /// When the system refuses.
     pub async fn kill(mut self) -> Result<()> {
         self.process.kill().await
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// What `/livez` or `/readyz` answers.
+    ///
+    /// # Errors
+    /// When the endpoint does not answer with success.
+    pub async fn probe(&self, path: &str) -> Result<String> {
+        get(self.metrics, path).await
+    }
+
+    /// Writes its configuration file anew, as an editor or a mounted ConfigMap does: another file
+    /// of the same name.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn reconfigure(&self, keys: &str) -> Result<()> {
+        let new = self.dir.join("config.yaml.new");
+        fs::write(&new, with_head(keys))?;
+        fs::rename(&new, self.dir.join("config.yaml"))?;
+        Ok(())
     }
 
     /// Waits until it ends by itself.
