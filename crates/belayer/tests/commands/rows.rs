@@ -520,7 +520,8 @@ async fn pods_of_pod_recreation(#[case] row: u8, #[case] expected: Expected) {
                 "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": uid,
                 "belayer.dev/recreation-attempt": "1",
             } });
-            stage.pod("yard", asks(mark), None);
+            // One that has not started would be deleted: it came after the end.
+            stage.pod("yard", asks(mark), Some(json!({ "phase": "Running" })));
         }
         6 => {
             let uid = stage.pod("yard", asks(none), rejected());
