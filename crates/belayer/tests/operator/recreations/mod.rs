@@ -3,6 +3,7 @@
 mod beside;
 mod bounds;
 mod crash;
+mod explained;
 mod life;
 mod many;
 mod users;
