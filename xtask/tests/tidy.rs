@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-drain",
         &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
     ),
+    ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
@@ -101,6 +102,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-inspect",
             "belayer-metrics",
             "belayer-preflight",
+            "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",

@@ -179,6 +179,10 @@ pub enum Command {
     /// Take every hold of ours off the cluster, before Belayer is removed
     #[command(after_help = crate::drain::HELP)]
     Drain(Box<DrainArguments>),
+    /// Wipe a node of what pods left on it that it rejected; one for each node
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[command(after_help = crate::node_agent::HELP)]
+    NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -514,6 +518,10 @@ mod tests {
     ])]
     #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
     #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
+    #[cfg_attr(all(feature = "node-agent", target_os = "linux"), case::node_agent("node-agent", &[
+        "--node-name <NAME>", "[env: NODE_NAME]", "--root <DIRECTORY>", "--path <TEMPLATE>", "{podUID}",
+        "--config <FILE>", "--metrics-bind-address <ADDRESS>", "2 wrong usage",
+    ]))]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

@@ -70,6 +70,10 @@ pub struct FileConfig {
     #[cfg(feature = "pvc-protection")]
     #[serde(default)]
     pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
+    /// The key of the node agent.
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[serde(default)]
+    pub node_agent: Option<belayer_node_agent::config::NodeAgentConfig>,
     /// The key of workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     #[serde(default)]
@@ -240,6 +244,11 @@ impl Source {
             Some(line) => format!("{}:{line}", path.display()),
             None => path.display().to_string(),
         }
+    }
+
+    /// Whether there is a file.
+    pub fn is_file(&self) -> bool {
+        self.path.is_some()
     }
 
     /// An error about a key, found after it was read.

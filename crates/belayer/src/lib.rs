@@ -22,11 +22,14 @@ pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
 pub mod manual;
+#[cfg(all(feature = "node-agent", target_os = "linux"))]
+pub mod node_agent;
 pub mod operator;
 pub mod options;
 pub mod reload;
 pub mod run;
 pub mod server;
+pub mod traces;
 
 mod suggest;
 mod yaml;
@@ -104,16 +107,24 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Run(arguments) => {
             let source = arguments.source()?;
             let how = source.logging(&cli.logging);
-            logging::init(
-                &how.map_err(Failure::configuration)?,
-                logging::LevelName::Info,
-            );
+            let how = how.map_err(Failure::configuration)?;
+            let traces = traces::Traces::start().map_err(Failure::configuration)?;
+            logging::init_with(&how, logging::LevelName::Info, &traces);
             let options = RunOptions::resolve(*arguments, source, &Sources::from_env()).await?;
-            run::run(options).await
+            let done = run::run(options).await;
+            traces.end().await;
+            done
         }
         Command::Config(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             effective::print(&arguments, &cli.logging)
+        }
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Info);
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);

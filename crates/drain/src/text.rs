@@ -71,15 +71,10 @@ fn released(report: &Report, text: &mut String) {
     let holds: u64 = report.released.values().flat_map(|by| by.values()).sum();
     let verb = if report.dry_run { "Would take" } else { "Took" };
     if holds == 0 {
+        let looked = count(report.objects, "object", "objects");
         let _ = writeln!(
             text,
-            "No hold {}: looked at {}.",
-            if report.dry_run {
-                "would be taken off"
-            } else {
-                "was there to be taken off"
-            },
-            count(report.objects, "object", "objects")
+            "{verb} no hold off: looked at {looked} of every kind."
         );
         return;
     }

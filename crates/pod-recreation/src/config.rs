@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub use belayer_core::selection::config::ConfigError;
 
 use crate::api::{OnWipeTimeout, Policy};
-use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN};
+use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
 use crate::reason::{Class, Classes};
 use crate::storm::{Breaker, Rate, StormLimits};
 
@@ -177,7 +177,9 @@ impl TryFrom<PodRecreationConfig> for Settings {
 
 fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
     let (kind, group) = name.split_once('.').unwrap_or((name, ""));
-    if REPLACE_THEIR_OWN.contains(&kind) || kind == "Node" {
+    // Without a group Kubernetes' own kind is meant.
+    let well_known = REPLACE_THEIR_OWN.iter().any(|(_, known)| *known == kind);
+    if replaces_its_own(group, kind) || (group.is_empty() && well_known) {
         let message = format!("a {kind} replaces its own pods and cannot be named here");
         return Err(error("owners", message));
     }
@@ -260,6 +262,8 @@ mod tests {
     #[case("selectors: [{}]", "podRecreation.selectors")]
     #[case("owners: [ReplicaSet.apps]", "podRecreation.owners")]
     #[case("owners: [Job]", "podRecreation.owners")]
+    #[case("owners: [Job.batch]", "podRecreation.owners")]
+    #[case("owners: [Node]", "podRecreation.owners")]
     #[case("owners: [thing]", "podRecreation.owners")]
     #[case(
         "storm: {cluster: {perSecond: 0, burst: 1}}",

@@ -7,6 +7,8 @@ mod claims_replacing;
 mod crash;
 mod decision_table;
 mod downtime;
+mod drain;
+mod drain_running;
 mod election;
 mod faults;
 mod foreign;
@@ -19,6 +21,9 @@ mod owners;
 mod peers;
 mod quiet;
 mod recreation;
+mod recreation_beside;
+mod recreation_nodes;
+mod recreation_server;
 mod reload;
 mod rights;
 mod selector;
@@ -60,7 +65,12 @@ pub fn all() -> Vec<Scenario> {
         wire::scenarios(),
         claims::scenarios(),
         claims_replacing::scenarios(),
+        drain::scenarios(),
+        drain_running::scenarios(),
         recreation::scenarios(),
+        recreation_beside::scenarios(),
+        recreation_nodes::scenarios(),
+        recreation_server::scenarios(),
     ]
     .into_iter()
     .flatten()

@@ -40,8 +40,8 @@ pub struct LookArguments {
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Output>,
 
-    /// Belayer's configuration file, where it runs with one: by its selectors and
-    /// kinds it is judged what Belayer does
+    /// Belayer's configuration file, if it runs with one: what it holds, and by
+    /// which rule, depends on it
     #[arg(
         long,
         value_name = "FILE",

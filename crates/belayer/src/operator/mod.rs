@@ -42,8 +42,11 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
 use belayer_core::executor::{Bounds, Writes};
+use belayer_core::index;
+use belayer_core::informer::InformerBuilder;
+use belayer_core::owned;
 use belayer_core::runner::Observer;
-use belayer_core::slim::Keep;
+use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_metrics::{Known, KnownValues};
 #[cfg(feature = "pod-finalizer")]
@@ -193,11 +196,35 @@ impl Components {
         keep
     }
 
+    /// The indexes by which some component finds pods: an index costs some thirty bytes per pod.
+    fn index_pods(&self, builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
+        #[cfg(feature = "pod-finalizer")]
+        let builder = match &self.pod_finalizer {
+            Some(_) => builder
+                .index(index::PODS_BY_OWNER, index::owner_of_pod)
+                .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod),
+            None => builder,
+        };
+        #[cfg(feature = "pvc-protection")]
+        let builder = match &self.pvc_protection {
+            Some(_) => builder.index(index::PODS_BY_CLAIM, index::claims_of_bound_pod),
+            None => builder,
+        };
+        #[cfg(feature = "workflow-finalizer")]
+        let builder = match &self.workflow_finalizer {
+            Some(_) => builder.index(owned::HELD_BY_OWNER, owned::held_by_owner),
+            None => builder,
+        };
+        builder
+    }
+
     /// The labels of namespaces that some rule reads.
     fn keep_of_namespaces(&self) -> Keep {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "pod-recreation")]
+        let keep = keep.and(&belayer_pod_recreation::component::keep_of_namespaces());
         #[cfg(feature = "workflow-finalizer")]
         let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
@@ -279,7 +306,8 @@ impl Operator {
         let (mut ground, sender) = Ground::new(&options, components.keep_of_namespaces());
         let (kinds, keep) = components.owners();
         let mut owners = Owners::new(&ground, kinds, keep);
-        let mut pods = Pods::new(&ground, components.keep_of_pods());
+        let indexes = |builder| components.index_pods(builder);
+        let mut pods = Pods::new(&ground, components.keep_of_pods(), indexes);
         let mut holds: Vec<(&'static str, HoldsOf)> = Vec::new();
 
         #[cfg(feature = "pod-finalizer")]
@@ -291,7 +319,7 @@ impl Operator {
 
         #[cfg(feature = "pod-recreation")]
         let recreations = components.pod_recreation.as_ref().map(|settings| {
-            let joined = recreations::join(settings, &ground, &mut pods);
+            let joined = recreations::join(settings, &mut ground, &mut pods);
             holds.push(recreations::holds(&joined.0));
             joined
         });

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use belayer_core::invariants::{self, Invariant};
 use belayer_pod_recreation::Settings;
 use belayer_sandbox::{Fault, Gvr, Match};
 use rstest::rstest;
@@ -43,6 +44,15 @@ fn over(yard: &Yard) -> bool {
 fn check(yard: &Yard, rejections: usize, told: &str) {
     let record = yard.record();
     let status = &record["status"];
+    let number = |field: &str| status[field].as_u64().unwrap() as u32;
+    let live = yard.list(&Gvr::PODS).len();
+    assert!(
+        invariants::one_pod(live, number("attempts"), 3),
+        "{told}: {}: {status:#}",
+        Invariant::OnePod
+    );
+    let ran = yard.started("web");
+    assert!(invariants::ran_once(ran), "{told}: {}", Invariant::RanOnce);
     let recreated = rejections.min(3);
     assert_eq!(status["attempts"], recreated, "{told}: {status:#}");
     assert_eq!(status["podRecreated"], recreated, "{told}: {status:#}");

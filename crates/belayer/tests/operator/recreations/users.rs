@@ -13,6 +13,7 @@ use crate::world::BELAYER;
 #[rstest]
 #[case::before_anything_was_recorded("", 0)]
 #[case::rejected("Rejected", 0)]
+#[case::created_and_not_known_yet("Creating", 1)]
 #[case::recreated("Recreated", 1)]
 #[case::started("Started", 1)]
 #[tokio::test(start_paused = true)]
@@ -30,7 +31,7 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     let belayer = yard.run();
     yard.pod("web");
     yard.until("it is there", || {
-        yard.pods_seen("web") > 0 && yard.phase() == phase
+        yard.pods_seen("web") > 0 && yard.phase() == phase && yard.find("web").is_some()
     })
     .await;
     yard.delete("web");
@@ -46,13 +47,55 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     belayer.stop().await;
 }
 
+/// From the intent on the deletion is ours: one more by the user changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_after_ours_was_intended_cancels_nothing() {
+    let yard = Yard::new();
+    let deletes = Match::verb(Verb::Delete).resource("pods").client(BELAYER);
+    let slow = Fault::on(deletes).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is intended", || yard.phase() == "Deleting")
+        .await;
+    yard.delete("web");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_ne!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// Somebody else's finalizer is respected: the name is not free before it is.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_finalizer_is_waited_for() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.wait("it is held", || yard.is_held("web")).await;
+    let theirs = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
+    let none = belayer_sandbox::Subresource::None;
+    let both = theirs(&["belayer.dev/pod-recreation", "example.com/theirs"]);
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", both, none);
+    yard.pass(Duration::from_secs(300)).await;
+    assert_eq!(yard.phase(), "Deleting");
+    assert!(!yard.is_held("web"));
+    assert_eq!(yard.creates(), 0);
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", theirs(&[]), none);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
 #[rstest]
+#[case("Rejected")]
 #[case("Deleting")]
 #[case("Waiting")]
 #[case("Creating")]
 #[tokio::test(start_paused = true)]
 async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     let yard = Yard::new();
+    // Slow enough to be caught in each phase.
     let pods = Match::verbs([Verb::Create, Verb::Delete])
         .resource("pods")
         .client(BELAYER);
@@ -99,10 +142,12 @@ async fn another_controller_takes_the_name() {
 
 #[tokio::test(start_paused = true)]
 async fn the_namespace_is_deleted_meanwhile() {
-    for phase in ["Rejected", "Waiting", "Recreated"] {
+    for phase in ["Rejected", "Deleting", "Waiting", "Creating", "Recreated"] {
         let yard = Yard::new();
-        let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-        let slow = Fault::on(creates).delay(Duration::from_millis(500));
+        let pods = Match::verbs([Verb::Create, Verb::Delete])
+            .resource("pods")
+            .client(BELAYER);
+        let slow = Fault::on(pods).delay(Duration::from_millis(500));
         yard.world.sandbox.faults().inject(slow);
         let belayer = yard.run();
         yard.pod("web");
