@@ -125,7 +125,9 @@ impl Agent {
             Decoders::new(JsonDecoder::new(context(Keep::nothing()))),
         )
         .fields(format!("status.nodeName={node}"))
-        .index(BY_POD, |record: &Record| [record.pod().to_string()])
+        .index(BY_POD, |record: &Record, show| {
+            show(&record.pod().to_string())
+        })
         .handler(Arc::new(move |event: &Event<Record>| {
             tell_of_record(event, &told);
         }))

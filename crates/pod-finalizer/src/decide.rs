@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, OwnerState};
+use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView, OwnerState};
 
 use belayer_core::object::ResourceVersion;
 
@@ -19,8 +19,8 @@ use crate::profile::{Mode, Profile};
 use crate::question::PodQuestion;
 use crate::row;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, NamespaceView, Owner,
-    OwnerView, PodView, Selection, Snapshot,
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, Owner, OwnerView,
+    PodView, Selection, Snapshot,
 };
 
 /// What is decided about a pod.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use belayer_core::decision::Row;
 use belayer_core::executor::Executor;
 use belayer_core::facts::{
-    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, look,
+    LookError, NamespaceQuestion, NamespaceState, NamespaceView, Oracle, OwnerQuestion, OwnerState,
+    look,
 };
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
@@ -18,8 +19,7 @@ use crate::outcome::{self, RecordState};
 use crate::profile::{Capture, Profile, Profiles};
 use crate::row;
 use crate::snapshot::{
-    CachedOwner, Ended, Gate, MassRelease, NamespaceView, NodeView, Owner, OwnerView, PodView,
-    Selection, Snapshot,
+    CachedOwner, Ended, Gate, MassRelease, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
 };
 use crate::status::StatusQuestion;
 
@@ -42,7 +42,8 @@ pub struct Looks {
 impl Looks {
     /// The snapshot that a controller would have whose stores are as of now.
     ///
-    /// Whether too many pods are unselected is not looked at: that takes a count of all of them.
+    /// Whether too many pods are unselected is not looked at: that takes a count of all of them,
+    /// which whoever needs it puts in.
     ///
     /// # Errors
     ///
@@ -153,6 +154,11 @@ impl Looks {
             fact: Some(fact),
         })))
     }
+}
+
+/// Whether a profile selects a pod of this namespace.
+pub fn is_selected(profiles: &Profiles, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> bool {
+    matches!(selection(profiles, pod, namespace), Selection::By { .. })
 }
 
 /// What a row of the table says, for people.

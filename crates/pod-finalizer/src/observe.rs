@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{OwnerReference, Resource, Uid};
@@ -17,8 +17,8 @@ use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
 use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NamespaceView, NodeView,
-    Owner, OwnerView, PodView, Selection,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NodeView, Owner, OwnerView,
+    PodView, Selection,
 };
 use crate::status::{NODE_ID, NODE_NAME, NodeRef, StatusQuestion};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Fact, NamespaceQuestion, NamespaceState, OwnerQuestion, OwnerState};
+use belayer_core::facts::{Fact, NamespaceView, OwnerQuestion, OwnerState};
 use belayer_core::moment::Moment;
 use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
@@ -145,17 +145,6 @@ pub enum ConsumedLabel {
     Yes,
     /// They do not.
     No,
-}
-
-/// The pod's namespace.
-#[derive(Debug, Clone)]
-pub struct NamespaceView {
-    /// What to ask about it.
-    pub question: NamespaceQuestion,
-    /// As the informer has it.
-    pub cached: Option<ObjectMeta>,
-    /// As the last live look saw it.
-    pub fact: Option<Fact<NamespaceState>>,
 }
 
 /// The pod's owner.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod address;
 mod clock;
 mod cluster;
 pub mod companions;
@@ -16,13 +17,14 @@ mod selector;
 mod signal;
 mod validate;
 mod wait;
+mod wire;
 pub mod workload;
 
+pub use address::{Actor, Gvr, ObjectKey, Subresource};
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};
 pub use cluster::{
-    Actor, Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, Gvr, ListOptions,
-    ListPage, ObjectKey, Patch, Preconditions, Propagation, StoreEvent, Subresource, Subscription,
-    VersionMatch, WriteOptions,
+    Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, ListOptions, ListPage,
+    Patch, Preconditions, Propagation, StoreEvent, Subscription, VersionMatch, WriteOptions,
 };
 pub use error::{ApiError, Cause, Details, Reason};
 pub use faults::{

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use crate::address::Actor;
 use crate::clock::{Clock, Epoch, SharedRng};
-use crate::cluster::{Actor, Cluster};
+use crate::cluster::Cluster;
 use crate::companions::{Companions, RunningCompanions};
 use crate::faults::{FaultHandle, FaultPlan, Faults};
 use crate::http::{Listener, SandboxService, Server};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::error::Cause;
 use crate::kinds::{ResourceInfo, Traits};
 use crate::meta;

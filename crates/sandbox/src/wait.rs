@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, EventType, Gvr, ListOptions, ObjectKey};
+use crate::address::{Gvr, ObjectKey};
+use crate::cluster::{Cluster, EventType, ListOptions};
 use crate::sandbox::Sandbox;
 
 /// Longest text of an object in an error, in bytes.

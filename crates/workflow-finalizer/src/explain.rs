@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use belayer_core::decision::Row;
-use belayer_core::facts::{LookError, NamespaceQuestion, NamespaceState, Oracle, is_ignored, look};
+use belayer_core::facts::{
+    LookError, NamespaceQuestion, NamespaceState, NamespaceView, Oracle, is_ignored, look,
+};
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, WORKFLOW_HOLD};
 use belayer_core::selection::MassRelease;
@@ -13,7 +15,7 @@ use belayer_core::slim::ObjectMeta;
 use crate::config::{OwnerRule, Settings};
 use crate::look::{PodsQuestion, PodsState};
 use crate::row;
-use crate::snapshot::{Deletion, Held, NamespaceView, PodsView, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// What is looked at live.
 pub struct Looks {

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Fact, NamespaceQuestion, NamespaceState};
+use belayer_core::facts::{Fact, NamespaceView};
 use belayer_core::moment::Moment;
 use belayer_core::selection::MassRelease;
-use belayer_core::slim::ObjectMeta;
 
 use crate::look::{PodsQuestion, PodsState};
 
@@ -66,17 +65,6 @@ pub enum Selection {
     No,
     /// Its namespace carries the label that says to leave it alone.
     Ignored,
-}
-
-/// The workflow's namespace.
-#[derive(Debug, Clone)]
-pub struct NamespaceView {
-    /// What to ask about it.
-    pub question: NamespaceQuestion,
-    /// As the informer has it.
-    pub cached: Option<ObjectMeta>,
-    /// As the last live look saw it.
-    pub fact: Option<Fact<NamespaceState>>,
 }
 
 /// The workflow's pods.

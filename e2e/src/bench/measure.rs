@@ -98,10 +98,21 @@ fn peak_resident_of(pid: u32) -> Result<u64> {
     peak_resident_in(&status).context("/proc/PID/status is not as expected")
 }
 
+/// What is resident now, in bytes, from `/proc/PID/status`.
+///
+/// # Errors
+/// When the process has ended, or this system tells nothing about processes.
+pub(crate) fn resident_of(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read /proc")?;
+    bytes_in(&status, "VmRSS:").context("/proc/PID/status is not as expected")
+}
+
 fn peak_resident_in(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    bytes_in(status, "VmHWM:")
+}
+
+fn bytes_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 
 use crate::control_plane::{Binaries, ControlPlane, Options};
 
-pub(crate) use self::measure::Measured;
+pub(crate) use self::measure::{Measured, resident_of};
 pub(crate) use self::report::{Goal, Report};
 pub(crate) use self::server::Traffic;
 

@@ -46,6 +46,10 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         }
         "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
+        "namespace-guard-policy" => {
+            include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
+        }
+        "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
         "node-agent-namespace" => {
             include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
@@ -189,6 +193,8 @@ mod tests {
             "gate-configmap",
             "pod-hold-policy",
             "workflow-hold-policy",
+            "namespace-guard-policy",
+            "pod-write-policy",
             "deployment",
             "node-agent-namespace",
             "node-agent-service-account",

@@ -44,6 +44,17 @@ pub enum NamespaceState {
     Gone,
 }
 
+/// What a snapshot knows of an object's namespace.
+#[derive(Debug, Clone)]
+pub struct NamespaceView {
+    /// What to ask about it.
+    pub question: NamespaceQuestion,
+    /// As the informer has it.
+    pub cached: Option<ObjectMeta>,
+    /// As the last live look saw it.
+    pub fact: Option<Fact<NamespaceState>>,
+}
+
 impl Question for NamespaceQuestion {
     type Answer = NamespaceState;
 

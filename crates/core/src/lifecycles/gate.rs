@@ -208,9 +208,13 @@ impl<S: Clone> Gate<S> {
         }
     }
 
+    /// Nothing is in flight, and nothing will be handed out at this moment.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         let state = self.state.lock();
-        state.names.values().all(|entry| entry.slot.is_quiet(now))
+        state.names.values().all(|entry| {
+            let left = state.closed && entry.cancel.is_none();
+            left || entry.slot.is_quiet(now)
+        })
     }
 
     /// Names that have a worker.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::write::{Entry, Written};
-use super::{
-    Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate, managed, shape,
-};
+use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
+use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{
     ResourceInfo, Scope, StatusFace, Traits, crd, data, event, lease, namespace, node, pod, volume,
@@ -125,7 +124,7 @@ impl Cluster {
         }
         let stored = state.put(&info, &key, object);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
-            crd::accept(self, state, &info, &key);
+            definitions::accept(self, state, &info, &key);
         }
         Ok(Written::created(stored).warn(warnings))
     }
@@ -279,7 +278,7 @@ fn namespace_lifecycle(
     object: &Value,
 ) -> Result<(), ApiError> {
     let Some(name) = namespace else {
-        return crd::refuse_terminating(state, info, meta::name(object));
+        return definitions::refuse_terminating(state, info, meta::name(object));
     };
     let found = state
         .kinds
@@ -302,7 +301,7 @@ fn namespace_lifecycle(
                 .with_causes(vec![cause]),
         );
     }
-    crd::refuse_terminating(state, info, meta::name(object))
+    definitions::refuse_terminating(state, info, meta::name(object))
 }
 
 /// Whether a write through that subresource exists for the kind.

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::write::{Effect, Entry, Written};
 use super::{
-    Actor, Cluster, DeleteOptions, Deleted, Gvr, ListOptions, ObjectKey, Preconditions,
-    Propagation, State, locate,
+    Cluster, DeleteOptions, Deleted, ListOptions, Preconditions, Propagation, State, definitions,
+    locate,
 };
+use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::rfc3339;
 use crate::error::ApiError;
-use crate::kinds::{ResourceInfo, Traits, crd, namespace, pod};
+use crate::kinds::{ResourceInfo, Traits, namespace, pod};
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -292,14 +293,14 @@ impl Cluster {
         );
         let is_crd = info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
         if is_crd {
-            crd::mark_terminating(self, &mut new);
+            definitions::mark_terminating(self, &mut new);
         } else {
             namespace::mark_terminating(&mut new);
         }
         let stored = self.store(state, info, key, old, new, options);
         if is_crd && !options.dry_run {
-            crd::changed(state, &stored.object);
-            crd::delete_instances(self, state, &stored.object);
+            definitions::changed(state, &stored.object);
+            definitions::delete_instances(self, state, &stored.object);
         }
         stored
     }

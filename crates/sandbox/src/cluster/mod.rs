@@ -1,6 +1,7 @@
 //! The whole cluster in memory: what HTTP, companions and tests all go through.
 
 mod create;
+mod definitions;
 mod delete;
 mod managed;
 mod patch;
@@ -26,11 +27,12 @@ pub(crate) use state::{Consequence, State};
 pub use state::{EventType, StoreEvent};
 pub use subscription::{Expired, Subscription};
 pub use types::{
-    Actor, DeleteOptions, Deleted, FieldValidation, Gvr, ListOptions, ListPage, ObjectKey, Patch,
-    Preconditions, Propagation, Subresource, VersionMatch, WriteOptions,
+    DeleteOptions, Deleted, FieldValidation, ListOptions, ListPage, Patch, Preconditions,
+    Propagation, VersionMatch, WriteOptions,
 };
 pub(crate) use write::{Effect, Written};
 
+use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::{Clock, SharedRng};
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, Scope};

@@ -7,10 +7,8 @@ use serde_json::{Value, json};
 use super::create::{check_namespace, check_subresource};
 use super::update::check_name;
 use super::write::{Entry, Written};
-use super::{
-    Actor, Cluster, FieldValidation, Gvr, ObjectKey, Patch, State, Subresource, WriteOptions,
-    locate, shape,
-};
+use super::{Cluster, FieldValidation, Patch, State, WriteOptions, locate, shape};
+use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
 use crate::meta;

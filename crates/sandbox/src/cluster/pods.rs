@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::write::{Entry, Written};
-use super::{Actor, Cluster, DeleteOptions, Gvr, ObjectKey, State, WriteOptions, locate};
+use super::{Cluster, DeleteOptions, State, WriteOptions, locate};
+use crate::address::{Actor, Gvr, ObjectKey};
 use crate::error::ApiError;
 use crate::meta;
 use crate::recorder::Verb;

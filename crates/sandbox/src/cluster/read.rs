@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{
-    Cluster, Gvr, ListOptions, ListPage, ObjectKey, State, VersionMatch, at_version, locate,
-};
+use super::{Cluster, ListOptions, ListPage, State, VersionMatch, at_version, locate};
+use crate::address::{Gvr, ObjectKey};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::ResourceInfo;
 use crate::selector::Selectors;

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{FieldValidation, Gvr, WriteOptions};
+use super::{FieldValidation, WriteOptions};
+use crate::address::Gvr;
 use crate::error::{ApiError, Cause};
 use crate::kinds::{ResourceInfo, schema};
 use crate::meta;

@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::types::ObjectKey;
 use super::write::Written;
+use crate::address::ObjectKey;
 use crate::error::ApiError;
-use crate::http::{Versioned, VersionedPartial, encode};
 use crate::kinds::{Registry, ResourceInfo, ResourceKey};
 use crate::meta;
 use crate::recorder::Verb;
+use crate::wire::{Versioned, VersionedPartial, encode};
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use super::create::{check_namespace, check_subresource, check_type, undecodable};
 use super::write::{Entry, Written};
-use super::{
-    Actor, Cluster, Gvr, ObjectKey, State, Subresource, WriteOptions, locate, managed, shape,
-};
+use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
+use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{
     ResourceInfo, StatusFace, Traits, crd, data, lease, namespace, node, pod, volume,
@@ -180,7 +179,7 @@ impl Cluster {
         }
         let stored = state.put(info, key, new);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
-            crd::changed(state, &stored);
+            definitions::changed(state, &stored);
         }
         Ok(Written::changed(stored).warn(warnings))
     }
@@ -194,10 +193,10 @@ impl Cluster {
     ) -> Option<Arc<Value>> {
         let last = state.remove(info, key)?;
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
-            crd::removed(state, &last);
+            definitions::removed(state, &last);
         }
         if info.custom {
-            crd::instance_removed(self, state, info);
+            definitions::instance_removed(self, state, info);
         }
         Some(last)
     }

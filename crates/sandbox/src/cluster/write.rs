@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Actor, Cluster, Consequence, Gvr, ObjectKey, State, at_version};
+use super::{Cluster, Consequence, State, at_version};
+use crate::address::{Actor, Gvr, ObjectKey};
 use crate::error::ApiError;
 use crate::meta;
 use crate::recorder::{Outcome, Verb, Write};

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::object;
-use crate::cluster::{Cluster, EventType, Gvr, ListOptions, ObjectKey, StoreEvent, Subscription};
+use crate::address::{Gvr, ObjectKey};
+use crate::cluster::{Cluster, EventType, ListOptions, StoreEvent, Subscription};
 use crate::kinds::ResourceInfo;
 
 /// Units of work done before other tasks get a turn.

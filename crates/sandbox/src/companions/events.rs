@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::object;
-use crate::cluster::{Actor, Cluster, Gvr, WriteOptions};
+use crate::address::{Actor, Gvr};
+use crate::cluster::{Cluster, WriteOptions};
 
 /// A Warning about a pod. A cluster that takes no Event, because the namespace is going, gets none.
 pub(crate) fn warn(

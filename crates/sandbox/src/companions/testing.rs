@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Companions, RunningCompanions, object};
+use crate::address::{Actor, Gvr, Subresource};
 use crate::clock::{Clock, Epoch, SharedRng};
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Patch, Propagation, Subresource, WriteOptions,
-};
+use crate::cluster::{Cluster, DeleteOptions, ListOptions, Patch, Propagation, WriteOptions};
 
 pub(crate) const NS: &str = "default";
 

@@ -98,7 +98,7 @@ pub struct FaultPlan {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct MatchSpec {
-    verbs: Vec<VerbName>,
+    verbs: Vec<Verb>,
     group: Option<String>,
     resource: Option<String>,
     kind: Option<String>,
@@ -107,19 +107,6 @@ struct MatchSpec {
     name: Option<String>,
     client: Option<String>,
     path: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum VerbName {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -366,21 +353,6 @@ fn later(time: Duration, act: impl FnOnce() + Send + 'static) {
     });
 }
 
-impl From<VerbName> for Verb {
-    fn from(name: VerbName) -> Self {
-        match name {
-            VerbName::Get => Verb::Get,
-            VerbName::List => Verb::List,
-            VerbName::Watch => Verb::Watch,
-            VerbName::Create => Verb::Create,
-            VerbName::Update => Verb::Update,
-            VerbName::Patch => Verb::Patch,
-            VerbName::Delete => Verb::Delete,
-            VerbName::DeleteCollection => Verb::DeleteCollection,
-        }
-    }
-}
-
 impl From<End> for WatchEnd {
     fn from(end: End) -> Self {
         match end {
@@ -395,7 +367,7 @@ impl From<End> for WatchEnd {
 impl MatchSpec {
     fn make(&self) -> Match {
         type Narrow = fn(Match, String) -> Match;
-        let mut made = Match::verbs(self.verbs.iter().map(|verb| Verb::from(*verb)));
+        let mut made = Match::verbs(self.verbs.iter().copied());
         let words: [(&Option<String>, Narrow); 8] = [
             (&self.group, Match::group),
             (&self.resource, Match::resource),

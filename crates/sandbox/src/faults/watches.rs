@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Action, Fault, FaultHandle, Faults, Match, Target};
-use crate::cluster::ObjectKey;
+use crate::address::ObjectKey;
 
 /// How a watch is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::respond::{self, Answer};
 use super::{Call, openapi, resource, scale};
-use crate::cluster::{Cluster, Gvr, Subresource};
+use crate::address::{Gvr, Subresource};
+use crate::cluster::Cluster;
 use crate::error::ApiError;
 use crate::kinds::{ResourceInfo, StatusFace};
 

@@ -33,10 +33,10 @@ use tokio_util::sync::DropGuard;
 pub use body::SandboxBody;
 pub use listener::Listener;
 use respond::Answer;
-pub(crate) use respond::{Versioned, VersionedPartial, encode};
 use route::{Query, Route};
 
-use crate::cluster::{Actor, Cluster};
+use crate::address::Actor;
+use crate::cluster::Cluster;
 use crate::error::{ApiError, Reason, qualified};
 use crate::faults::{Decision, Fate, Faults, Rendered, Target};
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::respond::{self, Answer};
-use crate::cluster::{Cluster, Gvr, ListOptions};
+use crate::address::Gvr;
+use crate::cluster::{Cluster, ListOptions};
 use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 

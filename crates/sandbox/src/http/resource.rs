@@ -1,20 +1,21 @@
 //! Requests for objects.
 
+mod arguments;
+mod subresources;
+
 use std::sync::Arc;
 
 use http::Method;
 use serde_json::{Value, json};
 
-use super::negotiate::{Form, accept, content_type};
+use super::negotiate::{Form, accept};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
-use super::{Call, Server, options, read, review, scale, watch};
-use crate::cluster::{
-    DeleteOptions, Effect, Gvr, ListOptions, Patch, Subresource, VersionMatch, WriteOptions,
-    Written, shape,
-};
-use crate::error::{ApiError, Cause, Reason};
-use crate::kinds::{ResourceInfo, protobuf, types};
+use super::{Call, Server, review, scale, watch};
+use crate::address::{Gvr, Subresource};
+use crate::cluster::{Effect, ListOptions, Written};
+use crate::error::{ApiError, Cause};
+use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -27,9 +28,6 @@ pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest
         false => respond::refuse(&error),
     })
 }
-
-/// The media types of bodies. Custom kinds have no protobuf.
-const READABLE: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 fn method_not_allowed() -> ApiError {
     let message = "the server does not allow this method on the requested resource";
@@ -184,136 +182,6 @@ impl Request<'_> {
         }
     }
 
-    fn list_options(&self) -> Result<ListOptions, ApiError> {
-        let query = &self.call.query;
-        let limit = query.get("limit");
-        let limit: i64 = match limit {
-            "" => 0,
-            text => text.parse().map_err(|_| {
-                ApiError::bad_request(format!(
-                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
-                ))
-            })?,
-        };
-        let version_match = match query.get("resourceVersionMatch") {
-            "" => None,
-            "Exact" => Some(VersionMatch::Exact),
-            "NotOlderThan" => Some(VersionMatch::NotOlderThan),
-            other => {
-                return Err(crate::cluster::list_options_invalid(Cause::not_supported(
-                    "resourceVersionMatch",
-                    other,
-                    &["Exact", "NotOlderThan", ""],
-                )));
-            }
-        };
-        Ok(ListOptions {
-            label_selector: query.get("labelSelector").to_owned(),
-            field_selector: query.get("fieldSelector").to_owned(),
-            limit: usize::try_from(limit).unwrap_or(0),
-            continue_token: query.get("continue").to_owned(),
-            resource_version: query.get("resourceVersion").to_owned(),
-            version_match,
-        })
-    }
-
-    /// Reads the body into the form that the kind's type has.
-    fn body(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiError> {
-        let mut parsed = self.parsed()?;
-        let Some(name) = self.info.type_name(&self.request.gvr.version) else {
-            return Ok((
-                parsed.value,
-                self.judge(Vec::new(), parsed.duplicates, options)?,
-            ));
-        };
-        // A body of another kind is refused as such, not for its fields.
-        let kind = meta::text(&parsed.value, &["kind"]);
-        if !kind.is_empty() && kind != self.info.kind {
-            return Ok((parsed.value, Vec::new()));
-        }
-        let mut unknown = types::decode(name, &mut parsed.value).map_err(|why| {
-            ApiError::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}",
-                kind = self.info.kind,
-                version = self.request.gvr.version
-            ))
-        })?;
-        read::in_order(&self.call.body, &mut unknown);
-        let warnings = self.judge(unknown, parsed.duplicates, options)?;
-        Ok((parsed.value, warnings))
-    }
-
-    fn judge(
-        &self,
-        unknown: Vec<String>,
-        duplicates: Vec<String>,
-        options: &WriteOptions,
-    ) -> Result<Vec<String>, ApiError> {
-        let mut complaints = shape::unknown(unknown);
-        complaints.extend(
-            duplicates
-                .iter()
-                .map(|path| format!("duplicate field {path:?}")),
-        );
-        shape::judge(self.info, &self.request.gvr, complaints, options)
-    }
-
-    /// The body of a subresource with a type of its own.
-    fn plain_body(&self) -> Result<Value, ApiError> {
-        self.parsed().map(|parsed| parsed.value)
-    }
-
-    fn parsed(&self) -> Result<read::Parsed, ApiError> {
-        let media = content_type(&self.call.parts.headers);
-        let (parsed, format) = match media.as_str() {
-            "" | "application/json" => (read::json(&self.call.body), "json"),
-            "application/yaml" => (read::yaml(&self.call.body), "yaml"),
-            protobuf::MEDIA if !self.info.custom => return self.unpacked(),
-            _ => return Err(unsupported_media(READABLE)),
-        };
-        let mut parsed = parsed.map_err(|why| {
-            ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: {why}",
-                self.info.kind
-            ))
-        })?;
-        // Go reads null as an empty object.
-        if parsed.value.is_null() {
-            parsed.value = json!({});
-        }
-        if !parsed.value.is_object() {
-            return Err(ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): couldn't get version/kind; {format} parse error: json: cannot unmarshal value into Go value of type struct",
-                self.info.kind
-            )));
-        }
-        Ok(parsed)
-    }
-
-    /// Reads a body in protobuf.
-    fn unpacked(&self) -> Result<read::Parsed, ApiError> {
-        let version = self.request.gvr.api_version();
-        let (version, kind) = match self.request.subresource.as_str() {
-            "binding" => ("v1", "Binding"),
-            "eviction" => ("policy/v1", "Eviction"),
-            "scale" => ("autoscaling/v1", "Scale"),
-            _ => (version.as_str(), self.info.kind.as_str()),
-        };
-        let value = protobuf::read(&self.call.body, version, kind).map_err(|why| {
-            ApiError::bad_request(format!(
-                "the object provided is unrecognized (must be of type {kind}): {why}"
-            ))
-        })?;
-        Ok(read::Parsed {
-            value,
-            duplicates: Vec::new(),
-        })
-    }
-
-    fn write_options(&self) -> Result<WriteOptions, ApiError> {
-        options::of_write(self.call)
-    }
-
     fn create(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
         let options = self.write_options()?;
         let (body, warnings) = self.body(&options)?;
@@ -364,60 +232,6 @@ impl Request<'_> {
         Ok(respond::warn(answer, &written.warnings))
     }
 
-    fn patch_body(&self) -> Result<Patch, ApiError> {
-        let make = match content_type(&self.call.parts.headers).as_str() {
-            "application/merge-patch+json" => Patch::Merge,
-            "application/json-patch+json" => Patch::Json,
-            "application/strategic-merge-patch+json" if self.info.custom => {
-                return Err(crate::cluster::unsupported_strategic());
-            }
-            "application/strategic-merge-patch+json" => Patch::Strategic,
-            "application/apply-patch+yaml" => {
-                return Err(unsupported_media(
-                    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-                ));
-            }
-            _ => {
-                let message = "415: Unsupported Media Type";
-                let error = ApiError::new(415, Reason::UnsupportedMediaType, message);
-                return Err(error.with_causes(Vec::new()));
-            }
-        };
-        let body = serde_json::from_slice(&self.call.body)
-            .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
-        Ok(make(body))
-    }
-
-    fn delete_options(&self) -> Result<DeleteOptions, ApiError> {
-        let media = content_type(&self.call.parts.headers);
-        if self.call.body.is_empty() {
-            return options::from_query(self.call);
-        }
-        if media == protobuf::MEDIA {
-            let body = protobuf::read(&self.call.body, "v1", "DeleteOptions");
-            let body = body.map_err(|why| ApiError::bad_request(why.to_string()))?;
-            return options::of_delete(&body);
-        }
-        if !matches!(media.as_str(), "" | "application/json" | "application/yaml") {
-            return Err(unsupported_media(READABLE));
-        }
-        let parsed = if media == "application/yaml" {
-            read::yaml(&self.call.body)
-        } else {
-            read::json(&self.call.body)
-        };
-        let parsed = parsed.map_err(|e| {
-            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}"))
-        })?;
-        match parsed.value {
-            Value::Null => options::from_query(self.call),
-            value @ Value::Object(_) => options::of_delete(&value),
-            _ => Err(ApiError::bad_request(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal value into Go value of type struct",
-            )),
-        }
-    }
-
     fn delete(&self, writer: &Writer<'_>) -> Result<Answer, ApiError> {
         use crate::kinds::Traits;
         let options = self.delete_options()?;
@@ -465,107 +279,6 @@ impl Request<'_> {
         };
         Ok(writer.list(&page))
     }
-
-    fn bind(&self) -> Result<Answer, ApiError> {
-        let body = self.plain_body()?;
-        self.check_same_name(&body, "Binding")?;
-        let kind = meta::text(&body, &["target", "kind"]);
-        let node = meta::text(&body, &["target", "name"]);
-        // The server fails here where it should refuse.
-        let refuse = |cause: &Cause| {
-            let why = format!("{}: {}", cause.field, cause.message);
-            Err(ApiError::new(500, Reason::Unknown, why))
-        };
-        if !matches!(kind, "" | "Node") {
-            return refuse(&Cause::not_supported(
-                "target.kind",
-                kind,
-                &["Node", "<empty>"],
-            ));
-        }
-        if node.is_empty() {
-            return refuse(&Cause::required("target.name", ""));
-        }
-        self.check_same_uid(meta::uid(&body))?;
-        self.server.cluster.bind(
-            &self.call.actor,
-            &self.request.namespace,
-            &self.request.name,
-            node,
-            &self.write_options()?,
-        )?;
-        Ok(respond::json(201, &success(201)))
-    }
-
-    fn scale(&self, verb: Verb) -> Result<Answer, ApiError> {
-        let (gvr, name) = (&self.request.gvr, &self.request.name);
-        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
-        let mut wanted = scale::of(&found);
-        match verb {
-            Verb::Get => return Ok(respond::json(200, &wanted)),
-            Verb::Update => wanted = self.plain_body()?,
-            Verb::Patch => {
-                // What the patch does not name is no precondition.
-                let metadata = json!({"name": name});
-                wanted["metadata"] = metadata;
-                crate::cluster::patch_any(&mut wanted, &self.patch_body()?)?;
-            }
-            _ => return Err(method_not_allowed()),
-        }
-        let written = self.server.cluster.patch_written(
-            &self.call.actor,
-            gvr,
-            self.namespace(),
-            name,
-            Patch::Merge(scale::change(name, &wanted)?),
-            Subresource::None,
-            &self.write_options()?,
-        )?;
-        Ok(respond::json(200, &scale::of(&written.object)))
-    }
-
-    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
-        let name = meta::name(body);
-        if name.is_empty() || name == self.request.name {
-            return Ok(());
-        }
-        let why = format!("name in URL does not match name in {kind} object");
-        Err(ApiError::bad_request(why))
-    }
-
-    fn check_same_uid(&self, uid: &str) -> Result<(), ApiError> {
-        let (gvr, name) = (&self.request.gvr, &self.request.name);
-        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
-        if uid.is_empty() || uid == meta::uid(&found) {
-            return Ok(());
-        }
-        let path = self.info.storage_path(&self.request.namespace, name);
-        Err(ApiError::wrong_uid(
-            "",
-            "pods",
-            name,
-            &path,
-            uid,
-            meta::uid(&found),
-        ))
-    }
-
-    fn evict(&self) -> Result<Answer, ApiError> {
-        let body = self.plain_body()?;
-        self.check_same_name(&body, "Eviction")?;
-        let mut options = match body.get("deleteOptions") {
-            None | Some(Value::Null) => DeleteOptions::default(),
-            Some(options) => options::of_delete(options)?,
-        };
-        options.dry_run |= self.write_options()?.dry_run;
-        self.server.cluster.evict(
-            &self.call.actor,
-            &self.request.namespace,
-            &self.request.name,
-            &options,
-        )?;
-        Ok(respond::json(201, &success(201)))
-    }
 }
 
 fn initial_events_of_a_list(options: &ListOptions) -> ApiError {
@@ -576,10 +289,6 @@ fn initial_events_of_a_list(options: &ListOptions) -> ApiError {
     let mut causes: Vec<Cause> = wrong.into_iter().collect();
     causes.push(Cause::forbidden("sendInitialEvents", why));
     ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)
-}
-
-fn success(code: u16) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
 }
 
 fn success_details(info: &ResourceInfo, object: &Value) -> Value {
@@ -600,16 +309,6 @@ fn code(written: &Written) -> u16 {
     } else {
         200
     }
-}
-
-fn unsupported_media(accepted: &str) -> ApiError {
-    ApiError::new(
-        415,
-        Reason::UnsupportedMediaType,
-        format!(
-            "the body of the request was in an unknown format - accepted media types include: {accepted}"
-        ),
-    )
 }
 
 /// True for methods that a path without objects answers.

@@ -16,6 +16,7 @@ use crate::cluster::ListPage;
 use crate::error::ApiError;
 use crate::kinds::ResourceInfo;
 use crate::meta;
+use crate::wire::{Partial, encode};
 
 pub(crate) type Answer = Response<SandboxBody>;
 
@@ -40,11 +41,6 @@ pub(crate) fn raw(status: u16, content_type: &'static str, body: impl Into<Bytes
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Values always serialize: keys are strings and numbers are finite.
-    serde_json::to_vec(value).unwrap_or_default()
 }
 
 /// Any JSON.
@@ -177,70 +173,6 @@ impl Writer<'_> {
         table["apiVersion"] = json!(format!("meta.k8s.io/{meta_version}"));
         table["metadata"] = metadata.clone();
         table
-    }
-}
-
-/// `PartialObjectMetadata` of an object, without copying it.
-pub(crate) struct Partial<'a>(pub(crate) &'a Value);
-
-impl Serialize for Partial<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry("kind", "PartialObjectMetadata")?;
-        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-        map.serialize_entry("metadata", self.0.get("metadata").unwrap_or(&Value::Null))?;
-        map.end()
-    }
-}
-
-/// An object at another version than it says, without copying it.
-pub(crate) struct Versioned<'a>(pub(crate) &'a Value, pub(crate) u64);
-
-impl Serialize for Versioned<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(fields) = self.0.as_object() else {
-            return self.0.serialize(serializer);
-        };
-        let mut map = serializer.serialize_map(Some(fields.len()))?;
-        for (field, value) in fields {
-            match field.as_str() {
-                "metadata" => map.serialize_entry(field, &VersionedMetadata(value, self.1))?,
-                _ => map.serialize_entry(field, value)?,
-            }
-        }
-        map.end()
-    }
-}
-
-/// `PartialObjectMetadata` of an object at another version than it says.
-pub(crate) struct VersionedPartial<'a>(pub(crate) &'a Value, pub(crate) u64);
-
-impl Serialize for VersionedPartial<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let metadata = self.0.get("metadata").unwrap_or(&Value::Null);
-        let mut map = serializer.serialize_map(Some(3))?;
-        map.serialize_entry("kind", "PartialObjectMetadata")?;
-        map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-        map.serialize_entry("metadata", &VersionedMetadata(metadata, self.1))?;
-        map.end()
-    }
-}
-
-struct VersionedMetadata<'a>(&'a Value, u64);
-
-impl Serialize for VersionedMetadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(fields) = self.0.as_object() else {
-            return self.0.serialize(serializer);
-        };
-        let mut map = serializer.serialize_map(Some(fields.len()))?;
-        for (field, value) in fields {
-            match field.as_str() {
-                "resourceVersion" => map.serialize_entry(field, &self.1.to_string())?,
-                _ => map.serialize_entry(field, value)?,
-            }
-        }
-        map.end()
     }
 }
 

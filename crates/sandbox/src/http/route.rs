@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::recorder::Verb;
 
 /// The query of a URL. The first value of a name counts.

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::respond::Partial;
 use crate::kinds::{Column, ResourceInfo};
 use crate::meta;
+use crate::wire::Partial;
 
 type Cell = fn(&Value, Timestamp) -> Value;
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::body::SandboxBody;
 use super::negotiate::{Form, not_acceptable};
-use super::respond::{Answer, Writer, encode};
+use super::respond::{Answer, Writer};
 use super::route::ResourceRequest;
 use super::{Call, Server, broken};
 use crate::cluster::{
@@ -27,6 +27,7 @@ use crate::kinds::ResourceInfo;
 use crate::meta;
 use crate::selector::Selectors;
 use crate::signal::Listener;
+use crate::wire::encode;
 
 /// How often a quiet watch says where it stands.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ pub(crate) mod volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Gvr, Subresource};
+use crate::address::{Gvr, Subresource};
 
 pub(crate) use builtin::builtin;
 

@@ -12,15 +12,17 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use filter::WriteFilter;
 
+use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::Clock;
-use crate::cluster::{Actor, Gvr, ObjectKey};
 
 /// What a request does, in Kubernetes' words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// Read one object.
     Get,

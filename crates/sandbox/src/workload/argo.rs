@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use super::flow::{Act, Fate, Flow, Settle, Uid};
 use super::objects::{self, WORKFLOWS, names};
 use super::{ARGO, WorkloadEvent};
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Subresource, WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
 use crate::companions::{Agenda, Change, Controller, Interest, Progress, object};
 use crate::error::{ApiError, Reason};
 

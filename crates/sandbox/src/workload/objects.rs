@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::profile::WorkflowScript;
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::companions::kubelet::annotations;
 use crate::companions::object;
 

@@ -7,9 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ARGO, Arrival, PodGc, Profile, Tally, USER, WORKFLOWS, Workload, WorkloadEvent, names,
 };
-use crate::cluster::{
-    Actor, Cluster, Gvr, ListOptions, Patch, Propagation, Subresource, WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, ListOptions, Patch, Propagation, WriteOptions};
 use crate::companions::testing::bare_cluster;
 use crate::companions::{Companions, KubeletConfig, NodeSpec, object};
 

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::objects::{self, WORKFLOWS};
 use super::profile::Profile;
 use super::{USER, WorkloadEvent};
-use crate::cluster::{Actor, Cluster, DeleteOptions, Gvr, Propagation, WriteOptions};
+use crate::address::{Actor, Gvr};
+use crate::cluster::{Cluster, DeleteOptions, Propagation, WriteOptions};
 use crate::error::{ApiError, Reason};
 
 /// How long a write that failed waits before it is tried again.

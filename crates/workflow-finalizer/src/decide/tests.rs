@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use belayer_core::facts::{NamespaceQuestion, NamespaceState};
+use belayer_core::facts::{NamespaceQuestion, NamespaceState, NamespaceView};
 use belayer_core::moment::Moment;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
@@ -10,7 +10,7 @@ use belayer_core::slim::ObjectMeta;
 
 use super::*;
 use crate::look::PodsQuestion;
-use crate::snapshot::{NamespaceView, PodsView};
+use crate::snapshot::PodsView;
 
 /// What a case expects, in the words of the table.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ mod work;
 
 use std::time::Duration;
 
-use super::{Ageing, Item, Metering, Options, WorkQueue};
+use super::{Ageing, Item, Key, Metering, Options, WorkQueue};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -20,7 +20,7 @@ fn queue() -> WorkQueue<&'static str> {
     silent(Ageing::default())
 }
 
-fn silent<K>(ageing: Ageing) -> WorkQueue<K> {
+fn silent<K: Key>(ageing: Ageing) -> WorkQueue<K> {
     WorkQueue::with_options(
         "test",
         Options {

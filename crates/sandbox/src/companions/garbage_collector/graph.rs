@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::companions::object;
 
 pub(crate) type Uid = Arc<str>;

@@ -20,10 +20,8 @@ use self::graph::{FOREGROUND, Graph, Node, ORPHAN, OwnerRef, Uid, Wish};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress, served};
 use super::object;
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Propagation, Subresource,
-    WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, Propagation, WriteOptions};
 use crate::error::ApiError;
 
 /// Who the garbage collector writes as.

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::decide::{Served, Step, decide};
 use super::graph::{Graph, Wish};
-use crate::cluster::{DeleteOptions, Gvr, Propagation};
+use crate::address::Gvr;
+use crate::cluster::{DeleteOptions, Propagation};
 use crate::companions::testing::{NS, World, bare_cluster, bound, map, world};
 use crate::companions::{Companion, Companions, object};
 

@@ -18,9 +18,8 @@ use super::volumes::{Claims, Mount};
 use super::{
     CLOUD_ACTOR, Command, KubeletConfig, Kubelets, NODE_LIFECYCLE_ACTOR, NodeSpec, actor_of,
 };
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Subresource, WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
 use crate::companions::agenda::Agenda;
 use crate::companions::driver::{Change, Controller, Interest, Progress};
 use crate::companions::events::warn;

@@ -7,7 +7,8 @@ use super::annotations::{
     EXIT_CODE, REJECT_REASON, RUN_SECONDS, START_DELAY, STOP_EXIT_CODE, STOP_SECONDS,
 };
 use super::{KubeletConfig, NodeSpec, PodPlan, Rejection, RejectionChance, actor_of};
-use crate::cluster::{DeleteOptions, Gvr};
+use crate::address::Gvr;
+use crate::cluster::DeleteOptions;
 use crate::companions::testing::{World, bound, world};
 use crate::companions::{Companions, object};
 
@@ -334,7 +335,7 @@ async fn a_pod_declared_dead_stays_dead() {
             Some("default"),
             "p",
             patch,
-            crate::cluster::Subresource::Status,
+            crate::address::Subresource::Status,
             &Default::default(),
         )
         .unwrap();

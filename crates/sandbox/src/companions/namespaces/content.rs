@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::companions::object;
 
 /// The finalizer in `spec.finalizers` that stands for this controller.

@@ -17,10 +17,8 @@ use self::content::{Content, KUBERNETES, Step, Target, changed, conditions, deci
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress, served};
 use super::object;
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Propagation, Subresource,
-    WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, Propagation, WriteOptions};
 use crate::error::ApiError;
 
 /// Who the namespace controller writes as.

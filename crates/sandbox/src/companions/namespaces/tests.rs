@@ -3,7 +3,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ACTOR;
-use crate::cluster::{Gvr, Patch, Subresource, WriteOptions};
+use crate::address::{Gvr, Subresource};
+use crate::cluster::{Patch, WriteOptions};
 use crate::companions::testing::{World, bare_cluster, bound, map, world};
 use crate::companions::{Companion, Companions, object};
 

@@ -19,9 +19,8 @@ use self::decide::{Binding, Step, decide};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
 use super::object;
-use crate::cluster::{
-    Actor, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Subresource, WriteOptions,
-};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
 use crate::error::ApiError;
 
 /// Who pod GC writes as.

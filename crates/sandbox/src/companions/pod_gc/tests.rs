@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{ACTOR, PodGcConfig};
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::companions::kubelet::annotations::RUN_SECONDS;
 use crate::companions::testing::{bound, pod, world};
 use crate::companions::{Companions, KubeletConfig, NodeSpec, object};

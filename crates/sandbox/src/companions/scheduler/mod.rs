@@ -19,7 +19,8 @@ use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
 use super::object;
 use super::quantity::Amount;
-use crate::cluster::{Actor, Cluster, Gvr, Patch, Subresource, WriteOptions};
+use crate::address::{Actor, Gvr, Subresource};
+use crate::cluster::{Cluster, Patch, WriteOptions};
 use crate::error::ApiError;
 
 /// Who the scheduler writes as.

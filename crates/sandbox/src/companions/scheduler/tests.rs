@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cluster::Gvr;
+use crate::address::Gvr;
 use crate::companions::kubelet::annotations::RUN_SECONDS;
 use crate::companions::testing::{World, pod, world};
 use crate::companions::{Companion, Companions, KubeletConfig, NodeSpec, object};

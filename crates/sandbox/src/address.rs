@@ -1,0 +1,167 @@
+//! Who asks, and for what: actors, resources and the names of objects. Everything else stands on it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// Who writes: a companion, a user, a client's user agent. The recorder keeps it with every write.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    /// An actor of that name.
+    pub fn new(name: impl AsRef<str>) -> Self {
+        Actor(Arc::from(name.as_ref()))
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Actor {
+    fn from(name: &str) -> Self {
+        Actor::new(name)
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Group, version and plural resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gvr {
+    /// API group, empty for core.
+    pub group: Cow<'static, str>,
+    /// API version.
+    pub version: Cow<'static, str>,
+    /// Plural resource name.
+    pub resource: Cow<'static, str>,
+}
+
+macro_rules! known {
+    ($($(#[$doc:meta])* $name:ident = $group:literal / $version:literal / $resource:literal;)*) => {
+        impl Gvr {
+            $($(#[$doc])* pub const $name: Gvr = Gvr {
+                group: Cow::Borrowed($group),
+                version: Cow::Borrowed($version),
+                resource: Cow::Borrowed($resource),
+            };)*
+        }
+    };
+}
+
+known! {
+    /// `v1` pods.
+    PODS = ""/"v1"/"pods";
+    /// `v1` nodes.
+    NODES = ""/"v1"/"nodes";
+    /// `v1` namespaces.
+    NAMESPACES = ""/"v1"/"namespaces";
+    /// `v1` events.
+    EVENTS = ""/"v1"/"events";
+    /// `v1` configmaps.
+    CONFIGMAPS = ""/"v1"/"configmaps";
+    /// `v1` secrets.
+    SECRETS = ""/"v1"/"secrets";
+    /// `v1` serviceaccounts.
+    SERVICEACCOUNTS = ""/"v1"/"serviceaccounts";
+    /// `v1` persistentvolumeclaims.
+    PERSISTENTVOLUMECLAIMS = ""/"v1"/"persistentvolumeclaims";
+    /// `v1` persistentvolumes.
+    PERSISTENTVOLUMES = ""/"v1"/"persistentvolumes";
+    /// `coordination.k8s.io/v1` leases.
+    LEASES = "coordination.k8s.io"/"v1"/"leases";
+    /// `apiextensions.k8s.io/v1` customresourcedefinitions.
+    CUSTOMRESOURCEDEFINITIONS = "apiextensions.k8s.io"/"v1"/"customresourcedefinitions";
+    /// `apps/v1` replicasets.
+    REPLICASETS = "apps"/"v1"/"replicasets";
+    /// `apps/v1` deployments.
+    DEPLOYMENTS = "apps"/"v1"/"deployments";
+    /// `batch/v1` jobs.
+    JOBS = "batch"/"v1"/"jobs";
+}
+
+impl Gvr {
+    /// Any resource; an unknown one answers "not served".
+    pub fn new(
+        group: impl Into<String>,
+        version: impl Into<String>,
+        resource: impl Into<String>,
+    ) -> Self {
+        Gvr {
+            group: Cow::Owned(group.into()),
+            version: Cow::Owned(version.into()),
+            resource: Cow::Owned(resource.into()),
+        }
+    }
+
+    /// `group/version`, or only the version for core: the wire's `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.to_string();
+        }
+        format!("{}/{}", self.group, self.version)
+    }
+}
+
+impl fmt::Display for Gvr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.resource)
+    }
+}
+
+/// Which face of an object a write goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Subresource {
+    /// The object itself.
+    #[default]
+    None,
+    /// `/status`.
+    Status,
+    /// `/finalize` of a namespace.
+    Finalize,
+}
+
+impl Subresource {
+    /// The path's last word; empty for the object itself.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Subresource::None => "",
+            Subresource::Status => "status",
+            Subresource::Finalize => "finalize",
+        }
+    }
+}
+
+/// Name of one object inside its resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// Empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// A key; `None` for cluster-scoped objects.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        ObjectKey {
+            namespace: Arc::from(namespace.unwrap_or_default()),
+            name: Arc::from(name),
+        }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            return f.write_str(&self.name);
+        }
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

@@ -1,0 +1,119 @@
+//! The subresources with a type of their own: `binding`, `eviction` and `scale`.
+
+use serde_json::{Value, json};
+
+use super::super::respond::{self, Answer};
+use super::super::{options, scale};
+use super::{Request, method_not_allowed};
+use crate::address::Subresource;
+use crate::cluster::{DeleteOptions, Patch};
+use crate::error::{ApiError, Cause, Reason};
+use crate::meta;
+use crate::recorder::Verb;
+
+impl Request<'_> {
+    pub(super) fn bind(&self) -> Result<Answer, ApiError> {
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Binding")?;
+        let kind = meta::text(&body, &["target", "kind"]);
+        let node = meta::text(&body, &["target", "name"]);
+        // The server fails here where it should refuse.
+        let refuse = |cause: &Cause| {
+            let why = format!("{}: {}", cause.field, cause.message);
+            Err(ApiError::new(500, Reason::Unknown, why))
+        };
+        if !matches!(kind, "" | "Node") {
+            return refuse(&Cause::not_supported(
+                "target.kind",
+                kind,
+                &["Node", "<empty>"],
+            ));
+        }
+        if node.is_empty() {
+            return refuse(&Cause::required("target.name", ""));
+        }
+        self.check_same_uid(meta::uid(&body))?;
+        self.server.cluster.bind(
+            &self.call.actor,
+            &self.request.namespace,
+            &self.request.name,
+            node,
+            &self.write_options()?,
+        )?;
+        Ok(respond::json(201, &success(201)))
+    }
+
+    pub(super) fn scale(&self, verb: Verb) -> Result<Answer, ApiError> {
+        let (gvr, name) = (&self.request.gvr, &self.request.name);
+        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
+        let mut wanted = scale::of(&found);
+        match verb {
+            Verb::Get => return Ok(respond::json(200, &wanted)),
+            Verb::Update => wanted = self.plain_body()?,
+            Verb::Patch => {
+                // What the patch does not name is no precondition.
+                let metadata = json!({"name": name});
+                wanted["metadata"] = metadata;
+                crate::cluster::patch_any(&mut wanted, &self.patch_body()?)?;
+            }
+            _ => return Err(method_not_allowed()),
+        }
+        let written = self.server.cluster.patch_written(
+            &self.call.actor,
+            gvr,
+            self.namespace(),
+            name,
+            Patch::Merge(scale::change(name, &wanted)?),
+            Subresource::None,
+            &self.write_options()?,
+        )?;
+        Ok(respond::json(200, &scale::of(&written.object)))
+    }
+
+    fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {
+        let name = meta::name(body);
+        if name.is_empty() || name == self.request.name {
+            return Ok(());
+        }
+        let why = format!("name in URL does not match name in {kind} object");
+        Err(ApiError::bad_request(why))
+    }
+
+    fn check_same_uid(&self, uid: &str) -> Result<(), ApiError> {
+        let (gvr, name) = (&self.request.gvr, &self.request.name);
+        let found = self.server.cluster.get(gvr, self.namespace(), name)?;
+        if uid.is_empty() || uid == meta::uid(&found) {
+            return Ok(());
+        }
+        let path = self.info.storage_path(&self.request.namespace, name);
+        Err(ApiError::wrong_uid(
+            "",
+            "pods",
+            name,
+            &path,
+            uid,
+            meta::uid(&found),
+        ))
+    }
+
+    pub(super) fn evict(&self) -> Result<Answer, ApiError> {
+        let body = self.plain_body()?;
+        self.check_same_name(&body, "Eviction")?;
+        let mut options = match body.get("deleteOptions") {
+            None | Some(Value::Null) => DeleteOptions::default(),
+            Some(options) => options::of_delete(options)?,
+        };
+        options.dry_run |= self.write_options()?.dry_run;
+        self.server.cluster.evict(
+            &self.call.actor,
+            &self.request.namespace,
+            &self.request.name,
+            &options,
+        )?;
+        Ok(respond::json(201, &success(201)))
+    }
+}
+
+fn success(code: u16) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+}
