@@ -85,12 +85,14 @@ mod tests {
         Pod::new(ObjectMeta {
             annotations: annotations.iter().copied().collect(),
             labels: [("app", "web")].into_iter().collect(),
-            controller: owner.map(|(api_version, kind)| Arc::new(OwnerReference {
-                api_version: api_version.into(),
-                kind: kind.into(),
-                name: "o".into(),
-                uid: Uid::new("o-1"),
-            })),
+            controller: owner.map(|(api_version, kind)| {
+                Arc::new(OwnerReference {
+                    api_version: api_version.into(),
+                    kind: kind.into(),
+                    name: "o".into(),
+                    uid: Uid::new("o-1"),
+                })
+            }),
             ..ObjectMeta::new(
                 ObjectKey::new("shop", "web"),
                 Uid::new("u"),
