@@ -73,11 +73,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-finalizer",
         &["belayer-core", "belayer-metrics"],
     ),
-    ("belayer-inspect", &["belayer-core"]),
+    ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
+    // Who uses a claim is pvc-protection's to know, whether it runs or not.
+    (
+        "belayer-drain",
+        &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
+    ),
+    ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
     ),
+    ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -91,8 +98,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer",
         &[
             "belayer-core",
+            "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
+            "belayer-preflight",
+            "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",

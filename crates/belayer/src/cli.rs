@@ -4,9 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::Set;
 use crate::controllers::Controller;
-use crate::inspect::{ExplainArguments, StuckArguments};
+use crate::drain::{DrainArguments, OnDisable};
+use crate::election::ElectionArguments;
+use crate::gates::{self, Gates};
+use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
+use crate::manual::{CompletionsArguments, ManArguments};
 use crate::server::BindAddress;
 
 const EXIT_CODES: &str = "\
@@ -52,6 +57,56 @@ Exit codes:
   2  wrong usage or configuration
   3  it is past its grace, and something keeps it";
 
+const STATUS_HELP: &str = "\
+It only reads: metadata of the kinds that are held, Belayer's own pods and
+Lease, and Events that tell of a denied release. What a running Belayer counts
+itself is asked by the API server's proxy to its pod, if that is allowed.
+
+Examples:
+  belayer status                     held, waiting, denied, oldest; who leads
+  belayer status -n shop             one namespace
+  belayer status -o json | jq '.components[] | {component, held, waiting}'
+
+Exit codes:
+  0  nothing needs anybody
+  1  an error
+  2  wrong usage or configuration
+  3  something needs somebody: a denied release, holds kept back, or holds
+     and nobody there to release them
+  4  nothing is known to need somebody, and not everything could be looked at";
+
+const CHECK_HELP: &str = "\
+It changes nothing: rights are asked for by access reviews, which the API
+server answers and forgets.
+
+Examples:
+  belayer check                      with your own rights
+  belayer check --service-account    with those of Belayer's account
+  belayer check --controllers=pvc-protection --config belayer.yaml
+
+Exit codes:
+  0  everything that is needed is there
+  1  an error
+  2  wrong usage or configuration
+  3  something is missing
+  4  nothing is known to be missing, and not everything could be checked";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(belayer completions bash)
+  belayer completions zsh > \"${fpath[1]}/_belayer\"
+  belayer completions fish > ~/.config/fish/completions/belayer.fish
+
+Exit codes:
+  0  done
+  2  wrong usage";
+
+const PRINTS: &str = "\
+Exit codes:
+  0  done
+  1  an error
+  2  wrong usage";
+
 /// Holds Kubernetes objects until they may vanish, and never a moment longer.
 #[derive(Debug, Parser)]
 #[command(
@@ -72,20 +127,19 @@ pub struct Cli {
 }
 
 /// Logging, the same for every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct LogArguments {
-    /// How log lines look
+    /// How log lines look [default: text]
     #[arg(
         long,
         value_enum,
         value_name = "FORMAT",
-        default_value = "text",
         env = "BELAYER_LOG_FORMAT",
         hide_env_values = true,
         global = true,
         help_heading = "Logging"
     )]
-    pub log_format: LogFormat,
+    pub log_format: Option<LogFormat>,
 
     /// How much is logged: off, error, warn, info, debug or trace, and the same
     /// for single targets, as in `info,belayer_core::informer=debug`
@@ -106,12 +160,29 @@ pub enum Command {
     /// Run the controllers
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
+    /// Check what `run` would be told, and print every setting and where it comes
+    /// from. Takes the same arguments; touches no cluster
+    #[command(after_help = EXIT_CODES)]
+    Config(Box<RunArguments>),
+    /// Say what is held, what waits, what is denied, and who leads
+    #[command(after_help = STATUS_HELP)]
+    Status(Box<StatusArguments>),
+    /// Say what Belayer needs of this cluster and what of it is missing
+    #[command(after_help = CHECK_HELP)]
+    Check(Box<CheckArguments>),
     /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
     #[command(after_help = STUCK_HELP)]
     Stuck(Box<StuckArguments>),
     /// Say what keeps one object: by which rule, what is missing, what comes next
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
+    /// Take every hold of ours off the cluster, before Belayer is removed
+    #[command(after_help = crate::drain::HELP)]
+    Drain(Box<DrainArguments>),
+    /// Wipe a node of what pods left on it that it rejected; one for each node
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[command(after_help = crate::node_agent::HELP)]
+    NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -119,13 +190,21 @@ pub enum Command {
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
+    #[command(after_help = PRINTS)]
     Crds,
+    /// Print the script that completes commands and flags in a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(CompletionsArguments),
+    /// Print or write manual pages
+    #[command(after_help = PRINTS, hide = true)]
+    Man(ManArguments),
     /// Print the version and what is part of this build
+    #[command(after_help = PRINTS)]
     Version,
 }
 
 /// Arguments of `belayer run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArguments {
     /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
     /// ~/.kube/config, whichever is there first
@@ -146,36 +225,33 @@ pub struct RunArguments {
     )]
     pub namespace: Option<String>,
 
-    /// Requests per second to the API server, releases apart
+    /// Requests per second to the API server, releases apart [default: 100]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]
-    pub kube_api_qps: u32,
+    pub kube_api_qps: Option<u32>,
 
-    /// Requests that may go at once after a pause, releases apart
+    /// Requests that may go at once after a pause, releases apart [default: 200]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 200,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]
-    pub kube_api_burst: u32,
+    pub kube_api_burst: Option<u32>,
 
     /// Releases under way at once. Nothing else bounds releases but the API
-    /// server's own 429
+    /// server's own 429 [default: 32]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(1..=1024),
         help_heading = "Limits"
     )]
-    pub concurrent_releases: u32,
+    pub concurrent_releases: Option<u32>,
 
     /// Objects worked on at once, per controller. Counts more than the
     /// configuration file [default: 32]
@@ -190,17 +266,27 @@ pub struct RunArguments {
     pub workers: Option<u32>,
 
     /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
-    /// switches it off
+    /// switches it off [default: *]
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "*",
         value_delimiter = ',',
         allow_hyphen_values = true,
         env = "BELAYER_CONTROLLERS",
         hide_env_values = true
     )]
-    pub controllers: Vec<String>,
+    pub controllers: Option<Vec<String>>,
+
+    /// What becomes of the holds of controllers that are switched off
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "drain",
+        env = "BELAYER_ON_DISABLE",
+        hide_env_values = true
+    )]
+    pub on_disable: OnDisable,
 
     /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
     /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
@@ -215,7 +301,7 @@ pub struct RunArguments {
     )]
     pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
 
-    /// Configuration file (YAML)
+    /// Configuration file (YAML); read again when it changes, and on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -223,6 +309,26 @@ pub struct RunArguments {
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
+
+    /// Set any key of the configuration file, as in podFinalizer.resync=5m. Counts
+    /// more than the file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Set>,
+
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "BELAYER_FEATURE_GATES",
+        hide_env_values = true,
+        help = gates::help()
+    )]
+    /// Feature gates, as `A=true`.
+    pub feature_gates: Vec<String>,
+
+    /// The leader election.
+    #[command(flatten)]
+    pub election: ElectionArguments,
 
     /// Decide and report, but send nothing that changes the cluster
     #[arg(
@@ -234,27 +340,26 @@ pub struct RunArguments {
     pub dry_run: bool,
 
     /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
-    /// port 0 is any free port, `0` alone is off
+    /// port 0 is any free port, `0` alone is off [default: :8080]
     #[arg(
         long,
         value_name = "ADDRESS",
-        default_value = ":8080",
         env = "BELAYER_METRICS_BIND_ADDRESS",
         hide_env_values = true,
         help_heading = "Endpoints"
     )]
-    pub metrics_bind_address: BindAddress,
+    pub metrics_bind_address: Option<BindAddress>,
 
     /// Where to serve /debug/holds, which names pods; `0` is off
+    /// [default: 127.0.0.1:8081]
     #[arg(
         long,
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:8081",
         env = "BELAYER_DEBUG_BIND_ADDRESS",
         hide_env_values = true,
         help_heading = "Endpoints"
     )]
-    pub debug_bind_address: BindAddress,
+    pub debug_bind_address: Option<BindAddress>,
 }
 
 /// Arguments of `belayer demo`.
@@ -296,8 +401,9 @@ pub(crate) fn version() -> String {
     };
     let demo = if cfg!(feature = "demo") { "yes" } else { "no" };
     format!(
-        "belayer {}\ncontrollers: {controllers}\ndemo: {demo}",
-        env!("CARGO_PKG_VERSION")
+        "belayer {}\ncontrollers: {controllers}\nfeature gates: {}\ndemo: {demo}",
+        env!("CARGO_PKG_VERSION"),
+        Gates::default()
     )
 }
 
@@ -307,6 +413,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::config::Source;
+    use crate::kubeconfig::Sources;
+    use crate::options::Settings;
 
     fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
         let cli = Cli::try_parse_from(["belayer", "run"].iter().chain(arguments))?;
@@ -323,16 +432,21 @@ mod tests {
 
     #[test]
     fn defaults_are_the_documented_ones() {
-        let arguments = run(&[]).unwrap();
+        let settings =
+            Settings::resolve(&run(&[]).unwrap(), &Source::default(), &Sources::default()).unwrap();
+        let limits = settings.limits;
+        assert_eq!((limits.qps, limits.burst), (100, 200));
+        assert_eq!(limits.concurrent_releases, 32);
         assert_eq!(
-            (arguments.kube_api_qps, arguments.kube_api_burst),
-            (100, 200)
+            settings.controllers.iter().count(),
+            Controller::built().count()
         );
-        assert_eq!(arguments.concurrent_releases, 32);
-        assert_eq!(arguments.controllers, ["*"]);
-        assert_eq!(arguments.metrics_bind_address, BindAddress::Every(8080));
-        assert_eq!(arguments.debug_bind_address.to_string(), "127.0.0.1:8081");
-        assert!(!arguments.dry_run);
+        assert_eq!(settings.metrics_bind_address, BindAddress::Every(8080));
+        assert_eq!(settings.debug_bind_address.to_string(), "127.0.0.1:8081");
+        assert!(!settings.dry_run);
+        let election = settings.election.unwrap();
+        assert_eq!(election.lease.to_string(), "belayer-system/belayer");
+        assert_eq!(election.timing, Default::default());
     }
 
     #[rstest]
@@ -341,7 +455,7 @@ mod tests {
     #[case(&["--controllers", "-pod-finalizer"], &["-pod-finalizer"])]
     #[case(&["--controllers=*", "--controllers=-pod-finalizer"], &["*", "-pod-finalizer"])]
     fn lists_of_controllers_are_split(#[case] arguments: &[&str], #[case] list: &[&str]) {
-        assert_eq!(run(arguments).unwrap().controllers, list);
+        assert_eq!(run(arguments).unwrap().controllers.unwrap(), list);
     }
 
     #[rstest]
@@ -366,7 +480,7 @@ mod tests {
             ["version", "--log-format=json"],
         ] {
             let cli = Cli::try_parse_from(["belayer"].iter().chain(&arguments)).unwrap();
-            assert_eq!(cli.logging.log_format, LogFormat::Json);
+            assert_eq!(cli.logging.log_format, Some(LogFormat::Json));
         }
     }
 
@@ -393,6 +507,10 @@ mod tests {
         "--workers <N>", "[default: 32]", "--log-format <FORMAT>", "--log-level <LEVELS>",
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
     ])]
+    #[case::drain("drain", &[
+        "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 10m]", "-o, --output <FORMAT>",
+        "--concurrent-releases <N>", "3 something must stay", "4 the API server refuses", "belayer drain --dry-run",
+    ])]
     #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
     #[case::stuck("stuck", &[
         "--namespace <NAME>", "-A, --all-namespaces", "-l, --selector <LABELS>", "--older-than <TIME>",
@@ -400,6 +518,10 @@ mod tests {
     ])]
     #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
     #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
+    #[cfg_attr(all(feature = "node-agent", target_os = "linux"), case::node_agent("node-agent", &[
+        "--node-name <NAME>", "[env: NODE_NAME]", "--root <DIRECTORY>", "--path <TEMPLATE>", "{podUID}",
+        "--config <FILE>", "--metrics-bind-address <ADDRESS>", "2 wrong usage",
+    ]))]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

@@ -6,7 +6,11 @@ pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod drain;
+pub mod effective;
+pub mod election;
 pub mod exit;
+pub mod gates;
 pub mod health;
 #[cfg(any(
     feature = "pod-finalizer",
@@ -17,16 +21,22 @@ pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
+pub mod manual;
+#[cfg(all(feature = "node-agent", target_os = "linux"))]
+pub mod node_agent;
 pub mod operator;
 pub mod options;
+pub mod reload;
 pub mod run;
 pub mod server;
+pub mod traces;
 
+mod suggest;
 mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -42,15 +52,10 @@ pub fn main() -> ExitCode {
     Outcome::of(start(cli)).report()
 }
 
-/// Installed as `kubectl-belayer` this is a plugin: usage then says `kubectl belayer`.
 fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let called = std::env::args_os().next().unwrap_or_default();
-    let called = std::path::Path::new(&called).file_stem();
-    if called.is_some_and(|name| name == "kubectl-belayer") {
-        command = command.bin_name("kubectl belayer");
-    }
-    let mut matches = command.try_get_matches()?;
+    let called = std::env::args_os().next();
+    let called = called.as_deref().map(std::path::Path::new);
+    let mut matches = manual::command(called).try_get_matches()?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -58,6 +63,13 @@ fn start(cli: Cli) -> Result<(), Failure> {
     if let Command::Version = cli.command {
         anstream::println!("{}", cli::version());
         return Ok(());
+    }
+    if let Command::Completions(arguments) = &cli.command {
+        manual::completions(arguments);
+        return Ok(());
+    }
+    if let Command::Man(arguments) = &cli.command {
+        return manual::man(arguments);
     }
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
@@ -89,21 +101,50 @@ fn crds() -> anyhow::Result<String> {
 
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Version => Ok(()),
+        Command::Version | Command::Completions(_) | Command::Man(_) => Ok(()),
         #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
+            let source = arguments.source()?;
+            let how = source.logging(&cli.logging);
+            let how = how.map_err(Failure::configuration)?;
+            let traces = traces::Traces::start().map_err(Failure::configuration)?;
+            logging::init_with(&how, logging::LevelName::Info, &traces);
+            let options = RunOptions::resolve(*arguments, source, &Sources::from_env()).await?;
+            let done = run::run(options).await;
+            traces.end().await;
+            done
+        }
+        Command::Config(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            effective::print(&arguments, &cli.logging)
+        }
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
-            let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            run::run(options).await
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_stuck(*arguments).await
         }
+        Command::Status(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_status(*arguments).await
+        }
+        Command::Check(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            inspect::run_check(*arguments).await
+        }
         Command::Explain(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             inspect::run_explain(*arguments).await
+        }
+        Command::Drain(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            drain::run(*arguments).await
         }
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {

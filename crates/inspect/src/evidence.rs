@@ -574,7 +574,7 @@ fn is_namespace(object: &Terminating) -> bool {
     *object.object.kind.resource.plural == *"namespaces"
 }
 
-async fn lease(reader: &Reader, place: String) -> Look<Lease> {
+pub(crate) async fn lease(reader: &Reader, place: String) -> Look<Lease> {
     let resource = Resource::new("coordination.k8s.io", "v1", "Lease", "leases");
     let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
     let found: Look<LeaseObject> = reader

@@ -11,6 +11,7 @@ pub mod reader;
 pub mod report;
 pub mod scan;
 pub mod selector;
+pub mod status;
 pub mod stuck;
 pub mod text;
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
 pub use explanation::explanation;
-use wrap::wrapped;
+pub use wrap::wrapped;
 
 /// Objects of a group that are shown, unless all are asked for.
 const SHOWN: usize = 10;

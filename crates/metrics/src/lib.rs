@@ -14,5 +14,7 @@ pub use exporter::{Exporter, InstallError};
 pub use metrics::Unit;
 pub use names::*;
 pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
-pub use values::{band, bound_code, bound_method, cause, outcome, recreation};
+pub use values::{
+    band, bound_code, bound_method, cause, config, lifecycle, outcome, recreation, wipe,
+};
 pub use zeros::{KnownValues, build_info, zero};

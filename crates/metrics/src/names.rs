@@ -20,6 +20,14 @@ pub const REST_REQUESTS: &str = "rest_client_requests_total";
 /// Time from sending a request to the head of its answer.
 pub const REST_REQUEST_DURATION: &str = "rest_client_request_duration_seconds";
 
+/// Whether this process leads the election of that name.
+pub const LEADER: &str = "leader_election_master_status";
+
+/// How often the configuration file was read again, by what came of it.
+pub const CONFIG_RELOADS: &str = "belayer_config_reloads_total";
+/// Whether the configuration file was good when it was last read.
+pub const CONFIG_GOOD: &str = "belayer_config_last_reload_successful";
+
 /// Objects that carry our hold now.
 pub const HOLDS: &str = "belayer_holds";
 /// Holds that were added.
@@ -58,6 +66,26 @@ pub const BREAKER_OPEN: &str = "belayer_breaker_open";
 pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
 /// Panics that a worker caught.
 pub const WORKER_PANICS: &str = "belayer_worker_panics_total";
+
+/// Lifecycles that have work, by phase and by whether the store still asks for their object.
+pub const WORKERS: &str = "belayer_workers";
+/// Objects that the store asks for, as far as lifecycles were told.
+pub const WORKERS_DESIRED: &str = "belayer_workers_desired";
+/// Lifecycles for which something may run.
+pub const WORKERS_ACTIVE: &str = "belayer_workers_active";
+/// Objects that were created again before the work of their own UID had finished.
+pub const WORKER_RESTARTS: &str = "belayer_worker_restarts_total";
+/// Objects that vanished without a word, and remains that were found.
+pub const WORKER_ORPHANS: &str = "belayer_worker_orphans_total";
+
+/// Tries of the node agent to wipe its node of a pod.
+pub const WIPE_TRIES: &str = "belayer_wipe_tries_total";
+/// Time from the wish for a wipe to its end.
+pub const WIPE_DURATION: &str = "belayer_wipe_duration_seconds";
+/// Files and directories that the node agent removed.
+pub const WIPE_REMOVED: &str = "belayer_wipe_removed_total";
+/// Pods that the node agent has yet to wipe its node of.
+pub const WIPES_PENDING: &str = "belayer_wipes_pending";
 
 /// Objects in a store.
 pub const INFORMER_OBJECTS: &str = "belayer_informer_objects";

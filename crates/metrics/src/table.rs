@@ -2,7 +2,7 @@
 
 use metrics::Unit;
 
-use crate::values::{CODES, METHODS, band, cause, outcome, recreation};
+use crate::values::{CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, wipe};
 use crate::{buckets, names as n};
 
 /// What a metric is called, what it counts and how its series differ.
@@ -69,6 +69,8 @@ pub enum Known {
     Answer,
     /// Belayer's version.
     Version,
+    /// The Lease of the leader election.
+    Lease,
 }
 
 const CONTROLLER: Label = known("controller", Known::Controller);
@@ -320,8 +322,77 @@ pub const ALL: &[Metric] = &[
         n::WORKER_PANICS,
         Counter,
         Count,
-        &[CONTROLLER],
+        &[QUEUE],
         "Panics that a worker caught.",
+    ),
+    metric(
+        n::WORKERS,
+        Gauge,
+        Count,
+        &[
+            CONTROLLER,
+            fixed("lifecycle", lifecycle::ALL),
+            fixed("config", config::ALL),
+        ],
+        "Objects that have a worker, by the phase of its work and by whether the store still asks \
+         for the object (desired) or not (orphan).",
+    ),
+    metric(
+        n::WORKERS_DESIRED,
+        Gauge,
+        Count,
+        &[CONTROLLER],
+        "Objects that the store asks for, those included whose work has finished.",
+    ),
+    metric(
+        n::WORKERS_ACTIVE,
+        Gauge,
+        Count,
+        &[CONTROLLER],
+        "Objects for which something may run: their work is not known to be terminated.",
+    ),
+    metric(
+        n::WORKER_RESTARTS,
+        Counter,
+        Count,
+        &[CONTROLLER],
+        "Objects that were created again before the work of their own UID had finished.",
+    ),
+    metric(
+        n::WORKER_ORPHANS,
+        Counter,
+        Count,
+        &[CONTROLLER],
+        "Objects that turned out to have vanished from the store without a deletion having been \
+         seen, and remains that were found of objects that it does not have.",
+    ),
+    metric(
+        n::WIPE_TRIES,
+        Counter,
+        Count,
+        &[fixed("outcome", wipe::ALL)],
+        "Tries of the node agent to wipe its node of a rejected pod.",
+    ),
+    metric(
+        n::WIPE_DURATION,
+        Histogram(buckets::RELEASE),
+        Seconds,
+        &[],
+        "Time from when the node agent first saw that a wipe is wanted to when it was complete.",
+    ),
+    metric(
+        n::WIPE_REMOVED,
+        Counter,
+        Count,
+        &[],
+        "Files and directories that the node agent removed.",
+    ),
+    metric(
+        n::WIPES_PENDING,
+        Gauge,
+        Count,
+        &[],
+        "Rejected pods that the node agent has yet to wipe its node of.",
     ),
     metric(
         n::INFORMER_OBJECTS,
@@ -367,6 +438,27 @@ pub const ALL: &[Metric] = &[
         Count,
         &[known("version", Known::Version)],
         "Always 1; the label tells the version.",
+    ),
+    metric(
+        n::CONFIG_RELOADS,
+        Counter,
+        Count,
+        &[fixed("result", &["applied", "unchanged", "refused"])],
+        "How often the configuration file was read again, by what came of it.",
+    ),
+    metric(
+        n::CONFIG_GOOD,
+        Gauge,
+        Count,
+        &[],
+        "0 while the configuration file that was last read is refused and the one before is in force.",
+    ),
+    metric(
+        n::LEADER,
+        Gauge,
+        Count,
+        &[known("name", Known::Lease)],
+        "1 while this process leads and may write, 0 while it stands by.",
     ),
     metric(
         n::PROCESS_CPU,

@@ -81,6 +81,40 @@ pub mod recreation {
     pub const SCOPES: &[&str] = &["node"];
 }
 
+/// What came of one try to wipe a node of a pod.
+pub mod wipe {
+    /// Nothing is left.
+    pub const COMPLETE: &str = "complete";
+    /// Something is left.
+    pub const LEFT: &str = "left";
+    /// A program of the admin did not end well.
+    pub const HOOK: &str = "hook";
+    /// All of them.
+    pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
+}
+
+/// Phases of a worker's work.
+pub mod lifecycle {
+    /// Its object is wanted.
+    pub const SYNC: &str = "sync";
+    /// What runs for its object is brought to an end.
+    pub const TERMINATING: &str = "terminating";
+    /// Nothing runs any more; what is left is cleaned up.
+    pub const TERMINATED: &str = "terminated";
+    /// All of them.
+    pub const ALL: &[&str] = &[SYNC, TERMINATING, TERMINATED];
+}
+
+/// Whether the store asks for a worker's object.
+pub mod config {
+    /// It does.
+    pub const DESIRED: &str = "desired";
+    /// It does not, or not any more.
+    pub const ORPHAN: &str = "orphan";
+    /// All of them.
+    pub const ALL: &[&str] = &[DESIRED, ORPHAN];
+}
+
 /// Values of the labels `method` and `verb`.
 pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 

@@ -10,6 +10,7 @@ mod observe;
 pub mod outcome;
 pub mod profile;
 pub mod question;
+pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod status;

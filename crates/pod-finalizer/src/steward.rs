@@ -142,6 +142,11 @@ impl Steward {
 
     /// Brings the gate ConfigMap to `gate`, if it is not there yet.
     async fn show(&mut self, gate: Gate) {
+        // While Belayer is drained the switch is not ours; afterwards it is looked at anew.
+        if !self.executor.holding().allows() {
+            self.shown = None;
+            return;
+        }
         let waits = self.next_try.is_some_and(|next| Instant::now() < next);
         if self.shown == Some(gate) || waits {
             return;

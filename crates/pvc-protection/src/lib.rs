@@ -9,6 +9,7 @@ pub mod evidence;
 pub mod explain;
 pub mod ledger;
 pub mod look;
+pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod steward;

@@ -8,6 +8,7 @@ pub mod evidence;
 pub mod explain;
 pub mod look;
 pub mod question;
+pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod steward;

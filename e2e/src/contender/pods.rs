@@ -101,10 +101,12 @@ impl Pods {
     #[must_use]
     pub fn name(number: usize) -> String {
         let owner = number / PODS_PER_OWNER;
+        let end = mix(number, 2) >> 48;
+        // The last digit tells siblings apart, whatever looks random before it.
         format!(
-            "checkout-{:09x}-{:05x}",
+            "checkout-{:09x}-{end:04x}{}",
             mix(owner, 1) >> 28,
-            mix(number, 2) >> 44
+            number % PODS_PER_OWNER
         )
     }
 

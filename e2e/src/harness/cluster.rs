@@ -574,6 +574,9 @@ impl Cluster {
                     .map(drop)
                     .or_else(gone)?;
                 strip_finalizers(&claims).await?;
+                // The namespace takes these away by itself.
+                strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
+                strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
                 let left = pods
                     .list_metadata(&ListParams::default().limit(1))
                     .await?

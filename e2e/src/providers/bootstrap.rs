@@ -46,7 +46,22 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         }
         "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
+        "namespace-guard-policy" => {
+            include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
+        }
+        "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
+        "node-agent-namespace" => {
+            include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
+        }
+        "node-agent-service-account" => {
+            include_str!("../../../deploy/manifests/node-agent/service-account.yaml")
+        }
+        "node-agent-rbac" => include_str!("../../../deploy/manifests/node-agent/rbac.yaml"),
+        "node-agent-policy" => include_str!("../../../deploy/manifests/node-agent/policy.yaml"),
+        "node-agent-daemonset" => {
+            include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
+        }
         _ => anyhow::bail!("no manifest {name}"),
     })
 }
@@ -135,6 +150,10 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "crd-pod-recreation",
         "pod-recreation-records-policy",
         "gate-configmap",
+        "node-agent-namespace",
+        "node-agent-service-account",
+        "node-agent-rbac",
+        "node-agent-policy",
     ] {
         apply(client, manifest(name)?).await?;
     }
@@ -174,7 +193,14 @@ mod tests {
             "gate-configmap",
             "pod-hold-policy",
             "workflow-hold-policy",
-            "deployment"
+            "namespace-guard-policy",
+            "pod-write-policy",
+            "deployment",
+            "node-agent-namespace",
+            "node-agent-service-account",
+            "node-agent-rbac",
+            "node-agent-policy",
+            "node-agent-daemonset"
         )]
         name: &str,
     ) {

@@ -42,12 +42,21 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
 /// Removes a policy and its binding.
 pub(super) async fn remove_policy(cluster: &Cluster, name: &str) -> Result<()> {
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
-        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let all: Api<DynamicObject> =
-            Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
-        all.delete(name, &DeleteParams::default()).await?;
+        remove_cluster_wide(cluster, kind, name).await?;
     }
     Ok(())
+}
+
+/// Removes something of the admission's own kinds, if it is there.
+pub(super) async fn remove_cluster_wide(cluster: &Cluster, kind: &str, name: &str) -> Result<()> {
+    let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+    let all: Api<DynamicObject> =
+        Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
+    match all.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn obeys(cluster: &Cluster) -> Result<()> {

@@ -301,7 +301,9 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
 }
 
 async fn alone(cluster: Cluster) -> Result<()> {
-    let options = BelayerOptions::default().argument("--controllers=*,-pod-finalizer");
+    let options = BelayerOptions::default()
+        .argument("--controllers=*,-pod-finalizer")
+        .argument("--on-disable=keep");
     let gone = cluster.workflow("gone").await?;
     cluster.force_workflow_away("gone").await?;
     cluster

@@ -33,6 +33,38 @@ pub enum Output {
     Wide,
 }
 
+/// How to print what was found, and by which configuration to judge.
+#[derive(Debug, Clone, Args)]
+pub struct LookArguments {
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, if it runs with one: what it holds, and by
+    /// which rule, depends on it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+/// Where Belayer itself is.
+#[derive(Debug, Clone, Args)]
+pub struct OwnNamespace {
+    /// Namespace that Belayer runs in
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_NAMESPACE",
+        hide_env_values = true,
+        default_value = belayer_core::names::DEFAULT_NAMESPACE
+    )]
+    pub own_namespace: String,
+}
+
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
 pub struct StuckArguments {
@@ -53,21 +85,12 @@ pub struct StuckArguments {
     pub selector: Option<LabelSelector>,
 
     /// Only what is past its grace for that long, such as 90s, 10m, 2h, 3d
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
-
-    /// Belayer's configuration file, to explain its own holds by its profiles
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
-    pub config: Option<PathBuf>,
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
 }
 
 /// Arguments of `belayer explain`.
@@ -89,18 +112,77 @@ pub struct ExplainArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
+}
 
-    /// Belayer's configuration file, to explain its own holds by its profiles
+/// Arguments of `belayer status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Count in one namespace. Default: everywhere
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
+}
+
+/// Arguments of `belayer check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Controllers to check for, as `belayer run` takes them
     #[arg(
         long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
+        value_name = "LIST",
+        default_value = "*",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        env = "BELAYER_CONTROLLERS",
         hide_env_values = true
     )]
-    pub config: Option<PathBuf>,
+    pub controllers: Vec<String>,
+
+    /// Check the rights of a ServiceAccount instead of your own; belayer in
+    /// Belayer's namespace unless named
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "as_user"
+    )]
+    pub service_account: Option<String>,
+
+    /// Check the rights of this user instead of your own
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+
+    /// Groups of that user, besides system:authenticated
+    #[arg(long, value_name = "GROUP", requires = "as_user")]
+    pub as_group: Vec<String>,
+
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
 }
 
 impl ExplainArguments {
@@ -131,57 +213,4 @@ impl ExplainArguments {
 fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
     !text.is_empty() && text != "." && text != ".." && text.chars().all(good)
-}
-
-/// `90s`, `1h30m`, `3d`; a bare number is refused.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time, such as 90s, 10m, 2h or 3d");
-    let mut total = 0_u64;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.chars().take_while(char::is_ascii_digit).count();
-        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = rest[digits..].chars().next().ok_or_else(wrong)?;
-        let seconds = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3_600,
-            'd' => 86_400,
-            _ => return Err(wrong()),
-        };
-        let part = number.checked_mul(seconds).ok_or_else(wrong)?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = &rest[digits + 1..];
-    }
-    if text.is_empty() || total > 100 * 365 * 86_400 {
-        return Err(wrong());
-    }
-    Ok(Duration::from_secs(total))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case("0s", 0)]
-    #[case("90s", 90)]
-    #[case("1h30m", 5_400)]
-    #[case("3d", 259_200)]
-    fn times_are_read(#[case] text: &str, #[case] seconds: u64) {
-        assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-    }
-
-    #[rstest]
-    #[case("")]
-    #[case("5")]
-    #[case("m")]
-    #[case("-5m")]
-    #[case("5w")]
-    #[case("5mü")]
-    #[case("99999999999999999999d")]
-    fn what_is_no_time_is_refused(#[case] text: &str) {
-        assert!(duration(text).is_err());
-    }
 }

@@ -1,7 +1,11 @@
 //! What our own components say of an object: one explainer each.
 
+#[cfg(any(feature = "pod-finalizer", feature = "workflow-finalizer"))]
+mod census;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
+#[cfg(feature = "pod-recreation")]
+mod pod_recreation;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
 #[cfg(feature = "workflow-finalizer")]
@@ -25,13 +29,12 @@ pub(super) fn all(
     reader: &Reader,
     config: Option<&Path>,
 ) -> Result<Vec<Box<dyn Explainer>>, Failure> {
-    let source = match config {
-        Some(path) => Source::load(path).map_err(Failure::configuration)?,
-        None => Source::default(),
-    };
+    let source = Source::given(config)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
+        #[cfg(feature = "pod-recreation")]
+        Box::new(pod_recreation::PodRecreation::new(&source)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
         #[cfg(feature = "workflow-finalizer")]

@@ -1,10 +1,14 @@
-//! `belayer stuck` and `belayer explain`: arguments in, text or data out. What is said stands in
-//! `belayer-inspect`; what our own components say, in an explainer each.
+//! The commands that only look: arguments in, text or data out. What is said stands in
+//! `belayer-inspect` and `belayer-preflight`; what our own components say, in an explainer each.
 
 mod arguments;
+mod check;
 mod explainers;
+mod parts;
 mod progress;
 mod screen;
+mod source;
+mod status;
 
 use std::time::Duration;
 
@@ -19,7 +23,13 @@ use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
-pub use arguments::{ExplainArguments, Output, StuckArguments};
+pub use arguments::{
+    CheckArguments, ClusterArguments, ExplainArguments, LookArguments, Output, StatusArguments,
+    StuckArguments,
+};
+pub use check::run_check;
+pub use parts::parts;
+pub use status::run_status;
 
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
@@ -57,14 +67,14 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         selector: arguments.selector.clone().unwrap_or_default(),
         older_than: arguments.older_than,
     };
-    let explainers = explainers::all(&reader, arguments.config.as_deref())?;
+    let explainers = explainers::all(&reader, arguments.look.config.as_deref())?;
     let telling = Telling::on_stderr();
     let found = stuck(&reader, &query, &explainers, &telling, Timestamp::now).await;
     telling.end();
     let report = found.map_err(failed)?;
-    let screen = Screen::of_stdout(arguments.output);
-    match arguments.output {
-        Some(Output::Json | Output::Yaml) => screen.data(arguments.output, &report)?,
+    let screen = Screen::of_stdout(arguments.look.output);
+    match arguments.look.output {
+        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &report)?,
         Some(Output::Wide) | None => {
             screen.text(&text::report(&report, screen.style(), &screen));
         }
@@ -91,8 +101,8 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (kind, name) = arguments.object()?;
     let (reader, current) = connect(&arguments.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
-    let explainers = explainers::all(&reader, arguments.config.as_deref())?;
-    let screen = Screen::of_stdout(arguments.output);
+    let explainers = explainers::all(&reader, arguments.look.config.as_deref())?;
+    let screen = Screen::of_stdout(arguments.look.output);
     let look = || {
         explain(
             &reader,
@@ -103,7 +113,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         )
     };
     let mut shown = look().await.map_err(failed)?;
-    show(&screen, arguments.output, &shown)?;
+    show(&screen, arguments.look.output, &shown)?;
     if !arguments.watch {
         return verdict(&shown);
     }
@@ -115,7 +125,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         match look().await {
             Ok(now) if is_news(&now, &shown) => {
                 screen.text("");
-                show(&screen, arguments.output, &now)?;
+                show(&screen, arguments.look.output, &now)?;
                 shown = now;
             }
             Ok(_) => {}

@@ -9,6 +9,7 @@ use belayer_core::ambient;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
 use belayer_core::facts::{Facts, Oracle, Pace, Question, Wake};
+use belayer_core::holding::{HoldSwitch, Holding};
 use belayer_core::informer::{Decoders, JsonDecoder, ProtobufDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::runner::{self, Observer};
@@ -44,11 +45,10 @@ pub(super) struct Ground {
 impl Ground {
     /// The ground, and what sends its Events.
     pub(super) fn new(options: &Options, keep_of_namespaces: Keep) -> (Self, EventSender) {
-        let executor = Arc::new(Executor::new(
-            options.client.clone(),
-            options.bounds,
-            options.writes,
-        ));
+        let executor = Executor::new(options.client.clone(), options.bounds, options.writes)
+            .with_switch(HoldSwitch::new(Holding::Unknown))
+            .within(options.tenure.clone());
+        let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let interner = Interner::default();
         let namespaces = Watched::new(

@@ -19,6 +19,7 @@
 
 #[cfg(feature = "pvc-protection")]
 mod claims;
+mod draining;
 mod feed;
 mod ground;
 mod owners;
@@ -38,6 +39,7 @@ use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::index;
@@ -53,6 +55,8 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::profile::{Cleanup, Profile};
 #[cfg(feature = "pod-recreation")]
 use belayer_pod_recreation::PodRecreation;
 #[cfg(feature = "pod-recreation")]
@@ -67,6 +71,13 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
+use crate::config::Source;
+use crate::controllers::Controller;
+use crate::drain::switched_off::SwitchedOff;
+use crate::exit::Failure;
+#[cfg(feature = "pod-finalizer")]
+use crate::gates::Gate;
+use crate::gates::Gates;
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 use feed::{Beside, Crew, Feed};
@@ -91,6 +102,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// Whether writes are sent.
     pub writes: Writes,
+    /// When this process may write: until it may, only the caches are kept warm.
+    pub tenure: Tenure,
     /// Is told of everything that is executed.
     pub observer: Arc<dyn Observer>,
     /// What each component does.
@@ -112,6 +125,8 @@ pub struct Components {
     /// workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     pub workflow_finalizer: Option<WorkflowFinalizerSettings>,
+    /// Those that are switched off and whose holds are taken off.
+    pub switched_off: Vec<SwitchedOff>,
 }
 
 impl Components {
@@ -123,6 +138,46 @@ impl Components {
             settings.mode = mode;
         }
         self
+    }
+
+    /// Whether they use nothing that a feature gate switches off.
+    ///
+    /// # Errors
+    /// With the key that does.
+    pub fn allowed_by(&self, gates: &Gates, source: &Source) -> Result<(), Failure> {
+        #[cfg(feature = "pod-finalizer")]
+        if let Some(on) = self
+            .pod_finalizer
+            .as_ref()
+            .filter(|_| !gates.is_on(Gate::PodCleanup))
+        {
+            let cleans = |profile: &Arc<Profile>| profile.cleanup != Cleanup::None;
+            if let Some(index) = on.profiles.iter().position(cleans) {
+                let key = format!("podFinalizer.profiles[{index}].cleanup");
+                let message = "needs the feature gate PodCleanup, which is switched off: remove \
+                               the key, or --feature-gates=PodCleanup=true";
+                return Err(Failure::configuration(source.error(key, message)));
+            }
+        }
+        #[cfg(not(feature = "pod-finalizer"))]
+        let _ = (gates, source);
+        Ok(())
+    }
+
+    /// Whether a component runs.
+    fn runs(&self, controller: Controller) -> bool {
+        match controller {
+            #[cfg(feature = "pod-finalizer")]
+            Controller::PodFinalizer => self.pod_finalizer.is_some(),
+            #[cfg(feature = "pod-recreation")]
+            Controller::PodRecreation => self.pod_recreation.is_some(),
+            #[cfg(feature = "pvc-protection")]
+            Controller::PvcProtection => self.pvc_protection.is_some(),
+            #[cfg(feature = "workflow-finalizer")]
+            Controller::WorkflowFinalizer => self.workflow_finalizer.is_some(),
+            #[allow(unreachable_patterns, reason = "a build may leave components out")]
+            _ => false,
+        }
     }
 
     /// The labels and annotations of pods that some rule reads.
@@ -168,6 +223,8 @@ impl Components {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "pod-recreation")]
+        let keep = keep.and(&belayer_pod_recreation::component::keep_of_namespaces());
         #[cfg(feature = "workflow-finalizer")]
         let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
@@ -216,6 +273,8 @@ type HoldsOf = Box<dyn Fn() -> Value + Send + Sync>;
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
+    /// Follows the gate: whether holds may be added.
+    gate: Beside,
     /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
     namespaces: Feed,
     owners: Vec<Feed>,
@@ -235,6 +294,9 @@ pub struct Operator {
     recreation: Option<Arc<PodRecreation>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
+    /// Before these the workers do not start.
+    tenure: Tenure,
+    turn: Option<CancellationToken>,
 }
 
 impl Operator {
@@ -257,7 +319,7 @@ impl Operator {
 
         #[cfg(feature = "pod-recreation")]
         let recreations = components.pod_recreation.as_ref().map(|settings| {
-            let joined = recreations::join(settings, &ground, &mut pods);
+            let joined = recreations::join(settings, &mut ground, &mut pods);
             holds.push(recreations::holds(&joined.0));
             joined
         });
@@ -277,6 +339,7 @@ impl Operator {
             joined
         });
 
+        let gate = draining::join(&options, &mut ground, &mut pods);
         let after_work = ground.after_work.clone();
         let namespaces = ground.namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
@@ -322,6 +385,7 @@ impl Operator {
         );
         Self {
             sender,
+            gate,
             namespaces,
             owners,
             objects,
@@ -337,7 +401,15 @@ impl Operator {
             #[cfg(feature = "pod-recreation")]
             recreation,
             after_work,
+            tenure: options.tenure,
+            turn: None,
         }
+    }
+
+    /// Has the workers wait for their turn, which begins when the token is cancelled: another
+    /// operator of this process works until then, while this one fills its caches.
+    pub fn wait_for_turn(&mut self) -> CancellationToken {
+        self.turn.get_or_insert_default().clone()
     }
 
     /// How it is doing, for the endpoints.
@@ -381,6 +453,7 @@ impl Operator {
         let mut tasks = JoinSet::new();
         let informers = CancellationToken::new();
         tasks.spawn(self.sender.run(self.after_work.clone()));
+        tasks.spawn((self.gate)(informers.clone()));
         let namespaces = feed::synced(self.namespaces.state());
         let heard_of: Vec<_> = self
             .owners
@@ -401,7 +474,14 @@ impl Operator {
             }
             let mut crews = JoinSet::new();
             for (crew, started) in self.crews.into_iter().zip(self.started) {
-                crews.spawn(work(crew, started, stop.clone()));
+                let (tenure, turn) = (self.tenure.clone(), self.turn.clone());
+                let may_start = async move {
+                    if let Some(turn) = turn {
+                        turn.cancelled().await;
+                    }
+                    tenure.begun().await;
+                };
+                crews.spawn(work(crew, started, may_start, stop.clone()));
             }
             while crews.join_next().await.is_some() {}
         }
@@ -416,10 +496,19 @@ impl Operator {
 
 /// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
 /// an informer waits for it; the others work.
-async fn work(crew: Crew, started: Started, stop: CancellationToken) {
+async fn work(
+    crew: Crew,
+    started: Started,
+    may_start: impl Future<Output = ()>,
+    stop: CancellationToken,
+) {
     let needs = crew.needs.into_iter().map(feed::synced);
     let synced = futures::future::join_all(needs);
     if stop.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
+    started.are_ready();
+    if stop.run_until_cancelled(may_start).await.is_none() {
         return;
     }
     tracing::info!(queue = crew.name, "synced; the workers start");

@@ -59,12 +59,14 @@ fn operator(sandbox: &Sandbox) -> Operator {
         namespace: "belayer-system".into(),
         bounds: Bounds::default(),
         writes: Writes::Sent,
+        tenure: belayer_core::election::Tenure::unlimited(),
         observer: Arc::new(()),
         components: Components {
             pod_finalizer: Some(Default::default()),
             pod_recreation: Some(Default::default()),
             pvc_protection: Some(Default::default()),
             workflow_finalizer: Some(Default::default()),
+            switched_off: Vec::new(),
         },
     })
 }

@@ -8,6 +8,7 @@ use super::backoff::Backoff;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
+use crate::http::Request;
 use crate::object::Resource;
 use crate::slim::Slim;
 
@@ -54,6 +55,8 @@ pub struct Informer<K> {
 /// What can be set, and its defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    /// `fieldSelector` of every list and watch.
+    pub(super) fields: Option<String>,
     pub(super) streaming: StreamingList,
     pub(super) page_size: u32,
     /// For one page, body included.
@@ -76,6 +79,7 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            fields: None,
             streaming: StreamingList::Auto,
             page_size: 500,
             page_timeout: Duration::from_secs(60),
@@ -116,6 +120,16 @@ impl<K: Slim> Informer<K> {
     }
 }
 
+impl<K> Informer<K> {
+    /// The request, limited to the objects that this informer is about.
+    pub(super) fn selecting(&self, request: Request) -> Request {
+        match &self.settings.fields {
+            Some(fields) => request.query("fieldSelector", fields),
+            None => request,
+        }
+    }
+}
+
 impl<K> fmt::Debug for Informer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Informer")
@@ -141,6 +155,16 @@ impl<K: Slim> InformerBuilder<K> {
     /// Where to look; everywhere by default.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
+        self
+    }
+
+    /// Only objects with these fields, such as `spec.nodeName=node-1`; all by default.
+    ///
+    /// To a reader, an object that loses the field is gone, and its event is that of a deletion. So take
+    /// fields that are set once, or such that an object without them is none of the reader's business.
+    /// Never labels: anybody can change those.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.settings.fields = Some(selector.into());
         self
     }
 

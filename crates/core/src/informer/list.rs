@@ -141,7 +141,8 @@ impl<K: Slim> Informer<K> {
             } else {
                 Request::get(&self.path)
             };
-            let answer = request
+            let answer = self
+                .selecting(request)
                 .accept(self.decoders.accept(Reading::List))
                 .timeout(self.settings.page_timeout)
                 .body_limit(PAGE_LIMIT)

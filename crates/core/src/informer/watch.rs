@@ -162,7 +162,8 @@ impl<K: Slim> Informer<K> {
                 .query("sendInitialEvents", "true")
                 .query("resourceVersionMatch", "NotOlderThan"),
         };
-        let answer = request
+        let answer = self
+            .selecting(request)
             .accept(self.decoders.accept(Reading::Watch))
             .timeout(self.settings.open_timeout)
             .open(&self.client)

@@ -8,10 +8,12 @@
 mod component;
 mod merge;
 mod outcome;
+mod trace;
 mod work;
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -47,6 +49,8 @@ struct Shared<K: Slim> {
     events: EventRecorder,
     own: OwnWrites,
     due: Mutex<Due>,
+    /// Keys that would have been held, had it been allowed.
+    withheld: Mutex<HashSet<ObjectKey>>,
     clock: Clock,
     components: Vec<Box<dyn AnyComponent<K>>>,
     observer: Arc<dyn Observer>,
@@ -96,7 +100,7 @@ impl<K: Slim> Runner<K> {
         let shared = Arc::clone(&self.shared);
         Workers::spawn(count, self.shared.queue.clone(), move |key| {
             let shared = Arc::clone(&shared);
-            async move { shared.work_on(key).await }
+            async move { shared.traced(key).await }
         })
     }
 
@@ -138,7 +142,8 @@ impl<K: Slim> Builder<K> {
             clock,
             observer,
         } = self.parts;
-        Runner {
+        let switch = executor.holding().clone();
+        let runner = Runner {
             shared: Arc::new(Shared {
                 resource,
                 ours,
@@ -149,11 +154,19 @@ impl<K: Slim> Builder<K> {
                 events,
                 own: OwnWrites::default(),
                 due: Mutex::default(),
+                withheld: Mutex::default(),
                 clock,
                 components: self.components,
                 observer,
             }),
-        }
+        };
+        let shared = Arc::downgrade(&runner.shared);
+        switch.on_allowed(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.hold_again();
+            }
+        });
+        runner
     }
 }
 
@@ -167,6 +180,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
                 shared.own.forget(last.object.key());
                 shared.queue.forget(last.object.key());
                 shared.due.lock().forget(last.object.key());
+                shared.withheld.lock().remove(last.object.key());
                 Change::deleted(last)
             }
             Event::Advanced { resource_version } => {
@@ -201,6 +215,24 @@ impl<K: Slim> Shared<K> {
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
             self.queue.add(key, Band::Release);
+        }
+    }
+
+    /// Whether a hold may be added now; if not, the key comes back when it may.
+    fn may_hold(&self, key: &ObjectKey) -> bool {
+        let switch = self.executor.holding();
+        if switch.allows() {
+            return true;
+        }
+        self.withheld.lock().insert(key.clone());
+        // It may have been turned since it was looked at.
+        switch.allows() && self.withheld.lock().remove(key)
+    }
+
+    fn hold_again(&self) {
+        let keys = std::mem::take(&mut *self.withheld.lock());
+        for key in keys {
+            self.queue.add(key, Band::Normal);
         }
     }
 

@@ -16,10 +16,11 @@ use crate::slim::Slim;
 use crate::workqueue::{Backoff, Band, Outcome};
 
 use super::Shared;
-use super::component::AnyComponent;
+use super::component::{AnyComponent, AnyWrite};
 use super::component::{Asked, By, Considered, Recorded};
 use super::merge::{Merged, merge};
 use super::outcome::{Executed, What, report};
+use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
 const IN_PLACE_RETRIES: u32 = 5;
@@ -77,11 +78,13 @@ impl<K: Slim> Shared<K> {
 
     async fn attempt(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
         let now = (self.clock)();
-        let considered: Vec<Considered> = self
+        let mut considered: Vec<Considered> = self
             .components
             .iter()
             .map(|component| component.consider(object, now))
             .collect();
+        self.withhold(object.object.key(), &mut considered);
+        trace::decided(attempt, considered.iter().map(|one| one.by));
         let regarding = self.regarding(&object.object);
         for notice in considered.iter().flat_map(|one| &one.notices) {
             self.events.tell(&regarding, notice);
@@ -117,6 +120,17 @@ impl<K: Slim> Shared<K> {
                 Next::End(end)
             }
             Err(error) => self.failed(object, &merged, error, attempt).await,
+        }
+    }
+
+    /// While Belayer is drained nobody adds a hold, whatever the components say.
+    fn withhold(&self, key: &ObjectKey, considered: &mut [Considered]) {
+        let adds = |one: &Considered| matches!(one.write, Some(AnyWrite::AddHold(_)));
+        if !considered.iter().any(adds) || self.may_hold(key) {
+            return;
+        }
+        for one in considered.iter_mut().filter(|one| adds(one)) {
+            one.write = None;
         }
     }
 
@@ -239,6 +253,7 @@ impl<K: Slim> Shared<K> {
 
     fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
+        trace::done(by, uid.as_str(), &what);
         report(&*self.observer, &Executed { by, key, uid, what });
     }
 

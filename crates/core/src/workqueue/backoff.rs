@@ -20,7 +20,7 @@ use std::time::Duration;
 /// let backoff = Backoff::ERROR.at_least(Duration::from_secs(7));
 /// assert_eq!(backoff.floor(), Duration::from_secs(7));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backoff {
     first: Duration,
     cap: Duration,

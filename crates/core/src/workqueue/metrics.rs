@@ -154,7 +154,7 @@ impl Meters {
 /// The panics caught in the handlers of one queue.
 pub(super) fn panics(name: &SharedString, metering: Metering) -> Counter {
     match metering {
-        Metering::On => counter!(WORKER_PANICS, "controller" => name.clone()),
+        Metering::On => counter!(WORKER_PANICS, "name" => name.clone()),
         Metering::Off => Counter::noop(),
     }
 }

@@ -148,7 +148,7 @@ where
                 tracing::error!(
                     queue = queue.name(),
                     key = ?item.key(),
-                    panic = message(&*panic),
+                    panic = panic_message(&*panic),
                     "worker panicked"
                 );
                 item.retry(Backoff::ERROR);
@@ -157,7 +157,8 @@ where
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic said, if it said it in words.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

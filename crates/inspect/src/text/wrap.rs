@@ -2,7 +2,7 @@
 
 /// `text` in lines of at most `width` columns, all but the first behind `indent`. A word that is
 /// longer stays whole: names and commands have to be copied.
-pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
+pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let width = width.max(20);
     let mut out = String::new();
     let mut column = 0;

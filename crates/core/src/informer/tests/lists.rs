@@ -39,6 +39,23 @@ async fn a_namespace_is_asked_for_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_field_selector_stands_in_every_list_and_watch() {
+    let run = start::<crate::slim::OwnerMeta>(
+        [page_before(7, "t1", &[]), page(9, &[]), watch(&[])],
+        |informer| informer.fields("status.nodeName=node-1"),
+    );
+    run.server.asked(3).await;
+    let requests = run.server.requests();
+    assert!(requests[2].contains("watch=true"), "{requests:?}");
+    for request in &requests[..3] {
+        assert!(
+            request.contains("fieldSelector=status.nodeName%3Dnode-1"),
+            "{request}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
     let mut run = by_stream([slow_watch(&[
         (1, added(object("b", "u1", 3))),

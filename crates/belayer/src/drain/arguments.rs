@@ -1,0 +1,144 @@
+//! What `drain` takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use belayer_core::duration;
+
+use crate::inspect::ClusterArguments;
+
+/// The end of the help.
+pub(crate) const HELP: &str = "\
+It takes off what only Belayer put on, and nothing else: other systems'
+finalizers stay, kubernetes.io/pvc-protection included. A claim that a pod uses
+and that nothing but Belayer holds stays as well, and is listed.
+
+Draining is a state: it holds until `belayer drain --resume`, or until the
+manifests are applied again. Killed, it can be started again at any time.
+
+Examples:
+  belayer drain --dry-run            what would be taken off, and what would stay
+  belayer drain                      before Belayer is removed
+  belayer drain --unselected         only what no profile selects any more
+  belayer drain --resume             back to work
+
+Exit codes:
+  0  nothing of ours is left
+  1  an error: something could not be done or looked at, or time ran out
+  2  wrong usage or configuration; nothing has been touched
+  3  something must stay: a claim in use that only Belayer holds
+  4  the API server refuses something: rights, a policy or a webhook";
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Data, documented and stable
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+/// Arguments of `belayer drain`.
+#[derive(Debug, Clone, Args)]
+pub struct DrainArguments {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_NAMESPACE",
+        hide_env_values = true,
+        help_heading = "Cluster"
+    )]
+    pub namespace: Option<String>,
+
+    /// Say what would be done, and change nothing
+    #[arg(long, conflicts_with = "resume")]
+    pub dry_run: bool,
+
+    /// Only the holds of objects that no profile or rule selects any more. Belayer
+    /// goes on working
+    #[arg(long, conflicts_with = "resume")]
+    pub unselected: bool,
+
+    /// End draining: Belayer adds holds again. Policies that drain removed come back
+    /// with the manifests
+    #[arg(long)]
+    pub resume: bool,
+
+    /// How long it may take, such as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = timeout)]
+    pub timeout: Duration,
+
+    /// Releases under way at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
+    pub concurrent_releases: u32,
+
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, which says what is selected
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    match duration::parse(text).map_err(|error| error.to_string())? {
+        time if time.is_zero() => Err("it needs some time: 1s at least".to_owned()),
+        time => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Drain {
+        #[command(flatten)]
+        arguments: DrainArguments,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<DrainArguments, clap::Error> {
+        let all = ["drain"].iter().chain(arguments);
+        Drain::try_parse_from(all).map(|drain| drain.arguments)
+    }
+
+    #[test]
+    fn it_takes_ten_minutes_at_most_unless_told() {
+        assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(600));
+        let told = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
+        assert_eq!(told.timeout, Duration::from_secs(90));
+        assert_eq!(told.output, Some(Output::Json));
+    }
+
+    #[rstest]
+    #[case(&["--resume", "--dry-run"])]
+    #[case(&["--resume", "--unselected"])]
+    #[case(&["--timeout=0s"])]
+    #[case(&["--timeout=5"])]
+    #[case(&["-owide"])]
+    #[case(&["shop"])]
+    fn what_makes_no_sense_is_wrong_usage(#[case] arguments: &[&str]) {
+        assert_eq!(parse(arguments).unwrap_err().exit_code(), 2);
+    }
+}

@@ -1,0 +1,126 @@
+//! `belayer drain`: arguments in, text or data out. What is done stands in `belayer-drain`.
+
+mod arguments;
+mod progress;
+mod selection;
+pub mod switched_off;
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_drain::decide::Purpose;
+use belayer_drain::evidence::Order;
+use belayer_drain::report::Report;
+use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::selection::{NoSelection, Selection};
+use belayer_drain::text;
+use belayer_inspect::reader::Reader;
+
+pub(crate) use arguments::HELP;
+pub use arguments::{DrainArguments, Output};
+pub use switched_off::OnDisable;
+
+use crate::config::Source;
+use crate::exit::Failure;
+use crate::kubeconfig::{self, Sources};
+use crate::options;
+use progress::Telling;
+
+/// Bounds of everything but releases: an admin waits for it, and a cluster works meanwhile.
+const QPS: f64 = 100.0;
+const BURST: u32 = 200;
+
+/// `belayer drain`.
+///
+/// # Errors
+///
+/// When the cluster cannot be reached; and, with its own exit code, when something is left, refused
+/// or not done.
+pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
+    let sources = Sources::from_env();
+    let namespace = options::namespace(arguments.namespace.clone(), &sources)?;
+    let selection = selection(&arguments)?;
+    let config = kubeconfig::load(
+        arguments.cluster.kubeconfig.as_deref(),
+        arguments.cluster.context.as_deref(),
+        &sources,
+    )
+    .await
+    .map_err(Failure::configuration)?;
+    let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
+    let bounds = Bounds {
+        qps: QPS,
+        burst: BURST,
+        concurrent_releases: usize::try_from(arguments.concurrent_releases).unwrap_or(usize::MAX),
+    };
+    let writes = if arguments.dry_run {
+        Writes::DryRun
+    } else {
+        Writes::Sent
+    };
+    let order = Order::of_the_admin();
+    let drain = Drain::new(Parts {
+        executor: Arc::new(Executor::new(client.clone(), bounds, writes)),
+        reader: Reader::new(client, bounds),
+        namespace,
+        purpose: if arguments.unselected {
+            Purpose::Unselected(order)
+        } else {
+            Purpose::Everything(order)
+        },
+        kinds: Kinds::Served,
+        selection,
+        timeout: arguments.timeout,
+    });
+    if arguments.resume {
+        return resume(&drain).await;
+    }
+    let telling = Telling::on_stderr();
+    let ran = drain.run(&telling).await;
+    telling.end();
+    let report = ran.map_err(anyhow::Error::from)?;
+    show(arguments.output, &report)?;
+    match report.exit_code {
+        0 => Ok(()),
+        code => Err(Failure::Found(code)),
+    }
+}
+
+fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {
+    let source = match &arguments.config {
+        Some(path) => Source::load(path).map_err(Failure::configuration)?,
+        None => Source::default(),
+    };
+    if !arguments.unselected {
+        return Ok(Box::new(NoSelection));
+    }
+    let profiles = selection::Profiles::of(&source).map_err(Failure::configuration)?;
+    Ok(Box::new(profiles))
+}
+
+async fn resume(drain: &Drain) -> Result<(), Failure> {
+    drain
+        .resume()
+        .await
+        .map_err(|error| anyhow::anyhow!("the gate could not be set to normal: {error}"))?;
+    let said = "Draining is over: a running Belayer adds holds again. The admission policies that drain removed come \
+                back with the manifests (kubectl apply -k deploy/manifests).";
+    anstream::println!("{said}");
+    Ok(())
+}
+
+fn show(output: Option<Output>, report: &Report) -> Result<(), Failure> {
+    let text = match output {
+        None => text::report(report),
+        Some(Output::Yaml) => serde_saphyr::to_string(report).map_err(anyhow::Error::from)?,
+        Some(Output::Json) => {
+            let mut text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
+            text.push('\n');
+            text
+        }
+    };
+    // A closed pipe is no reason to fail: `belayer drain | head`.
+    let _ = write!(anstream::stdout(), "{text}");
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! How far a run is: a bar on a terminal; elsewhere a line for each step.
+
+use std::io::IsTerminal as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use belayer_core::object::Resource;
+use belayer_drain::run::Progress;
+
+/// Without a terminal, numbers at most so often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Tells on standard error.
+pub(super) struct Telling {
+    bar: Option<ProgressBar>,
+    objects: AtomicUsize,
+    done: AtomicUsize,
+    told: Mutex<Instant>,
+}
+
+impl Telling {
+    pub(super) fn on_stderr() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.set_style(
+                ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            bar
+        });
+        Self {
+            bar,
+            objects: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            told: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// The bar goes: what follows is the report.
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn start(&self, len: usize, message: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(len).unwrap_or(u64::MAX));
+            bar.set_position(0);
+            bar.set_message(message);
+        }
+    }
+}
+
+impl Progress for Telling {
+    fn step(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| anstream::eprintln!("{text}")),
+            None => anstream::eprintln!("{text}"),
+        }
+    }
+
+    fn scanning(&self, kinds: usize) {
+        self.start(kinds, "kinds".to_owned());
+    }
+
+    fn listed(&self, kind: &Resource, objects: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+            bar.set_message(format!("kinds  {objects} objects  {kind}"));
+        }
+    }
+
+    fn found(&self, objects: usize) {
+        self.objects.store(objects, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        if objects > 0 {
+            self.start(objects, "objects with holds".to_owned());
+        }
+    }
+
+    fn dealt_with(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+            return;
+        }
+        let Ok(mut told) = self.told.lock() else {
+            return;
+        };
+        if told.elapsed() >= LINE_EVERY {
+            *told = Instant::now();
+            let objects = self.objects.load(Ordering::Relaxed);
+            anstream::eprintln!("{done} of {objects} objects");
+        }
+    }
+}

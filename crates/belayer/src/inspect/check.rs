@@ -1,0 +1,108 @@
+//! `belayer check`.
+
+use belayer_core::executor::{Executor, Writes};
+use belayer_inspect::reader::Reader;
+use belayer_preflight::{Level, Query, Subject, check, text};
+
+use super::arguments::{CheckArguments, Output};
+use super::screen::Screen;
+use super::{BOUNDS, INCOMPLETE, parts};
+use crate::config::Source;
+use crate::controllers::Controllers;
+use crate::exit::Failure;
+
+/// Something that Belayer needs is not there.
+pub(super) const MISSING: u8 = 3;
+
+/// `belayer check`.
+///
+/// # Errors
+///
+/// When the cluster cannot be reached; and, with its own exit code, when something is missing.
+pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
+    let source = Source::given(arguments.look.config.as_deref())?;
+    let controllers = Controllers::parse(&arguments.controllers)
+        .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
+    let parts = parts(&source, &controllers)?;
+    let subject = subject(&arguments)?;
+    let (reader, _) = super::connect(&arguments.cluster).await?;
+    // Reviews are creates, so this needs an executor that sends: it is given nothing else to send.
+    let reviewer = reviewer(&reader);
+    let query = Query {
+        own_namespace: arguments.own.own_namespace,
+        subject,
+        parts,
+        client: env!("CARGO_PKG_VERSION"),
+    };
+    let report = check(&reader, &reviewer, &query).await;
+    let report = report.map_err(|error| Failure::Error(error.into()))?;
+    let screen = Screen::of_stdout(arguments.look.output);
+    match arguments.look.output {
+        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &report)?,
+        Some(Output::Wide) | None => screen.text(&text(&report, screen.style(), &screen)),
+    }
+    let any = |level| report.of(level).next().is_some();
+    match () {
+        () if any(Level::Missing) => Err(Failure::Found(MISSING)),
+        () if any(Level::Unknown) => Err(Failure::Found(INCOMPLETE)),
+        () => Ok(()),
+    }
+}
+
+fn reviewer(reader: &Reader) -> Executor {
+    Executor::new(reader.executor().client().clone(), BOUNDS, Writes::Sent)
+}
+
+fn subject(arguments: &CheckArguments) -> Result<Subject, Failure> {
+    let own = &arguments.own.own_namespace;
+    if let Some(name) = &arguments.as_user {
+        let groups = arguments.as_group.iter().cloned();
+        return Ok(Subject::User {
+            name: name.clone(),
+            groups: groups.chain(["system:authenticated".to_owned()]).collect(),
+        });
+    }
+    match arguments.service_account.as_deref() {
+        None => Ok(Subject::Own),
+        Some("") => Ok(Subject::service_account(own, "belayer")),
+        Some(account) => match account.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                Ok(Subject::service_account(namespace, name))
+            }
+            _ => Err(Failure::configuration(anyhow::anyhow!(
+                "--service-account: {account:?} is no account: name it as NAMESPACE/NAME"
+            ))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+    use rstest::rstest;
+
+    fn subject_of(flags: &[&str]) -> Result<String, Failure> {
+        let arguments = ["belayer", "check"].iter().chain(flags);
+        match Cli::try_parse_from(arguments).unwrap().command {
+            Command::Check(arguments) => subject(&arguments).map(|subject| subject.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[rstest]
+    #[case::nobody_named(&[], "your own")]
+    #[case::the_account_of_the_manifests(&["--service-account"], "system:serviceaccount:belayer-system:belayer")]
+    #[case::elsewhere(&["--service-account", "--own-namespace=ops"], "system:serviceaccount:ops:belayer")]
+    #[case::by_name(&["--service-account=a/b"], "system:serviceaccount:a:b")]
+    #[case::a_user(&["--as=jane", "--as-group=dev"], "jane")]
+    fn whose_rights_are_asked_for(#[case] flags: &[&str], #[case] whose: &str) {
+        assert_eq!(subject_of(flags).unwrap(), whose);
+    }
+
+    #[test]
+    fn an_account_without_its_namespace_is_refused() {
+        assert_eq!(subject_of(&["--service-account=b"]).unwrap_err().code(), 2);
+    }
+}

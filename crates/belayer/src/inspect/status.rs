@@ -1,0 +1,87 @@
+//! `belayer status`.
+
+use jiff::Timestamp;
+
+use belayer_inspect::status::{Hold, Query, status, text};
+
+use super::arguments::{Output, StatusArguments};
+use super::screen::Screen;
+use super::{INCOMPLETE, connect};
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Something needs somebody: a release is denied, holds are kept back, or nobody is there to
+/// release.
+pub(super) const NEEDS_SOMEBODY: u8 = 3;
+
+/// `belayer status`.
+///
+/// # Errors
+///
+/// When the cluster cannot be reached; and, with its own exit code, when something needs somebody.
+pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
+    let source = Source::given(arguments.look.config.as_deref())?;
+    let (reader, _) = connect(&arguments.cluster).await?;
+    let query = Query {
+        own_namespace: arguments.own.own_namespace,
+        namespace: arguments.namespace,
+        holds: holds(&source)?,
+        client: env!("CARGO_PKG_VERSION"),
+    };
+    let found = status(&reader, &query, Timestamp::now).await;
+    let found = found.map_err(|error| Failure::Error(error.into()))?;
+    let screen = Screen::of_stdout(arguments.look.output);
+    match arguments.look.output {
+        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &found)?,
+        Some(Output::Wide) | None => screen.text(&text(&found, screen.style(), &screen)),
+    }
+    match () {
+        () if found.needs_somebody() => Err(Failure::Found(NEEDS_SOMEBODY)),
+        () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
+        () => Ok(()),
+    }
+}
+
+/// What the components of this build hold, by the configuration.
+fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
+    let mut holds: Vec<Hold> = Vec::new();
+    #[cfg(feature = "pod-finalizer")]
+    {
+        source.pod_finalizer(None).map_err(Failure::configuration)?;
+        holds.push(Hold {
+            component: belayer_pod_finalizer::component::NAME,
+            finalizers: vec![belayer_core::names::POD_STATUS_HOLD],
+            kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+        });
+    }
+    #[cfg(feature = "workflow-finalizer")]
+    {
+        let settings = source
+            .workflow_finalizer(None)
+            .map_err(Failure::configuration)?;
+        holds.extend(settings.owners.iter().map(|rule| Hold {
+            component: belayer_workflow_finalizer::component::NAME,
+            finalizers: vec![belayer_core::names::WORKFLOW_HOLD],
+            kind: rule.kind.clone(),
+        }));
+    }
+    #[cfg(feature = "pod-recreation")]
+    holds.push(Hold {
+        component: belayer_pod_recreation::NAME,
+        finalizers: vec![belayer_core::names::POD_RECREATION_HOLD],
+        kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+    });
+    #[cfg(feature = "pvc-protection")]
+    {
+        let settings = source
+            .pvc_protection(None)
+            .map_err(Failure::configuration)?;
+        holds.push(Hold {
+            component: belayer_pvc_protection::component::NAME,
+            finalizers: settings.mode.ours().to_vec(),
+            kind: super::parts::claims(),
+        });
+    }
+    let _ = source;
+    Ok(std::mem::take(&mut holds))
+}

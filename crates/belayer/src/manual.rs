@@ -1,0 +1,93 @@
+//! Completions and manual pages, and what the program is called.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::exit::Failure;
+
+/// The file name under which kubectl finds this program as a plugin.
+const PLUGIN: &str = "kubectl-belayer";
+
+/// Arguments of `belayer completions`.
+#[derive(Debug, Clone, Args)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Arguments of `belayer man`.
+#[derive(Debug, Clone, Args)]
+pub struct ManArguments {
+    /// Write a page for each command here. Default: the first page, to the output
+    #[arg(long, value_name = "DIRECTORY")]
+    pub dir: Option<PathBuf>,
+}
+
+/// The command line, named as it was called: installed as `kubectl-belayer` it is a plugin, and
+/// its usage and examples say `kubectl belayer`.
+pub fn command(called: Option<&Path>) -> Command {
+    let command = Cli::command();
+    let is_plugin = called
+        .and_then(Path::file_stem)
+        .is_some_and(|name| name == PLUGIN);
+    if is_plugin {
+        as_plugin(command.bin_name("kubectl belayer"))
+    } else {
+        command
+    }
+}
+
+/// Examples are there to be copied.
+fn as_plugin(command: Command) -> Command {
+    let examples = command.get_after_help().map(|help| {
+        let lines = help.to_string();
+        let lines: Vec<String> = lines
+            .lines()
+            .map(|line| match line.strip_prefix("  belayer ") {
+                Some(rest) => format!("  kubectl belayer {rest}"),
+                None => line.to_owned(),
+            })
+            .collect();
+        lines.join("\n")
+    });
+    let command = match examples {
+        Some(examples) => command.after_help(examples),
+        None => command,
+    };
+    command.mut_subcommands(as_plugin)
+}
+
+/// Prints the script that completes commands and flags.
+pub fn completions(arguments: &CompletionsArguments) {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "belayer", &mut script);
+    // A closed pipe is no reason to fail.
+    let _ = std::io::stdout().write_all(&script);
+}
+
+/// Prints the first page, or writes all of them.
+///
+/// # Errors
+///
+/// When the directory cannot be written to.
+pub fn man(arguments: &ManArguments) -> Result<(), Failure> {
+    let command = Cli::command();
+    let Some(dir) = &arguments.dir else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command)
+            .render(&mut page)
+            .map_err(anyhow::Error::from)?;
+        let _ = std::io::stdout().write_all(&page);
+        return Ok(());
+    };
+    std::fs::create_dir_all(dir)
+        .and_then(|()| clap_mangen::generate_to(command, dir))
+        .with_context(|| format!("write manual pages to {}", dir.display()))?;
+    Ok(())
+}

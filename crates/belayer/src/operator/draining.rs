@@ -1,0 +1,85 @@
+//! Draining: what this process learns of it, and what becomes of components that are switched off.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+
+use belayer_core::informer::Event;
+use belayer_core::slim::Namespace;
+use belayer_drain::evidence;
+use belayer_drain::follow::{Follower, Home, Switches};
+use belayer_drain::gate::Gate;
+use belayer_inspect::reader::Reader;
+use belayer_metrics::{Known, KnownValues};
+
+use super::feed::Beside;
+use super::ground::Ground;
+use super::pods::Pods;
+use super::{Components, Options};
+use crate::controllers::Controller;
+use crate::drain::switched_off::{SwitchedOff, switch_of, take_off};
+
+/// Follows the gate from the first moment on: before it has been read, nobody adds a hold. What is
+/// to be written waits until the workers work.
+pub(super) fn join(options: &Options, ground: &mut Ground, pods: &mut Pods) -> Beside {
+    let executor = &ground.executor;
+    let home = Home::new(executor.holding().clone());
+    let gate = Gate::new(Arc::clone(executor), &options.namespace);
+    let follower = Follower::new(gate, home.clone(), switches(&options.components));
+
+    let (told, own) = (home.clone(), options.namespace.clone());
+    ground.namespaces.on_event(move |event| {
+        if let Some(ends) = ends(event, &own) {
+            told.namespace_ends(ends);
+        }
+    });
+
+    let off = options.components.switched_off.clone();
+    write_zeros(&off);
+    let (executor, namespace) = (Arc::clone(executor), options.namespace.clone());
+    let reader = Reader::new(options.client.clone(), options.bounds);
+    pods.run_beside(Box::new(move |stop| {
+        async move {
+            home.keep_switches(true);
+            take_off(off, executor, reader, namespace, stop.clone()).await;
+            stop.cancelled().await;
+            home.keep_switches(false);
+        }
+        .boxed()
+    }));
+    Box::new(|stop| follower.run(stop).boxed())
+}
+
+/// What an event says of Belayer's own namespace.
+fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
+    let namespace = match event {
+        Event::Added { object, .. } => object,
+        Event::Updated { new, .. } => new,
+        // Whoever comes back comes as another one.
+        _ => return None,
+    };
+    (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
+}
+
+/// The policies of what was switched off on purpose tie no holds: nobody would untie them. Where
+/// that is kept, another Belayer does.
+fn switches(components: &Components) -> Switches {
+    let running = Controller::built().filter(|controller| components.runs(*controller));
+    Switches {
+        on: running.map(switch_of).collect(),
+        off: components
+            .switched_off
+            .iter()
+            .map(|off| off.switch)
+            .collect(),
+    }
+}
+
+fn write_zeros(off: &[SwitchedOff]) {
+    for component in off {
+        KnownValues::new()
+            .with(Known::Controller, [component.component])
+            .with(Known::Evidence, evidence::SWITCHED_OFF.iter().copied())
+            .write_zeros();
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether holds may be added: not while Belayer is drained, and not before that is known.
+//!
+//! One switch per process. Whoever adds a hold, be it the runner or a component that creates objects
+//! with one, looks at it first; letting go never does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Whether holds may be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holding {
+    /// Nobody has found out yet. Unknown is never taken for allowed.
+    Unknown,
+    /// They may.
+    Allowed,
+    /// Belayer is drained: nothing is added, everything else goes on.
+    Draining,
+}
+
+/// The process's switch. Cheap to clone; the clones are one switch.
+#[derive(Clone)]
+pub struct HoldSwitch(Arc<Shared>);
+
+struct Shared {
+    now: Mutex<Holding>,
+    resumed: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+}
+
+impl HoldSwitch {
+    /// A switch in this position.
+    pub fn new(now: Holding) -> Self {
+        Self(Arc::new(Shared {
+            now: Mutex::new(now),
+            resumed: Mutex::default(),
+        }))
+    }
+
+    /// Its position.
+    pub fn now(&self) -> Holding {
+        *self.0.now.lock()
+    }
+
+    /// Whether holds may be added.
+    pub fn allows(&self) -> bool {
+        self.now() == Holding::Allowed
+    }
+
+    /// Turns it. Those who wait for leave are called when there is leave again.
+    pub fn set(&self, to: Holding) {
+        let before = std::mem::replace(&mut *self.0.now.lock(), to);
+        if to == Holding::Allowed && before != Holding::Allowed {
+            self.0.resumed.lock().iter().for_each(|call| call());
+        }
+    }
+
+    /// Calls `call` whenever holds may be added again.
+    pub fn on_allowed(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.0.resumed.lock().push(Box::new(call));
+    }
+}
+
+/// Holds may be added: what a program wants that nobody drains.
+impl Default for HoldSwitch {
+    fn default() -> Self {
+        Self::new(Holding::Allowed)
+    }
+}
+
+impl fmt::Debug for HoldSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HoldSwitch").field(&self.now()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn those_who_wait_are_called_when_there_is_leave_again() {
+        let switch = HoldSwitch::new(Holding::Unknown);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        switch.on_allowed(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        for (to, expected) in [
+            (Holding::Draining, 0),
+            (Holding::Allowed, 1),
+            (Holding::Allowed, 1),
+            (Holding::Draining, 1),
+            (Holding::Allowed, 2),
+        ] {
+            switch.set(to);
+            assert_eq!(switch.allows(), to == Holding::Allowed);
+            assert_eq!(calls.load(Ordering::SeqCst), expected, "{to:?}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The primitives under the gate, in one place so that a model checker's can stand in for them.
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// Cancels one run.
+pub(super) use tokio_util::sync::CancellationToken as Token;
+
+/// Tells one worker to look again. A signal given while it does not listen is kept.
+pub(super) use tokio::sync::Notify as Signal;
+
+/// The one lock.
+pub(super) struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    pub(super) fn new(inner: T) -> Self {
+        Self(Mutex::new(inner))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock()
+    }
+}

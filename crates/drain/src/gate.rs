@@ -1,0 +1,345 @@
+//! The gate: one ConfigMap in Belayer's namespace that says whether holds may be added.
+//!
+//! | key | values | who reads it |
+//! | --- | --- | --- |
+//! | `mode` | `normal`, `draining` | every replica, and the admission policies |
+//! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; anything else is off | the admission policies |
+//!
+//! While the mode is `draining` no replica adds a hold, and no policy does. It says so until somebody
+//! takes it back: restarts change nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use belayer_core::executor::{Class, Executor};
+use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+
+/// The key that says whether Belayer is drained.
+pub const MODE: &str = "mode";
+
+/// The value of [`MODE`] that stops new holds.
+pub const DRAINING: &str = "draining";
+
+/// The value of [`MODE`] in which Belayer works.
+pub const NORMAL: &str = "normal";
+
+/// The value of a switch whose component was switched off.
+pub const SWITCHED_OFF: &str = "switched-off";
+
+/// The value of a switch whose policy may tie holds.
+pub const ON: &str = "on";
+
+/// Annotation on Belayer's namespace: `"true"` says that no hold of ours is left, so that the
+/// namespace may go. The policy that guards it reads this.
+pub const DRAINED: &str = "belayer.dev/drained";
+
+/// What the keys of the policies' switches begin with.
+const SWITCH: &str = "hold";
+
+/// The switches that are written where no ConfigMap is there yet.
+const SWITCHES: &[&str] = &["hold", "holdClaims", "holdRecreations", "holdWorkflows"];
+
+/// The ConfigMap, as it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    uid: String,
+    version: String,
+    data: BTreeMap<String, String>,
+}
+
+/// What the keys of the gate are to be.
+pub type Change = BTreeMap<String, String>;
+
+impl State {
+    #[cfg(test)]
+    pub(crate) fn with_data(data: BTreeMap<String, String>) -> Self {
+        Self {
+            data,
+            ..Self::default()
+        }
+    }
+
+    /// Whether Belayer is drained.
+    pub fn is_draining(&self) -> bool {
+        self.data.get(MODE).map(String::as_str) == Some(DRAINING)
+    }
+
+    /// The keys to change so that nothing adds holds any more.
+    pub fn to_draining(&self) -> Change {
+        let known = SWITCHES.iter().map(|key| (*key).to_owned());
+        let switches = self.switches().map(|(key, _)| key.clone()).chain(known);
+        let all = switches.chain([MODE.to_owned()]);
+        self.changes(all.map(|key| (key, DRAINING)))
+    }
+
+    /// The keys to change so that holds are added again. A switch that was off for another reason
+    /// stays off.
+    pub fn to_normal(&self) -> Change {
+        let drained = self.switches().filter(|(_, value)| *value == DRAINING);
+        let switches = drained.map(|(key, _)| (key.clone(), ON));
+        self.changes(switches.chain([(MODE.to_owned(), NORMAL)]))
+    }
+
+    /// The keys to change so that the policies of these components, by their switches, are on or
+    /// off. What an admin or the backlog gate switched off stays off.
+    pub fn to_components(&self, on: &[&str], off: &[&str]) -> Change {
+        let now = |key: &str| self.data.get(key).map(String::as_str);
+        let up = on
+            .iter()
+            .filter(|key| now(key) == Some(SWITCHED_OFF))
+            .map(|key| ((*key).to_owned(), ON));
+        let down = off
+            .iter()
+            .filter(|key| now(key) == Some(ON))
+            .map(|key| ((*key).to_owned(), SWITCHED_OFF));
+        self.changes(up.chain(down))
+    }
+
+    fn switches(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.data.iter().filter(|(key, _)| key.starts_with(SWITCH))
+    }
+
+    fn changes(&self, wanted: impl Iterator<Item = (String, &'static str)>) -> Change {
+        wanted
+            .filter(|(key, value)| self.data.get(key).map(String::as_str) != Some(value))
+            .map(|(key, value)| (key, value.to_owned()))
+            .collect()
+    }
+}
+
+/// Where the gate is, and how it is read and written.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    executor: Arc<Executor>,
+    key: ObjectKey,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMeta,
+    items: Option<Vec<ConfigMap>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    metadata: Metadata,
+    #[serde(default)]
+    data: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: String,
+    resource_version: String,
+}
+
+impl From<ConfigMap> for State {
+    fn from(map: ConfigMap) -> Self {
+        Self {
+            uid: map.metadata.uid,
+            version: map.metadata.resource_version,
+            data: map.data.unwrap_or_default(),
+        }
+    }
+}
+
+impl Gate {
+    /// The gate in Belayer's own namespace.
+    pub fn new(executor: Arc<Executor>, namespace: &str) -> Self {
+        Self {
+            executor,
+            key: ObjectKey::new(namespace, names::GATE_CONFIG_MAP),
+        }
+    }
+
+    /// Where it is.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The executor that its requests go by.
+    pub(crate) fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    /// Reads it; `None` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::send`].
+    pub async fn read(&self) -> Result<Option<State>, RequestError> {
+        let request = Request::get(config_maps().object_path(&self.key));
+        match self.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => Ok(Some(answer.json::<ConfigMap>()?.into())),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads it with the version from which it can be watched.
+    pub(crate) async fn list(&self) -> Result<(Option<State>, String), RequestError> {
+        let request = Request::get(self.collection()).query("fieldSelector", self.selector());
+        let answer = self.executor.read(&request, Class::Evidence).await?;
+        let list: List = answer.json()?;
+        let Some(items) = list.items else {
+            return Err(RequestError::Decode("a list without items".to_owned()));
+        };
+        let named = items.into_iter().next().map(State::from);
+        Ok((named, list.metadata.resource_version))
+    }
+
+    /// The request that answers with something once the gate has changed after `version`.
+    pub(crate) fn watch(&self, version: &str, seconds: u64) -> Request {
+        Request::get(self.collection())
+            .query("watch", "true")
+            .query("fieldSelector", self.selector())
+            .query("resourceVersion", version)
+            .query("timeoutSeconds", seconds.to_string())
+    }
+
+    fn collection(&self) -> String {
+        config_maps().path(self.key.namespace())
+    }
+
+    fn selector(&self) -> String {
+        format!("metadata.name={}", self.key.name())
+    }
+
+    /// Changes keys of the very version that was read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::write`]; a conflict says that somebody changed it meanwhile.
+    pub async fn write(&self, state: &State, change: &Change) -> Result<(), RequestError> {
+        let body = json!({
+            "metadata": { "uid": state.uid, "resourceVersion": state.version },
+            "data": change,
+        });
+        let path = config_maps().object_path(&self.key);
+        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+            .query("fieldManager", names::FIELD_MANAGER);
+        self.executor.write(&request, Class::Write).await.map(drop)
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Executor::write`]; not found says that its namespace is not there.
+    pub async fn create(&self, data: &Change) -> Result<(), RequestError> {
+        let object: Value = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self.key.name(),
+                "namespace": self.key.namespace(),
+                "labels": { "app.kubernetes.io/name": "belayer" },
+            },
+            "data": data,
+        });
+        let request = Request::post(self.collection(), object.to_string())
+            .query("fieldManager", names::FIELD_MANAGER);
+        self.executor.write(&request, Class::Write).await.map(drop)
+    }
+}
+
+fn config_maps() -> Resource {
+    Resource::new("", "v1", "ConfigMap", "configmaps")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn state(data: &[(&str, &str)]) -> State {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        State {
+            data: data.iter().map(own).collect(),
+            ..State::default()
+        }
+    }
+
+    fn changes(change: &Change) -> Vec<(&str, &str)> {
+        let pairs = change.iter();
+        pairs.map(|(key, value)| (&**key, &**value)).collect()
+    }
+
+    #[test]
+    fn draining_turns_every_switch_off_those_of_tomorrow_included() {
+        let open = state(&[("hold", "on"), ("holdTomorrow", "on"), ("other", "on")]);
+        assert_eq!(
+            changes(&open.to_draining()),
+            [
+                ("hold", DRAINING),
+                ("holdClaims", DRAINING),
+                ("holdRecreations", DRAINING),
+                ("holdTomorrow", DRAINING),
+                ("holdWorkflows", DRAINING),
+                ("mode", DRAINING),
+            ]
+        );
+        let draining = state(&[]).to_draining();
+        let data = draining.into_iter().collect();
+        let draining = State {
+            data,
+            ..State::default()
+        };
+        assert!(draining.is_draining());
+        assert!(draining.to_draining().is_empty(), "once is enough");
+    }
+
+    #[test]
+    fn what_was_off_for_another_reason_stays_off() {
+        let draining = state(&[
+            ("mode", DRAINING),
+            ("hold", DRAINING),
+            ("holdClaims", "off"),
+            ("holdWorkflows", SWITCHED_OFF),
+        ]);
+        assert_eq!(
+            changes(&draining.to_normal()),
+            [("hold", "on"), ("mode", NORMAL)]
+        );
+    }
+
+    #[rstest]
+    #[case::nothing_said(&[], false)]
+    #[case::normal(&[("mode", "normal")], false)]
+    #[case::another_word(&[("mode", "Draining")], false)]
+    #[case::a_closed_switch_alone(&[("hold", "draining")], false)]
+    #[case::draining(&[("mode", "draining")], true)]
+    fn only_the_one_word_drains(#[case] data: &[(&str, &str)], #[case] draining: bool) {
+        assert_eq!(state(data).is_draining(), draining);
+    }
+
+    #[test]
+    fn switches_follow_their_components_and_no_more() {
+        let now = state(&[
+            ("hold", "on"),
+            ("holdClaims", "on"),
+            ("holdWorkflows", SWITCHED_OFF),
+            ("holdRecreations", "off"),
+        ]);
+        let change = now.to_components(
+            &["hold", "holdWorkflows", "holdRecreations"],
+            &["holdClaims"],
+        );
+        assert_eq!(
+            changes(&change),
+            [("holdClaims", SWITCHED_OFF), ("holdWorkflows", "on")]
+        );
+    }
+}

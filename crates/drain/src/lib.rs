@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+pub mod decide;
+pub mod evidence;
+pub mod follow;
+pub mod gate;
+pub mod holds;
+pub mod passes;
+pub mod report;
+pub mod run;
+pub mod selection;
+pub mod text;
+
+mod release;
+mod scan;
+mod site;
+mod users;
+
+pub use report::Report;
+pub use run::{Drain, Parts};

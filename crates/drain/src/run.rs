@@ -1,0 +1,555 @@
+//! The run: the gate, the policies, then passes until there is nothing left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use tokio::time::Instant;
+
+use belayer_core::executor::Executor;
+use belayer_core::http::RequestError;
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
+use belayer_inspect::kinds::discover;
+use belayer_inspect::reader::{Reader, explain};
+
+use crate::decide::{Purpose, Why};
+use crate::gate::Gate;
+use crate::holds::{is_claim, is_pod};
+use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
+use crate::release::{LetGo, Releaser, Trouble};
+use crate::report::{API_VERSION, Left, Reason, Refused, Report, Unseen, why_in_words};
+use crate::scan::{Found, Scanned, decoders, scan};
+use crate::selection::Selection;
+use crate::site::{GateState, Site};
+use crate::users::Users;
+
+/// Releases under way at once; the executor bounds them as well.
+const PARALLEL: usize = 64;
+
+/// A server that does not say what kinds it has is asked again after this time.
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Is told how far a run is.
+pub trait Progress: Send + Sync {
+    /// A step was done, in words.
+    fn step(&self, _text: &str) {}
+    /// So many kinds are looked at now.
+    fn scanning(&self, _kinds: usize) {}
+    /// A kind has been listed; so many objects in this pass by now.
+    fn listed(&self, _kind: &Resource, _objects: u64) {}
+    /// So many objects with holds were found.
+    fn found(&self, _objects: usize) {}
+    /// One of them was dealt with.
+    fn dealt_with(&self) {}
+}
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// Where to look.
+#[derive(Debug, Clone)]
+pub enum Kinds {
+    /// At every kind that the server has.
+    Served,
+    /// At these.
+    These(Vec<Resource>),
+}
+
+/// What a run is made of.
+pub struct Parts {
+    /// Sends what is written; with [`Writes::DryRun`](belayer_core::executor::Writes::DryRun) a run says what it would do.
+    pub executor: Arc<Executor>,
+    /// Sends what is read.
+    pub reader: Reader,
+    /// Belayer's own namespace.
+    pub namespace: String,
+    /// What is wanted.
+    pub purpose: Purpose,
+    /// Where to look.
+    pub kinds: Kinds,
+    /// What is still selected, where that matters.
+    pub selection: Box<dyn Selection>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// Takes holds off a cluster.
+pub struct Drain {
+    site: Site,
+    purpose: Purpose,
+    kinds: Kinds,
+    selection: Box<dyn Selection>,
+    timeout: Duration,
+    users: Users,
+}
+
+/// Why nothing can be done at all.
+#[derive(Debug, thiserror::Error)]
+pub enum DrainError {
+    /// The server does not say what kinds it has.
+    #[error("the server does not say what kinds it has: {0}")]
+    Discovery(String),
+}
+
+/// What a pass did, besides numbers.
+#[derive(Default)]
+struct Findings {
+    left: Vec<Left>,
+    refused: Vec<Refused>,
+    failed: Vec<Refused>,
+    hidden: Vec<Unseen>,
+    unseen: Vec<Unseen>,
+}
+
+impl Drain {
+    /// A run, not yet begun.
+    pub fn new(parts: Parts) -> Self {
+        let Parts {
+            executor,
+            reader,
+            namespace,
+            purpose,
+            kinds,
+            selection,
+            timeout,
+        } = parts;
+        Self {
+            site: Site {
+                gate: Gate::new(Arc::clone(&executor), &namespace),
+                executor,
+                reader: reader.clone(),
+                namespace,
+            },
+            purpose,
+            kinds,
+            selection,
+            timeout,
+            users: Users::new(reader),
+        }
+    }
+
+    /// Whether everything goes, and with it whatever would add more.
+    fn is_everything(&self) -> bool {
+        matches!(self.purpose, Purpose::Everything(_))
+    }
+
+    /// Leaves draining mode: holds are added again.
+    ///
+    /// # Errors
+    ///
+    /// As the requests that write the gate.
+    pub async fn resume(&self) -> Result<GateState, RequestError> {
+        if self.site.is_dry_run() {
+            return Ok(GateState::Untouched);
+        }
+        // The namespace first: what may be held again must not be left alone.
+        if let Err(why) = self.site.mark_namespace("false").await {
+            tracing::warn!(why, "the namespace's mark could not be taken back");
+        }
+        self.site.open_gate().await
+    }
+
+    /// Runs to its end. Bounded by the timeout, but for requests under way.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not say what kinds it has.
+    pub async fn run(&self, progress: &dyn Progress) -> Result<Report, DrainError> {
+        let started = Instant::now();
+        let deadline = started + self.timeout;
+        let mut report = Report {
+            api_version: API_VERSION,
+            kind: "DrainReport",
+            dry_run: self.site.is_dry_run(),
+            outcome: Outcome::Error,
+            exit_code: 1,
+            timed_out: false,
+            gate: GateState::Untouched,
+            policies_removed: Vec::new(),
+            objects_released: 0,
+            released: BTreeMap::new(),
+            left: Vec::new(),
+            refused: Vec::new(),
+            failed: Vec::new(),
+            unseen: Vec::new(),
+            dead_apis: Vec::new(),
+            handed_over: 0,
+            notes: Vec::new(),
+            passes: 0,
+            objects: 0,
+            seconds: 0.0,
+        };
+        let settle = if self.is_everything() && !report.dry_run {
+            SETTLE
+        } else {
+            Duration::ZERO
+        };
+        let mut passes = Passes::new(self.timeout, settle);
+        loop {
+            let mut pass = Pass {
+                begun: started.elapsed(),
+                ..Pass::default()
+            };
+            let mut found = Findings::default();
+            let kinds = self.kinds(deadline, &mut report).await?;
+            if self.is_everything() {
+                let changed = self.close(&kinds, &mut found, &mut report, progress).await;
+                if changed {
+                    // From now on the API server has to learn of it.
+                    passes.settle_at(started.elapsed() + settle);
+                }
+            }
+            self.pass(
+                &kinds,
+                deadline,
+                &mut pass,
+                &mut found,
+                &mut report,
+                progress,
+            )
+            .await;
+            report.passes += 1;
+            report.left = found.left;
+            report.refused = found.refused;
+            report.failed = found.failed;
+            report.unseen = found.hidden;
+            report.unseen.extend(found.unseen);
+            let next = if report.dry_run {
+                Next::Stop(outcome(&pass))
+            } else {
+                passes.next(&pass, started.elapsed())
+            };
+            match next {
+                Next::Again(pause) => {
+                    if pass.released > 0 || pass.unsettled > 0 || pass.refused > 0 {
+                        progress.step(&pass_in_words(&pass));
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+                Next::Stop(outcome) => {
+                    report.timed_out = started.elapsed() >= self.timeout;
+                    report.outcome = outcome;
+                    break;
+                }
+            }
+        }
+        self.finish(&mut report).await;
+        report.exit_code = report.outcome.exit_code();
+        report.seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// The kinds to look at. A server that is away for a moment is waited for.
+    async fn kinds(
+        &self,
+        deadline: Instant,
+        report: &mut Report,
+    ) -> Result<Vec<Resource>, DrainError> {
+        if let Kinds::These(kinds) = &self.kinds {
+            return Ok(kinds.clone());
+        }
+        loop {
+            match discover(&self.site.reader).await {
+                Ok(discovered) => {
+                    let dead = discovered.dead.iter().map(|dead| Unseen {
+                        what: dead.group_version.clone(),
+                        why: dead.why.clone(),
+                    });
+                    report.dead_apis = dead.collect();
+                    let kinds = discovered.kinds.iter();
+                    return Ok(kinds.map(|kind| kind.resource.clone()).collect());
+                }
+                Err(error) if error.class().is_transient() && Instant::now() < deadline => {
+                    tokio::time::sleep(DISCOVERY_PAUSE).await;
+                }
+                Err(error) => return Err(DrainError::Discovery(explain(&error))),
+            }
+        }
+    }
+
+    /// Stops whatever adds holds. Done before every pass: whoever puts it back meanwhile is met.
+    /// Whether anything was changed.
+    async fn close(
+        &self,
+        kinds: &[Resource],
+        found: &mut Findings,
+        report: &mut Report,
+        progress: &dyn Progress,
+    ) -> bool {
+        let mut changed = false;
+        let refused = |what: &str, error: &RequestError| Refused {
+            what: what.to_owned(),
+            why: explain(error),
+            code: error.api().map_or(0, |api| api.code),
+        };
+        if !self.site.is_dry_run() {
+            match self.site.close_gate().await {
+                Ok(gate) => {
+                    changed |= gate == GateState::Draining;
+                    if report.passes == 0 || gate == GateState::Draining {
+                        report.gate = gate;
+                        progress.step(&gate_in_words(gate, &self.site.gate.key().to_string()));
+                    }
+                }
+                Err(error) => found
+                    .refused
+                    .push(refused("set the gate to draining", &error)),
+            }
+        }
+        let policies = match self.site.policies(kinds).await {
+            Ok(policies) => policies,
+            Err(why) => {
+                found.hidden.push(Unseen {
+                    what: "admission policies".to_owned(),
+                    why,
+                });
+                return changed;
+            }
+        };
+        for policy in policies {
+            let name = format!("{}/{}", policy.kind, policy.name);
+            if policy.foreign {
+                let note = format!(
+                    "{name} ties a hold of ours and is not labelled app.kubernetes.io/name=belayer: remove it yourself"
+                );
+                if !report.notes.contains(&note) {
+                    report.notes.push(note);
+                }
+                continue;
+            }
+            match self.site.remove(&policy).await {
+                Ok(()) => {
+                    changed = true;
+                    if !report.policies_removed.contains(&name) {
+                        progress.step(&format!("removed {name}"));
+                        report.policies_removed.push(name);
+                    }
+                }
+                Err(error) => found
+                    .refused
+                    .push(refused(&format!("remove {name}"), &error)),
+            }
+        }
+        changed
+    }
+
+    async fn pass(
+        &self,
+        kinds: &[Resource],
+        deadline: Instant,
+        pass: &mut Pass,
+        found: &mut Findings,
+        report: &mut Report,
+        progress: &dyn Progress,
+    ) {
+        let ignored = self.ignored_namespaces(found).await;
+        let decoders = decoders(self.selection.keep());
+        let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
+        let Scanned {
+            found: mut objects,
+            hidden,
+            unseen,
+            objects: count,
+            handed_over,
+        } = scanned;
+        report.objects = count;
+        report.handed_over = handed_over;
+        found.hidden.extend(hidden);
+        found.unseen.extend(unseen);
+        objects.sort_by_key(order);
+        progress.found(objects.len());
+        let releaser = Releaser {
+            executor: &self.site.executor,
+            reader: &self.site.reader,
+            decoders: &decoders,
+            users: &self.users,
+            selection: &*self.selection,
+            ignored: &ignored,
+            purpose: &self.purpose,
+            deadline,
+        };
+        let mut done = futures::stream::iter(objects)
+            .map(|object| {
+                let releaser = &releaser;
+                async move {
+                    let named = (object.kind.clone(), object.meta.clone());
+                    (named, releaser.let_go(object).await)
+                }
+            })
+            .buffer_unordered(PARALLEL);
+        while let Some(((kind, meta), came)) = done.next().await {
+            note(&kind, &meta, came, pass, found, report);
+            progress.dealt_with();
+        }
+        pass.refused += found.refused.iter().filter(|step| step.is_step()).count();
+        pass.hidden = found.hidden.len();
+        pass.unseen = found.unseen.len();
+        found.left.sort();
+        found.refused.sort();
+        found.failed.sort();
+    }
+
+    /// The namespaces that are to be left alone; asked for only where selection matters.
+    async fn ignored_namespaces(&self, found: &mut Findings) -> BTreeSet<String> {
+        if !matches!(self.purpose, Purpose::Unselected(_)) {
+            return BTreeSet::new();
+        }
+        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+        let keep = Keep::nothing().labels([belayer_core::names::IGNORE_LABEL]);
+        match ignored(&self.site.reader, &namespaces, keep).await {
+            Ok(ignored) => ignored,
+            Err(error) => {
+                found.unseen.push(Unseen {
+                    what: namespaces.to_string(),
+                    why: explain(&error),
+                });
+                BTreeSet::new()
+            }
+        }
+    }
+
+    /// What follows the last pass.
+    async fn finish(&self, report: &mut Report) {
+        if !self.is_everything() || report.dry_run {
+            return;
+        }
+        let clean = report.outcome == Outcome::Clean;
+        if clean
+            && report.gate != GateState::NoNamespace
+            && let Err(why) = self.site.mark_namespace("true").await
+        {
+            report.notes.push(format!(
+                "namespace {} could not be marked as drained ({why}): the policy that guards it goes on refusing \
+                 its deletion",
+                self.site.namespace
+            ));
+        }
+    }
+}
+
+impl Refused {
+    /// A step of the run, not an object.
+    fn is_step(&self) -> bool {
+        self.what.contains(' ')
+    }
+}
+
+/// Pods first, whose owners may wait for them; claims last, which the pods may be using.
+fn order(found: &Found) -> (u8, Resource, String) {
+    let rank = match &found.kind {
+        kind if is_pod(kind) => 0,
+        kind if is_claim(kind) => 2,
+        _ => 1,
+    };
+    (rank, found.kind.clone(), found.meta.key.to_string())
+}
+
+fn note(
+    kind: &Resource,
+    meta: &ObjectMeta,
+    came: LetGo,
+    pass: &mut Pass,
+    found: &mut Findings,
+    report: &mut Report,
+) {
+    let LetGo {
+        released,
+        kept,
+        trouble,
+    } = came;
+    let namespace = meta.key.namespace().unwrap_or_default();
+    let name = match meta.key.namespace() {
+        Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
+        None => format!("{kind}/{}", meta.key.name()),
+    };
+    if !released.is_empty() {
+        pass.released += 1;
+        report.objects_released += 1;
+    }
+    for (hold, evidence) in released {
+        let by = report.released.entry(hold.to_owned()).or_default();
+        *by.entry(evidence).or_default() += 1;
+    }
+    for one in &kept {
+        // What could not be found out is an error, not a fact about the object.
+        match one.why {
+            Why::UseUnknown(_) => pass.unsettled += 1,
+            _ => pass.left += 1,
+        }
+        found.left.push(Left {
+            reason: Reason::of(&one.why),
+            resource: kind.to_string(),
+            namespace: namespace.to_owned(),
+            name: meta.key.name().to_owned(),
+            hold: one.hold.clone(),
+            why: why_in_words(&one.why),
+        });
+    }
+    match trouble {
+        None => {}
+        Some(Trouble::Refused { code, message }) => {
+            pass.refused += 1;
+            found.refused.push(Refused {
+                what: name,
+                why: message,
+                code,
+            });
+        }
+        Some(Trouble::Failed(why)) => {
+            pass.unsettled += 1;
+            found.failed.push(Refused {
+                what: name,
+                why,
+                code: 0,
+            });
+        }
+    }
+}
+
+async fn ignored(
+    reader: &Reader,
+    namespaces: &Resource,
+    keep: Keep,
+) -> Result<BTreeSet<String>, RequestError> {
+    let decoders = decoders(keep);
+    let mut ignored = BTreeSet::new();
+    crate::scan::each(reader, &decoders, namespaces, |OwnerMeta(meta)| {
+        if belayer_core::facts::is_ignored(&meta.labels) {
+            ignored.insert(meta.key.name().to_owned());
+        }
+    })
+    .await?;
+    Ok(ignored)
+}
+
+fn gate_in_words(gate: GateState, key: &str) -> String {
+    match gate {
+        GateState::WasDraining => format!("the gate {key} says draining already"),
+        GateState::Draining => {
+            format!("the gate {key} says draining: no replica and no policy adds a hold any more")
+        }
+        GateState::NoNamespace => {
+            "Belayer's namespace is not there: nobody is left to be told".to_owned()
+        }
+        GateState::Normal | GateState::Untouched => format!("the gate {key} was not touched"),
+    }
+}
+
+fn pass_in_words(pass: &Pass) -> String {
+    let mut parts = vec![format!("{} let go", pass.released)];
+    for (count, what) in [
+        (pass.refused, "refused"),
+        (pass.unsettled, "to be tried again"),
+        (pass.left, "must stay"),
+    ] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    parts.join(", ")
+}

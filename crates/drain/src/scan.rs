@@ -1,0 +1,190 @@
+//! One look at every object of every kind: metadata only, in pages, a few kinds at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::StreamExt as _;
+
+use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::informer::{Decoders, JsonDecoder, Page, ProtobufDecoder, Reading};
+use belayer_core::moment::Moment;
+use belayer_core::object::Resource;
+use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
+use belayer_inspect::reader::{PAGE, Reader, explain};
+
+use crate::holds::{HANDED_OVER, PREFIX, is_claim};
+use crate::report::Unseen;
+use crate::run::Progress;
+
+/// Kinds that are listed at once.
+const PARALLEL: usize = 8;
+
+/// An object that carries something called like one of our holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) kind: Resource,
+    pub(crate) meta: ObjectMeta,
+    /// When it had been read.
+    pub(crate) seen: Moment,
+}
+
+/// What a look at everything found.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) found: Vec<Found>,
+    /// Kinds that may not be listed.
+    pub(crate) hidden: Vec<Unseen>,
+    /// Kinds that could not be listed, and objects that cannot be read.
+    pub(crate) unseen: Vec<Unseen>,
+    /// How many objects were looked at.
+    pub(crate) objects: u64,
+    /// Claims that are being deleted and wait for nothing but Kubernetes' own controller.
+    pub(crate) handed_over: u64,
+}
+
+/// Reads metadata of any kind, in whatever format the server prefers.
+pub(crate) fn decoders(keep: Keep) -> Decoders<OwnerMeta> {
+    let context = DecodeContext {
+        keep,
+        interner: Interner::default(),
+    };
+    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
+}
+
+/// Lists these kinds.
+pub(crate) async fn scan(
+    reader: &Reader,
+    decoders: &Decoders<OwnerMeta>,
+    kinds: &[Resource],
+    progress: &dyn Progress,
+) -> Scanned {
+    progress.scanning(kinds.len());
+    let total = AtomicU64::new(0);
+    let parts: Vec<Scanned> = futures::stream::iter(kinds.to_vec())
+        .map(|kind| {
+            let total = &total;
+            async move {
+                let part = kind_at(reader, decoders, &kind).await;
+                let sum = total.fetch_add(part.objects, Ordering::Relaxed) + part.objects;
+                progress.listed(&kind, sum);
+                part
+            }
+        })
+        .buffer_unordered(PARALLEL)
+        .collect()
+        .await;
+    let mut all = Scanned::default();
+    for part in parts {
+        all.found.extend(part.found);
+        all.hidden.extend(part.hidden);
+        all.unseen.extend(part.unseen);
+        all.objects += part.objects;
+        all.handed_over += part.handed_over;
+    }
+    all.hidden.sort();
+    all.unseen.sort();
+    all
+}
+
+async fn kind_at(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resource) -> Scanned {
+    let mut listed = list(reader, decoders, kind).await;
+    // The pages took longer than the server keeps a version: once more from the start.
+    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
+        listed = list(reader, decoders, kind).await;
+    }
+    let error = match listed {
+        Ok(part) => return part,
+        Err(error) => error,
+    };
+    let mut part = Scanned::default();
+    let unseen = Unseen {
+        what: kind.to_string(),
+        why: explain(&error),
+    };
+    match error.class() {
+        // Deleted since the kinds were asked for: it has no objects.
+        ErrorClass::NotServed => {}
+        ErrorClass::Forbidden | ErrorClass::Unauthorized => part.hidden.push(unseen),
+        _ => part.unseen.push(unseen),
+    }
+    part
+}
+
+async fn list(
+    reader: &Reader,
+    decoders: &Decoders<OwnerMeta>,
+    kind: &Resource,
+) -> Result<Scanned, RequestError> {
+    let mut part = Scanned::default();
+    pages(reader, decoders, kind, |page| part.take(kind, page)).await?;
+    Ok(part)
+}
+
+/// Hands every object of a kind on. One that cannot be read is left out.
+pub(crate) async fn each(
+    reader: &Reader,
+    decoders: &Decoders<OwnerMeta>,
+    kind: &Resource,
+    mut on: impl FnMut(OwnerMeta),
+) -> Result<(), RequestError> {
+    pages(reader, decoders, kind, |page| {
+        page.items.into_iter().flatten().for_each(&mut on);
+    })
+    .await
+}
+
+async fn pages(
+    reader: &Reader,
+    decoders: &Decoders<OwnerMeta>,
+    kind: &Resource,
+    mut on: impl FnMut(Page<OwnerMeta>),
+) -> Result<(), RequestError> {
+    let path = kind.path(None);
+    let mut token: Option<String> = None;
+    loop {
+        let request =
+            Request::list(&*path, PAGE, token.as_deref()).accept(decoders.accept(Reading::List));
+        let answer = reader.read(&request).await?;
+        let decoder = decoders.pick(&answer.content_type).ok_or_else(|| {
+            RequestError::Decode(format!("content type {:?}", answer.content_type))
+        })?;
+        let page = decoder
+            .decode_page(&answer.body)
+            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        token = page
+            .continue_token
+            .clone()
+            .filter(|token| !token.is_empty());
+        on(page);
+        if token.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+impl Scanned {
+    fn take(&mut self, kind: &Resource, page: Page<OwnerMeta>) {
+        let seen = Moment::now();
+        for item in page.items {
+            self.objects += 1;
+            let meta = match item {
+                Ok(OwnerMeta(meta)) => meta,
+                Err(bad) => {
+                    let key = bad.key.map_or_else(String::new, |key| format!(" {key}"));
+                    self.unseen.push(Unseen {
+                        what: format!("{kind}{key}"),
+                        why: format!("cannot be read: {}", bad.why),
+                    });
+                    continue;
+                }
+            };
+            let waits = is_claim(kind) && meta.is_deleting();
+            if waits && meta.finalizers.iter().all(|name| **name == *HANDED_OVER) {
+                self.handed_over += 1;
+            }
+            if meta.finalizers.iter().any(|name| name.starts_with(PREFIX)) {
+                let kind = kind.clone();
+                self.found.push(Found { kind, meta, seen });
+            }
+        }
+    }
+}

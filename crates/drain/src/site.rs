@@ -1,0 +1,223 @@
+//! What Belayer has in a cluster besides holds: its gate, the policies that tie holds, its namespace.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use belayer_core::executor::{Class, Executor, Writes};
+use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_inspect::reader::{Reader, explain};
+
+use crate::gate::{DRAINED, Gate, State};
+use crate::holds;
+
+/// The label of everything that is installed with Belayer.
+const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
+
+/// What is in the cluster besides holds.
+pub(crate) struct Site {
+    pub(crate) executor: Arc<Executor>,
+    pub(crate) reader: Reader,
+    pub(crate) gate: Gate,
+    pub(crate) namespace: String,
+}
+
+/// What became of the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GateState {
+    /// It said so already.
+    WasDraining,
+    /// It says so now.
+    Draining,
+    /// It says that holds are added.
+    Normal,
+    /// Belayer's namespace is not there: nobody could read it.
+    NoNamespace,
+    /// It was not touched.
+    Untouched,
+}
+
+/// Something of ours that adds holds at creation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) kind: Resource,
+    pub(crate) name: String,
+    /// It ties a hold of ours and is not labelled as ours.
+    pub(crate) foreign: bool,
+}
+
+#[derive(Deserialize)]
+struct PolicyObject {
+    metadata: PolicyMeta,
+    #[serde(default)]
+    spec: Value,
+}
+
+#[derive(Deserialize)]
+struct PolicyMeta {
+    name: String,
+    #[serde(default)]
+    labels: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl PolicyObject {
+    fn is_labelled(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        labels
+            .and_then(|labels| labels.get(LABEL.0))
+            .map(String::as_str)
+            == Some(LABEL.1)
+    }
+
+    /// Whether it writes a name of ours into objects. One that matches nothing, and stays for the
+    /// API server's sake, does not.
+    fn ties_holds(&self) -> bool {
+        let spec = self.spec.to_string();
+        holds::all().any(|hold| spec.contains(hold))
+    }
+}
+
+impl Site {
+    /// Sets the gate to draining, if it is not; makes it where there is none.
+    pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
+        loop {
+            let written = match self.gate.read().await? {
+                Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
+                Some(state) => self.gate.write(&state, &state.to_draining()).await,
+                None => self.gate.create(&State::default().to_draining()).await,
+            };
+            let error = match written {
+                Ok(()) => return Ok(GateState::Draining),
+                Err(error) => error,
+            };
+            match error.class() {
+                // Somebody wrote at the same time.
+                ErrorClass::Conflict | ErrorClass::AlreadyExists => {}
+                ErrorClass::NotFound => return Ok(GateState::NoNamespace),
+                // Its namespace is being deleted, and nothing can be made there any more.
+                ErrorClass::Forbidden if is_terminating(&error) => {
+                    return Ok(GateState::NoNamespace);
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Sets the gate to normal.
+    pub(crate) async fn open_gate(&self) -> Result<GateState, RequestError> {
+        loop {
+            let Some(state) = self.gate.read().await? else {
+                return Ok(GateState::Untouched);
+            };
+            let change = state.to_normal();
+            if change.is_empty() {
+                return Ok(GateState::Normal);
+            }
+            match self.gate.write(&state, &change).await {
+                Ok(()) => return Ok(GateState::Normal),
+                Err(error) if error.class() == ErrorClass::Conflict => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The policies that tie holds of ours, with their bindings, of the kinds that are served.
+    pub(crate) async fn policies(&self, served: &[Resource]) -> Result<Vec<Policy>, String> {
+        let mut found = Vec::new();
+        // Bindings first: without one a policy does nothing.
+        for plural in [
+            "mutatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+        ] {
+            let is = |kind: &&Resource| {
+                *kind.group == *"admissionregistration.k8s.io" && *kind.plural == *plural
+            };
+            let Some(kind) = served.iter().find(is) else {
+                continue;
+            };
+            let all = self.reader.all::<PolicyObject>(&kind.path(None)).await;
+            if let Some(why) = all.why_unknown() {
+                return Err(format!("{kind}: {why}"));
+            }
+            for object in all.found().into_iter().flatten() {
+                let ties = object.ties_holds();
+                let binds = plural.ends_with("bindings") && object.is_labelled();
+                if ties || binds {
+                    found.push(Policy {
+                        kind: kind.clone(),
+                        name: object.metadata.name.clone(),
+                        foreign: !object.is_labelled(),
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes a policy.
+    pub(crate) async fn remove(&self, policy: &Policy) -> Result<(), RequestError> {
+        let path = policy.kind.object_path(&ObjectKey::cluster(&*policy.name));
+        let request = Request::delete(path, r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#);
+        match self.executor.write(&request, Class::Write).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says on Belayer's namespace whether it may go. A namespace that is not there needs no word.
+    pub(crate) async fn mark_namespace(&self, drained: &str) -> Result<(), String> {
+        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+        let path = namespaces.object_path(&ObjectKey::cluster(&*self.namespace));
+        let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
+        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+            .query("fieldManager", names::FIELD_MANAGER);
+        match self.executor.write(&request, Class::Write).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
+            Err(error) => Err(explain(&error)),
+        }
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.executor.writes() == Writes::DryRun
+    }
+}
+
+fn is_terminating(error: &RequestError) -> bool {
+    error.api().is_some_and(|api| {
+        let cause = api.details.iter().flat_map(|details| &details.causes);
+        cause
+            .map(|cause| &cause.reason)
+            .any(|reason| reason == "NamespaceTerminating")
+            || api.message.contains("being terminated")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::ours(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]
+    #[case::somebodys_copy(json!({}), "belayer.dev/workflow-cleanup", (false, true))]
+    #[case::an_anchor_that_ties_nothing(json!({"app.kubernetes.io/name": "belayer"}), "/metadata/name", (true, false))]
+    #[case::another_system(json!({"app.kubernetes.io/name": "other"}), "example.com/hold", (false, false))]
+    fn which_policies_tie_our_holds(
+        #[case] labels: Value,
+        #[case] value: &str,
+        #[case] expected: (bool, bool),
+    ) {
+        let policy: PolicyObject = serde_json::from_value(json!({
+            "metadata": { "name": "p", "labels": labels },
+            "spec": { "mutations": [{ "jsonPatch": { "expression": format!("[{value:?}]") } }] },
+        }))
+        .unwrap();
+        assert_eq!((policy.is_labelled(), policy.ties_holds()), expected);
+    }
+}

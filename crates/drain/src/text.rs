@@ -1,0 +1,206 @@
+//! A report in words.
+
+use std::fmt::Write as _;
+
+use crate::passes::Outcome;
+use crate::report::{Left, Reason, Refused, Report};
+
+/// Objects of one sort that are named; `-o json` names all.
+const NAMED: usize = 10;
+
+/// The way out for each reason that something stays.
+fn way_out(reason: Reason) -> &'static str {
+    match reason {
+        Reason::InUse => {
+            "Their data would be lost with them, so they stay. Delete the pods that use them, or let\n  \
+             Kubernetes protect them (kube-controller-manager's persistentvolumeclaim-protection-controller and\n  \
+             the API server's admission plugin StorageObjectInUseProtection), then run drain again."
+        }
+        Reason::UseUnknown => "Drain again once the pods can be listed.",
+        Reason::OfAnotherVersion => "Drain with the version of belayer that ties it.",
+        Reason::SelectionUnknown => {
+            "Use a build with that component, and its configuration by --config."
+        }
+    }
+}
+
+/// What people read.
+pub fn report(report: &Report) -> String {
+    let mut text = String::new();
+    released(report, &mut text);
+    left(report, &mut text);
+    troubles(
+        "Refused by the API server",
+        "Let the named rights or policy pass (an admin may patch every kind; a policy or webhook that denies must \
+         be\n  taken away or changed), then run drain again.",
+        &report.refused,
+        &mut text,
+    );
+    troubles(
+        "Not done",
+        "Run drain again: it goes on where it was.",
+        &report.failed,
+        &mut text,
+    );
+    for unseen in &report.unseen {
+        let _ = writeln!(text, "Not looked at: {}: {}", unseen.what, unseen.why);
+    }
+    for dead in &report.dead_apis {
+        let _ = writeln!(
+            text,
+            "Does not answer, so it was not looked at: {}: {}",
+            dead.what, dead.why
+        );
+    }
+    if report.handed_over > 0 {
+        let _ = writeln!(
+            text,
+            "{} that are being deleted wait for kubernetes.io/pvc-protection, which is Kubernetes' own to take \
+             off:\n  if they stay, switch kube-controller-manager's persistentvolumeclaim-protection-controller on.",
+            count(report.handed_over, "claim", "claims")
+        );
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "Note: {note}");
+    }
+    let _ = writeln!(text, "{}", verdict(report));
+    text
+}
+
+fn released(report: &Report, text: &mut String) {
+    let holds: u64 = report.released.values().flat_map(|by| by.values()).sum();
+    let verb = if report.dry_run { "Would take" } else { "Took" };
+    if holds == 0 {
+        let looked = count(report.objects, "object", "objects");
+        let _ = writeln!(
+            text,
+            "{verb} no hold off: looked at {looked} of every kind."
+        );
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "{verb} {} off {}:",
+        count(holds, "hold", "holds"),
+        count(report.objects_released, "object", "objects")
+    );
+    for (hold, by) in &report.released {
+        for (evidence, number) in by {
+            let _ = writeln!(text, "  {number:>7}  {hold}  ({})", why(evidence));
+        }
+    }
+}
+
+fn why(evidence: &str) -> &'static str {
+    match evidence {
+        "Unselected" => "nothing selects it any more",
+        "SwitchedOff" => "its component is switched off",
+        "HandedOver" => "Kubernetes goes on protecting the claim",
+        "Unused" => "no pod uses the claim",
+        _ => "drained",
+    }
+}
+
+fn left(report: &Report, text: &mut String) {
+    for reason in [
+        Reason::InUse,
+        Reason::UseUnknown,
+        Reason::OfAnotherVersion,
+        Reason::SelectionUnknown,
+    ] {
+        let of: Vec<&Left> = report
+            .left
+            .iter()
+            .filter(|left| left.reason == reason)
+            .collect();
+        if of.is_empty() {
+            continue;
+        }
+        let number = of.len() as u64;
+        let title = match reason {
+            Reason::InUse => format!(
+                "Left, {} in use that only Belayer holds:",
+                count(number, "claim", "claims")
+            ),
+            Reason::UseUnknown => format!(
+                "Left, {} of which it is not known whether a pod uses them:",
+                count(number, "claim", "claims")
+            ),
+            Reason::OfAnotherVersion => format!(
+                "Left, {} of another version of belayer:",
+                count(number, "hold", "holds")
+            ),
+            Reason::SelectionUnknown => format!(
+                "Left, {} of which it is not known whether something selects them:",
+                count(number, "hold", "holds")
+            ),
+        };
+        let _ = writeln!(text, "{title}");
+        for left in of.iter().take(NAMED) {
+            let place = if left.namespace.is_empty() {
+                String::new()
+            } else {
+                format!("{}/", left.namespace)
+            };
+            let hold = match reason {
+                Reason::OfAnotherVersion | Reason::SelectionUnknown => format!(" {}", left.hold),
+                _ => String::new(),
+            };
+            let _ = writeln!(
+                text,
+                "  {place}{}/{}{hold}: {}",
+                left.resource, left.name, left.why
+            );
+        }
+        more(of.len(), text);
+        let _ = writeln!(text, "  {}", way_out(reason));
+    }
+}
+
+fn troubles(title: &str, way_out: &str, troubles: &[Refused], text: &mut String) {
+    if troubles.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{title}, {}:", troubles.len());
+    for trouble in troubles.iter().take(NAMED) {
+        let code = match trouble.code {
+            0 => String::new(),
+            code => format!("{code} "),
+        };
+        let _ = writeln!(text, "  {}: {code}{}", trouble.what, trouble.why);
+    }
+    more(troubles.len(), text);
+    let _ = writeln!(text, "  {way_out}");
+}
+
+fn more(all: usize, text: &mut String) {
+    if all > NAMED {
+        let _ = writeln!(text, "  and {} more; -o json names all", all - NAMED);
+    }
+}
+
+fn verdict(report: &Report) -> String {
+    if report.dry_run {
+        return "Dry run: nothing was changed.".to_owned();
+    }
+    match report.outcome {
+        Outcome::Clean => format!(
+            "Clean: {} looked at, {} in {:.0} s.",
+            count(report.objects, "object", "objects"),
+            count(u64::from(report.passes), "pass", "passes"),
+            report.seconds
+        ),
+        Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
+        Outcome::Refused => "The API server refuses: see above.".to_owned(),
+        Outcome::Error if report.timed_out => format!(
+            "Time ran out after {:.0} s; if something goes on adding holds, stop it (an older Belayer that does not \
+             know draining?), then run drain again.",
+            report.seconds
+        ),
+        Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),
+    }
+}
+
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

@@ -1,0 +1,133 @@
+//! What a running Belayer says of itself, by the API server's proxy to its pod.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::http::Request;
+use belayer_metrics::exposition::{self, Families};
+
+use super::{Leader, Own};
+use crate::life::Lease;
+use crate::reader::{Reader, explain};
+
+/// Nobody waits longer for numbers that are nice to have.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// What a process says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its version.
+    pub(super) version: Option<String>,
+    /// By controller.
+    pub(super) own: BTreeMap<String, Own>,
+}
+
+/// Asks a pod for its metrics.
+pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<Said, String> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:8080/proxy/metrics");
+    let request = Request::get(path)
+        .accept("text/plain, */*;q=0.1")
+        .timeout(WITHIN);
+    let answer = reader
+        .read(&request)
+        .await
+        .map_err(|error| explain(&error))?;
+    let text = String::from_utf8_lossy(&answer.body);
+    let families = exposition::parse(&text).map_err(|error| error.to_string())?;
+    Ok(said(&families))
+}
+
+fn said(families: &Families) -> Said {
+    let mut said = Said::default();
+    let build = families.get(belayer_metrics::BUILD_INFO);
+    if let Some(sample) = build.and_then(|family| family.samples.first()) {
+        said.version = sample.labels.get("version").cloned();
+    }
+    let mut put = |name: &str, set: fn(&mut Own, u64)| {
+        let samples = families.get(name).map(|family| &family.samples);
+        for sample in samples.into_iter().flatten() {
+            if let Some(controller) = sample.labels.get("controller") {
+                set(
+                    said.own.entry(controller.clone()).or_default(),
+                    whole(sample.value),
+                );
+            }
+        }
+    };
+    put(belayer_metrics::MISSED_HOLDS, |own, value| {
+        own.missed = value;
+    });
+    put(belayer_metrics::UNSELECTED_KEPT, |own, value| {
+        own.unselected_kept = value;
+    });
+    put(belayer_metrics::OBSERVED_LOSSES, |own, value| {
+        own.observed_losses = value;
+    });
+    put(belayer_metrics::BACKLOG_GATE, |own, value| {
+        own.backlog_gate_closed = value > 0;
+    });
+    said
+}
+
+/// Counts are whole numbers, whatever the format makes of them.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float beyond the range becomes its end"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+/// Who leads by this Lease; `None` if it was given back.
+///
+/// The age of a renewal is judged by this machine's clock, so it is only for people: nothing is
+/// decided by it.
+pub fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
+    if lease.holder.is_empty() {
+        return None;
+    }
+    let ago = lease.renewed.map(|at| now.duration_since(at).as_secs());
+    Some(Leader {
+        identity: lease.holder.clone(),
+        renewed: lease.renewed,
+        renewed_seconds_ago: ago,
+        lapsed: ago.is_none_or(|ago| ago > lease.seconds.max(1)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_of_a_process_are_read() {
+        let text = "# TYPE belayer_build_info gauge\nbelayer_build_info{version=\"0.1.0\"} 1\n\
+            # TYPE belayer_missed_holds_total counter\nbelayer_missed_holds_total{controller=\"pod-finalizer\"} 3\n\
+            # TYPE belayer_backlog_gate gauge\nbelayer_backlog_gate{controller=\"pod-finalizer\"} 1\n";
+        let said = said(&exposition::parse(text).unwrap());
+        assert_eq!(said.version.as_deref(), Some("0.1.0"));
+        let own = said.own["pod-finalizer"];
+        assert!(own.missed == 3 && own.backlog_gate_closed);
+    }
+
+    #[test]
+    fn a_lease_that_was_given_back_has_no_leader_and_an_old_one_has_lapsed() {
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        let mut lease = Lease {
+            place: "belayer-system/belayer".into(),
+            holder: String::new(),
+            renewed: Some("2026-01-01T00:00:50Z".parse().unwrap()),
+            seconds: 15,
+        };
+        assert_eq!(leader_of(&lease, now), None);
+        lease.holder = "belayer-1".into();
+        assert!(!leader_of(&lease, now).unwrap().lapsed);
+        lease.seconds = 5;
+        assert!(leader_of(&lease, now).unwrap().lapsed);
+        lease.renewed = None;
+        assert!(leader_of(&lease, now).unwrap().lapsed);
+    }
+}

@@ -1,0 +1,136 @@
+use super::*;
+use crate::text::{Detail, Plain, Style};
+
+fn oldest(name: &str, age: i64) -> Option<Oldest> {
+    Some(Oldest {
+        resource: "pods".into(),
+        namespace: "shop".into(),
+        name: name.into(),
+        deletion_timestamp: Timestamp::UNIX_EPOCH,
+        age_seconds: age,
+    })
+}
+
+fn status() -> Status {
+    let waiting = Numbers {
+        held: 1200,
+        waiting: 12,
+        denied: 1,
+        oldest: oldest("build-1", 840),
+    };
+    Status {
+        api_version: API_VERSION,
+        kind: "Status",
+        versions: Versions {
+            server: Some("v1.36.3".into()),
+            client: "0.1.0",
+        },
+        installation: Installation {
+            namespace: "belayer-system".into(),
+            leader: Some(Leader {
+                identity: "belayer-7d9c_1".into(),
+                renewed: None,
+                renewed_seconds_ago: Some(2),
+                lapsed: false,
+            }),
+            pods: Some(vec![
+                Replica {
+                    name: "belayer-7d9c".into(),
+                    version: "0.1.0".into(),
+                    ready: true,
+                    leads: true,
+                },
+                Replica {
+                    name: "belayer-8a".into(),
+                    version: "0.1.0".into(),
+                    ready: false,
+                    leads: false,
+                },
+            ]),
+        },
+        components: vec![
+            Component {
+                component: "pod-finalizer",
+                holds: vec!["belayer.dev/pod-status"],
+                numbers: waiting.clone(),
+                complete: true,
+                own: None,
+            },
+            Component {
+                component: "pvc-protection",
+                holds: vec!["belayer.dev/pvc-protection"],
+                numbers: Numbers {
+                    held: 3,
+                    ..Numbers::default()
+                },
+                complete: true,
+                own: None,
+            },
+        ],
+        namespaces: vec![Place {
+            namespace: "shop".into(),
+            component: "pod-finalizer",
+            numbers: waiting,
+        }],
+        warnings: vec!["pod-finalizer may not release 1".into()],
+        unknown: vec!["who knows: not allowed".into()],
+        notes: vec!["by the way".into()],
+    }
+}
+
+#[test]
+fn the_text_is_a_table_that_fits() {
+    let expected = "\
+Belayer holds 1203 objects on Kubernetes v1.36.3; 12 deletions wait for it.
+Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-7d9c_1 leads, renewed 2s ago.
+
+COMPONENT        HELD   WAITING   DENIED   OLDEST
+pod-finalizer    1200   12        1        14m shop/pods/build-1
+pvc-protection   3      0         0        -
+
+NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
+shop        pod-finalizer   1200   12        1        14m shop/pods/build-1
+
+Warning: pod-finalizer may not release 1
+
+Not known: who knows: not allowed
+
+Note: by the way
+";
+    assert_eq!(text(&status(), Style::default(), &Plain), expected);
+}
+
+#[test]
+fn wide_names_the_holds() {
+    let style = Style {
+        detail: Detail::Wide,
+        ..Style::default()
+    };
+    assert!(text(&status(), style, &Plain).contains("belayer.dev/pvc-protection\n"));
+}
+
+#[test]
+fn what_could_not_be_listed_is_not_told_as_nothing() {
+    let mut status = status();
+    for component in &mut status.components {
+        component.numbers = Numbers::default();
+        component.complete = false;
+    }
+    let text = text(&status, Style::default(), &Plain);
+    assert!(
+        text.starts_with("Belayer holds at least 0 objects"),
+        "{text}"
+    );
+}
+
+#[test]
+fn images_tell_their_version() {
+    for (image, version) in [
+        ("belayer/belayer:0.1.0", "0.1.0"),
+        ("localhost:5000/belayer/belayer", "latest"),
+        ("localhost:5000/belayer:1.2@sha256:abc", "1.2"),
+        ("belayer@sha256:0123456789abcdef", "sha256:0123456789ab"),
+    ] {
+        assert_eq!(look::tag(image), version);
+    }
+}

@@ -1,0 +1,187 @@
+//! The status for people: tables as kubectl draws them.
+
+use std::fmt::Write as _;
+
+use super::{Installation, Numbers, Place, Status};
+use crate::report::age;
+use crate::text::{Detail, Paint, Style, wrapped};
+
+/// Places that are shown, unless all are asked for.
+const SHOWN: usize = 10;
+
+/// The whole status.
+pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", paint.bold(&opening(status)));
+    let line = wrapped(
+        &running(&status.installation),
+        style.width.saturating_sub(2),
+        "  ",
+    );
+    let _ = writeln!(out, "{line}");
+    out.push('\n');
+    components(status, style, paint, &mut out);
+    namespaces(status, style, paint, &mut out);
+    for (heading, lines) in [
+        ("Warning", &status.warnings),
+        ("Not known", &status.unknown),
+        ("Note", &status.notes),
+    ] {
+        if !lines.is_empty() {
+            out.push('\n');
+        }
+        for line in lines {
+            let text = wrapped(
+                &format!("{heading}: {line}"),
+                style.width.saturating_sub(2),
+                "  ",
+            );
+            let _ = writeln!(out, "{text}");
+        }
+    }
+    out
+}
+
+fn opening(status: &Status) -> String {
+    let sum = |of: fn(&Numbers) -> u64| -> u64 {
+        status.components.iter().map(|each| of(&each.numbers)).sum()
+    };
+    let (held, waiting) = (sum(|n| n.held), sum(|n| n.waiting));
+    let server = status.versions.server.as_deref();
+    let server = server.map_or_else(String::new, |version| format!(" on Kubernetes {version}"));
+    let least = if status.components.iter().all(|each| each.complete) {
+        ""
+    } else {
+        "at least "
+    };
+    let objects = if held == 1 { "object" } else { "objects" };
+    match (held, waiting) {
+        (0, _) if least.is_empty() => format!("Belayer holds nothing{server}."),
+        (_, 0) => {
+            format!("Belayer holds {least}{held} {objects}{server}; no deletion waits for it.")
+        }
+        (_, 1) => {
+            format!("Belayer holds {least}{held} {objects}{server}; 1 deletion waits for it.")
+        }
+        (_, n) => {
+            format!("Belayer holds {least}{held} {objects}{server}; {n} deletions wait for it.")
+        }
+    }
+}
+
+fn running(installation: &Installation) -> String {
+    let namespace = &installation.namespace;
+    let Some(pods) = &installation.pods else {
+        return format!("Whether it runs in {namespace} is not known.");
+    };
+    let ready = pods.iter().filter(|pod| pod.ready).count();
+    let leads = match &installation.leader {
+        Some(leader) if !leader.lapsed => {
+            let ago = leader.renewed_seconds_ago.map_or(0, |ago| ago.max(0));
+            format!("{} leads, renewed {} ago", leader.identity, age(ago))
+        }
+        Some(leader) => format!("nobody leads, {} did last", leader.identity),
+        None => "no Lease is held".to_owned(),
+    };
+    let mut versions: Vec<&str> = pods.iter().map(|pod| pod.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    match pods.len() {
+        0 => format!(
+            "It does not run: no pod in {namespace} is labelled app.kubernetes.io/name=belayer."
+        ),
+        all => format!(
+            "Version {} in {namespace}: {ready} of {all} pods ready; {leads}.",
+            versions.join(" and ")
+        ),
+    }
+}
+
+fn components(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {
+    let wide = style.detail == Detail::Wide;
+    let mut rows = vec![header(&["COMPONENT"], wide.then_some("HOLD"))];
+    for each in &status.components {
+        let mut row = vec![each.component.to_owned()];
+        row.extend(numbers(&each.numbers));
+        if wide {
+            row.push(each.holds.join(","));
+        }
+        rows.push(row);
+    }
+    table(&rows, paint, out);
+}
+
+fn namespaces(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {
+    if status.namespaces.is_empty() {
+        return;
+    }
+    let shown = match style.detail {
+        Detail::Usual => SHOWN,
+        Detail::Wide => usize::MAX,
+    };
+    let mut rows = vec![header(&["NAMESPACE", "COMPONENT"], None)];
+    rows.extend(status.namespaces.iter().take(shown).map(|place: &Place| {
+        let mut row = vec![place.namespace.clone(), place.component.to_owned()];
+        row.extend(numbers(&place.numbers));
+        row
+    }));
+    out.push('\n');
+    table(&rows, paint, out);
+    let more = status.namespaces.len().saturating_sub(shown);
+    if more > 0 {
+        let _ = writeln!(
+            out,
+            "{}",
+            paint.dim(&format!("and {more} more (-o wide shows all)"))
+        );
+    }
+}
+
+fn header(first: &[&str], last: Option<&str>) -> Vec<String> {
+    let numbers = ["HELD", "WAITING", "DENIED", "OLDEST"];
+    let all = first.iter().copied().chain(numbers).chain(last);
+    all.map(str::to_owned).collect()
+}
+
+fn numbers(numbers: &Numbers) -> [String; 4] {
+    let oldest = match &numbers.oldest {
+        Some(oldest) => format!(
+            "{} {}/{}/{}",
+            age(oldest.age_seconds),
+            oldest.namespace,
+            oldest.resource,
+            oldest.name
+        ),
+        None => "-".to_owned(),
+    };
+    [
+        numbers.held.to_string(),
+        numbers.waiting.to_string(),
+        numbers.denied.to_string(),
+        oldest,
+    ]
+}
+
+/// Columns as wide as their widest cell, three blanks apart, and no blank at the end of a line.
+fn table(rows: &[Vec<String>], paint: &dyn Paint, out: &mut String) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    for (index, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}   ");
+        }
+        let line = line.trim_end();
+        let line = if index == 0 {
+            paint.dim(line)
+        } else {
+            line.to_owned()
+        };
+        let _ = writeln!(out, "{line}");
+    }
+}

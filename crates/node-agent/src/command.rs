@@ -1,0 +1,433 @@
+//! Programs of the admin: what they are called with, and running one.
+//!
+//! No shell is involved, so that no name of a pod is ever a part of a program.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::layout::Place;
+use crate::uid::PodUid;
+
+/// How much of what a program wrote is told: the end of it.
+const SHOWN: usize = 400;
+
+/// How long a program has between being asked to stop and being killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The placeholders in arguments.
+const PLACEHOLDERS: [&str; 3] = ["{podUID}", "{podName}", "{podNamespace}"];
+
+/// A program of the admin, and its arguments with placeholders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// What messages call it.
+    pub name: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// The pod that a program is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// Its UID.
+    pub uid: PodUid,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What is wrong with a command of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is no program.
+    #[error("a command needs a program")]
+    Empty,
+    /// The program's path is not absolute, or has a placeholder.
+    #[error("{0:?} must be the absolute path of a program")]
+    Program(String),
+    /// The program cannot be run.
+    #[error("{program:?} cannot be run: {reason}")]
+    Unusable {
+        /// The program.
+        program: String,
+        /// Why.
+        reason: String,
+    },
+    /// An argument has an unknown placeholder.
+    #[error(
+        "the argument {0:?}: the placeholders are {{podUID}}, {{podName}} and {{podNamespace}}"
+    )]
+    Placeholder(String),
+    /// An argument has a NUL.
+    #[error("the argument {0:?} contains a NUL")]
+    Nul(String),
+    /// It may take no time, or too much.
+    #[error("a time limit of {0} s is not from 1 to 3600")]
+    Timeout(u64),
+}
+
+/// How a program ended that did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error("{name} could not be started: {reason}")]
+    Start {
+        /// The command.
+        name: String,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// It ended badly.
+    #[error("{name} failed: {status}{output}")]
+    Failed {
+        /// The command.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of what it wrote.
+        output: Output,
+    },
+    /// Its time was up, and it was killed with everything that it had started.
+    #[error("{name} was killed after {limit:?}{output}")]
+    Timeout {
+        /// The command.
+        name: String,
+        /// Its time limit.
+        limit: Duration,
+        /// The end of what it wrote.
+        output: Output,
+    },
+    /// It was told to stop.
+    #[error("{name} was stopped")]
+    Cancelled {
+        /// The command.
+        name: String,
+    },
+}
+
+/// The end of what a program wrote, in one line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output(Vec<u8>);
+
+impl Output {
+    fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+        if self.0.len() > 2 * SHOWN {
+            self.0.drain(..self.0.len() - SHOWN);
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy(&self.0);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let line: String = words
+            .join(" ")
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect();
+        if line.is_empty() {
+            return Ok(());
+        }
+        let count = line.chars().count();
+        let end: String = line.chars().skip(count.saturating_sub(SHOWN)).collect();
+        write!(f, ": {end}")
+    }
+}
+
+impl Command {
+    /// Checks a command: a program by its absolute path, and its arguments.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be run as it is written.
+    pub fn new(
+        name: impl Into<String>,
+        argv: Vec<String>,
+        timeout_seconds: u64,
+    ) -> Result<Self, CommandError> {
+        let mut arguments = argv.into_iter();
+        let program = arguments.next().ok_or(CommandError::Empty)?;
+        if !program.starts_with('/') || program.contains(['{', '}', '\0']) {
+            return Err(CommandError::Program(program));
+        }
+        let arguments: Vec<String> = arguments.collect();
+        for argument in &arguments {
+            let mut rest = argument.clone();
+            for known in PLACEHOLDERS {
+                rest = rest.replace(known, "");
+            }
+            // Braces of other kinds are the program's own, such as those of JSON.
+            if rest.contains("{pod") {
+                return Err(CommandError::Placeholder(argument.clone()));
+            }
+            if argument.contains('\0') {
+                return Err(CommandError::Nul(argument.clone()));
+            }
+        }
+        if !(1..=3_600).contains(&timeout_seconds) {
+            return Err(CommandError::Timeout(timeout_seconds));
+        }
+        Ok(Self {
+            name: name.into(),
+            program: program.into(),
+            arguments,
+            timeout: Duration::from_secs(timeout_seconds),
+        })
+    }
+
+    /// Whether the program is there and can be run.
+    ///
+    /// # Errors
+    ///
+    /// When it is not.
+    pub fn check(&self) -> Result<(), CommandError> {
+        let unusable = |reason: String| CommandError::Unusable {
+            program: self.program.display().to_string(),
+            reason,
+        };
+        let access = rustix::fs::access(&self.program, rustix::fs::Access::EXEC_OK);
+        access.map_err(|errno| unusable(io::Error::from(errno).to_string()))?;
+        match std::fs::metadata(&self.program) {
+            Ok(found) if found.is_file() => Ok(()),
+            Ok(_) => Err(unusable("it is no file".to_owned())),
+            Err(error) => Err(unusable(error.to_string())),
+        }
+    }
+
+    /// Runs it for a pod, until `limit` or its own time limit at most. It gets no input, and an
+    /// environment of its own: `POD_UID`, `POD_NAME`, `POD_NAMESPACE`, `POD_PATHS` (the pod's
+    /// directories, with colons in between) and `PATH`.
+    ///
+    /// When this returns, the program and everything in its process group has ended. A program that is
+    /// cancelled is asked first (SIGTERM) and killed two seconds later.
+    ///
+    /// # Errors
+    ///
+    /// When it did not end with success.
+    pub async fn run(
+        &self,
+        subject: &Subject,
+        places: &[Place],
+        limit: Instant,
+        cancel: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let started = |reason| RunError::Start {
+            name: self.name.clone(),
+            reason,
+        };
+        if cancel.is_cancelled() {
+            return Err(RunError::Cancelled {
+                name: self.name.clone(),
+            });
+        }
+        let begun = Instant::now();
+        let limit = limit.min(begun + self.timeout);
+        let (mut group, mut output) = self.start(subject, places).map_err(started)?;
+        let ended = tokio::select! {
+            ended = group.ended(&mut output) => Ok(ended.map_err(started)?),
+            () = sleep_until(limit) => Err(RunError::Timeout {
+                name: self.name.clone(),
+                limit: limit.duration_since(begun),
+                output: Output::default(),
+            }),
+            () = cancel.cancelled() => {
+                group.signal(Signal::TERM);
+                let patience = tokio::time::timeout(GRACE, group.ended(&mut output)).await;
+                drop(patience);
+                Err(RunError::Cancelled { name: self.name.clone() })
+            }
+        };
+        // Before the program is reaped: until then its number is nobody else's.
+        group.signal(Signal::KILL);
+        let status = group.reap().await.map_err(started)?;
+        output.drain();
+        match ended {
+            Ok(()) if status.success() => Ok(()),
+            Ok(()) => Err(RunError::Failed {
+                name: self.name.clone(),
+                status,
+                output: output.text,
+            }),
+            Err(RunError::Timeout { name, limit, .. }) => Err(RunError::Timeout {
+                name,
+                limit,
+                output: output.text,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start(&self, subject: &Subject, places: &[Place]) -> io::Result<(Group, Reading)> {
+        let (reader, writer) = io::pipe()?;
+        let paths: Vec<String> = places
+            .iter()
+            .map(|place| place.path().display().to_string())
+            .collect();
+        let child = std::process::Command::new(&self.program)
+            .args(self.arguments.iter().map(|text| filled(text, subject)))
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("POD_UID", subject.uid.as_str())
+            .env("POD_NAME", &subject.name)
+            .env("POD_NAMESPACE", &subject.namespace)
+            .env("POD_PATHS", paths.join(":"))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0)
+            .spawn()?;
+        Ok((
+            Group::new(child)?,
+            Reading {
+                pipe: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?,
+                text: Output::default(),
+            },
+        ))
+    }
+}
+
+fn filled(text: &str, subject: &Subject) -> String {
+    let [uid, name, namespace] = PLACEHOLDERS;
+    // In one go: a name is never looked through for placeholders.
+    let mut out = String::with_capacity(text.len() + 40);
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (known, value) = if rest.starts_with(uid) {
+            (uid, subject.uid.as_str())
+        } else if rest.starts_with(namespace) {
+            (namespace, subject.namespace.as_str())
+        } else if rest.starts_with(name) {
+            (name, subject.name.as_str())
+        } else {
+            ("{", "{")
+        };
+        out.push_str(value);
+        rest = &rest[known.len()..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A program and what it started: a process group of its own.
+struct Group {
+    child: Child,
+    pid: Option<Pid>,
+    /// Readable when the program has ended; it is not reaped by that.
+    pidfd: AsyncFd<OwnedFd>,
+    reaped: bool,
+}
+
+impl Group {
+    fn new(mut child: Child) -> io::Result<Self> {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let watched = pid
+            .ok_or_else(|| io::Error::other("no process id"))
+            .and_then(|pid| {
+                let fd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+                #[expect(
+                    deprecated,
+                    reason = "sound for an owned descriptor; its replacement is unsafe"
+                )]
+                AsyncFd::with_interest(fd, Interest::READABLE)
+            });
+        match watched {
+            Ok(pidfd) => Ok(Self {
+                child,
+                pid,
+                pidfd,
+                reaped: false,
+            }),
+            Err(error) => {
+                child.kill()?;
+                child.wait()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the end of the program, reading what it writes so that it never waits for us.
+    async fn ended(&mut self, output: &mut Reading) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                ended = self.pidfd.readable() => return ended.map(drop),
+                open = output.more() => if !open {
+                    return self.pidfd.readable().await.map(drop);
+                },
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid.filter(|_| !self.reaped) {
+            // Nobody is left: that is as good.
+            let _ = rustix::process::kill_process_group(pid, signal);
+        }
+    }
+
+    async fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.pidfd.readable().await?.retain_ready();
+        self.reaped = true;
+        self.child.wait()
+    }
+}
+
+impl Drop for Group {
+    /// Nothing of it outlives the one who waits for it.
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.signal(Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+struct Reading {
+    pipe: pipe::Receiver,
+    text: Output,
+}
+
+impl Reading {
+    /// Waits for more; whether there can be any.
+    async fn more(&mut self) -> bool {
+        self.pipe.readable().await.is_ok() && self.drain()
+    }
+
+    /// Reads what is there now.
+    fn drain(&mut self) -> bool {
+        let mut buffer = [0; 4_096];
+        loop {
+            match self.pipe.try_read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.text.push(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! Which directories belong to a pod: the admin's path templates. A pod has no say in it.
+
+use std::path::{Path, PathBuf};
+
+use crate::uid::PodUid;
+
+/// Stands for the UID of a pod.
+pub const POD_UID: &str = "{podUID}";
+
+/// Longest path that Linux takes, in bytes.
+const PATH_LIMIT: usize = 4_095;
+
+/// Longest component of a path, in bytes.
+const NAME_LIMIT: usize = 255;
+
+/// The roots, and where below them the directories of a pod are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    roots: Vec<PathBuf>,
+    templates: Vec<Template>,
+}
+
+/// One path template, split at its root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Template {
+    /// Index of its root.
+    root: usize,
+    /// Components below the root.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(String),
+    PodUid,
+}
+
+/// A directory of one pod. It may not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The root that everything is confined to.
+    pub root: PathBuf,
+    /// Below the root, the directory that holds it; empty if that is the root itself.
+    pub parent: PathBuf,
+    /// Its name there.
+    pub name: String,
+}
+
+impl Place {
+    /// The whole path.
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.parent).join(&self.name)
+    }
+}
+
+/// What is wrong with the roots or templates of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// There is no root.
+    #[error("no root is given: nothing may be removed anywhere")]
+    NoRoot,
+    /// A path is not absolute.
+    #[error("{0:?} is not an absolute path")]
+    NotAbsolute(String),
+    /// The root directory of the file system would let everything be removed.
+    #[error("\"/\" cannot be a root: name the directory that holds the pods' directories")]
+    Everything,
+    /// A root with a placeholder.
+    #[error("the root {0:?} contains a brace: placeholders belong into paths")]
+    PlaceholderInRoot(String),
+    /// A component that a path must not have.
+    #[error("{path:?}: {component:?} is not allowed as a component of a path")]
+    Component {
+        /// The path.
+        path: String,
+        /// The component: empty, `.`, `..`, too long, or with a control character.
+        component: String,
+    },
+    /// A path is too long for Linux.
+    #[error("{0:?} is longer than 4095 bytes")]
+    TooLong(String),
+    /// A path is below none of the roots.
+    #[error("the path {path:?} is not below a root: the roots are {roots}")]
+    OutsideRoots {
+        /// The path.
+        path: String,
+        /// The roots.
+        roots: String,
+    },
+    /// A path would be the same for all pods.
+    #[error("the path {0:?} does not contain {{podUID}}: it would be the same for every pod")]
+    NoPodUid(String),
+    /// The placeholder is only a part of a component, or stands twice, or is another one.
+    #[error(
+        "the path {path:?}: {component:?} is not allowed: {{podUID}} is the only placeholder, stands once, \
+         and is a whole component"
+    )]
+    Placeholder {
+        /// The path.
+        path: String,
+        /// The component.
+        component: String,
+    },
+}
+
+impl LayoutError {
+    /// Whether it is about the roots, else it is about the templates.
+    pub fn is_about_roots(&self) -> bool {
+        match self {
+            Self::NoRoot | Self::Everything | Self::PlaceholderInRoot(_) => true,
+            Self::NotAbsolute(path) | Self::TooLong(path) => !path.contains('{'),
+            Self::Component { path, .. } => !path.contains('{'),
+            Self::OutsideRoots { .. } | Self::NoPodUid(_) | Self::Placeholder { .. } => false,
+        }
+    }
+}
+
+impl Layout {
+    /// Checks roots and templates. Without templates, a pod's directory is `{podUID}` in each root.
+    ///
+    /// # Errors
+    ///
+    /// When one of them could lead anywhere else than into a directory of a single pod below a root.
+    pub fn new<R, T>(
+        roots: impl IntoIterator<Item = R>,
+        templates: impl IntoIterator<Item = T>,
+    ) -> Result<Self, LayoutError>
+    where
+        R: AsRef<str>,
+        T: AsRef<str>,
+    {
+        let mut layout = Self {
+            roots: Vec::new(),
+            templates: Vec::new(),
+        };
+        for text in roots {
+            let root = root(text.as_ref())?;
+            if !layout.roots.contains(&root) {
+                layout.roots.push(root);
+            }
+        }
+        if layout.roots.is_empty() {
+            return Err(LayoutError::NoRoot);
+        }
+        for text in templates {
+            let template = layout.template(text.as_ref())?;
+            if !layout.templates.contains(&template) {
+                layout.templates.push(template);
+            }
+        }
+        if layout.templates.is_empty() {
+            let below = |root| Template {
+                root,
+                parts: vec![Part::PodUid],
+            };
+            layout.templates = (0..layout.roots.len()).map(below).collect();
+        }
+        Ok(layout)
+    }
+
+    /// The roots.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(PathBuf::as_path)
+    }
+
+    /// The directories of a pod.
+    pub fn places(&self, uid: &PodUid) -> impl Iterator<Item = Place> {
+        self.templates.iter().map(move |template| {
+            let mut names: Vec<&str> = template
+                .parts
+                .iter()
+                .map(|part| match part {
+                    Part::Literal(name) => name.as_str(),
+                    Part::PodUid => uid.as_str(),
+                })
+                .collect();
+            let name = names.pop().unwrap_or_else(|| uid.as_str()).to_owned();
+            Place {
+                root: self.roots[template.root].clone(),
+                parent: names.iter().collect(),
+                name,
+            }
+        })
+    }
+
+    fn template(&self, text: &str) -> Result<Template, LayoutError> {
+        let path = checked(text)?;
+        // The longest root counts, whatever the order in which they were given.
+        let fitting = (0..self.roots.len()).filter(|index| path.starts_with(&self.roots[*index]));
+        let longest = fitting.max_by_key(|index| self.roots[*index].components().count());
+        let Some(root) = longest else {
+            let all: Vec<String> = self.roots.iter().map(|r| r.display().to_string()).collect();
+            return Err(LayoutError::OutsideRoots {
+                path: text.to_owned(),
+                roots: all.join(", "),
+            });
+        };
+        let below = path.strip_prefix(&self.roots[root]).unwrap_or(&path);
+        let mut parts = Vec::new();
+        for component in below.components() {
+            let component = component.as_os_str().to_string_lossy();
+            let seen = parts.contains(&Part::PodUid);
+            parts.push(match &*component {
+                POD_UID if !seen => Part::PodUid,
+                name if name == POD_UID || name.contains(['{', '}']) => {
+                    return Err(LayoutError::Placeholder {
+                        path: text.to_owned(),
+                        component: name.to_owned(),
+                    });
+                }
+                name => Part::Literal(name.to_owned()),
+            });
+        }
+        if !parts.contains(&Part::PodUid) {
+            return Err(LayoutError::NoPodUid(text.to_owned()));
+        }
+        Ok(Template { root, parts })
+    }
+}
+
+fn root(text: &str) -> Result<PathBuf, LayoutError> {
+    if text == "/" {
+        return Err(LayoutError::Everything);
+    }
+    if text.contains(['{', '}']) {
+        return Err(LayoutError::PlaceholderInRoot(text.to_owned()));
+    }
+    checked(text)
+}
+
+/// An absolute path in its one plain form.
+fn checked(text: &str) -> Result<PathBuf, LayoutError> {
+    let Some(rest) = text.strip_prefix('/') else {
+        return Err(LayoutError::NotAbsolute(text.to_owned()));
+    };
+    if text.len() > PATH_LIMIT {
+        return Err(LayoutError::TooLong(text.to_owned()));
+    }
+    for component in rest.split('/') {
+        let bad = component.is_empty()
+            || component == "."
+            || component == ".."
+            || component.len() > NAME_LIMIT
+            || component.chars().any(char::is_control);
+        if bad {
+            return Err(LayoutError::Component {
+                path: text.to_owned(),
+                component: component.to_owned(),
+            });
+        }
+    }
+    Ok(PathBuf::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+
+    fn places(roots: &[&str], templates: &[&str]) -> Vec<String> {
+        let layout = Layout::new(roots, templates).unwrap();
+        let uid = PodUid::parse(UID).unwrap();
+        layout
+            .places(&uid)
+            .map(|place| place.path().display().to_string())
+            .collect()
+    }
+
+    #[rstest]
+    #[case::a_root_alone(&["/ws"], &[], &["/ws/U"])]
+    #[case::two_roots(&["/ws", "/cache"], &[], &["/ws/U", "/cache/U"])]
+    #[case::a_path(&["/ws"], &["/ws/{podUID}"], &["/ws/U"])]
+    #[case::deeper(&["/var/lib"], &["/var/lib/ws/{podUID}/scratch"], &["/var/lib/ws/U/scratch"])]
+    #[case::twice_the_same(&["/ws", "/ws"], &["/ws/{podUID}", "/ws/{podUID}"], &["/ws/U"])]
+    fn a_pods_directories_follow_from_its_uid_alone(
+        #[case] roots: &[&str],
+        #[case] templates: &[&str],
+        #[case] expected: &[&str],
+    ) {
+        let expected: Vec<String> = expected.iter().map(|p| p.replace('U', UID)).collect();
+        assert_eq!(places(roots, templates), expected);
+    }
+
+    #[test]
+    fn the_longest_root_confines() {
+        for roots in [["/var", "/var/lib/ws"], ["/var/lib/ws", "/var"]] {
+            let layout = Layout::new(roots, ["/var/lib/ws/{podUID}"]).unwrap();
+            let place = layout.places(&PodUid::parse(UID).unwrap()).next().unwrap();
+            assert_eq!(place.root, Path::new("/var/lib/ws"));
+            assert_eq!(place.parent, Path::new(""));
+        }
+    }
+
+    #[rstest]
+    #[case::no_root(&[], &[], "no root is given")]
+    #[case::everything(&["/"], &[], "cannot be a root")]
+    #[case::a_relative_root(&["ws"], &[], "not an absolute path")]
+    #[case::an_empty_root(&[""], &[], "not an absolute path")]
+    #[case::a_root_with_a_placeholder(&["/ws/{podUID}"], &[], "placeholders belong into paths")]
+    #[case::a_root_that_goes_up(&["/ws/.."], &[], "\"..\" is not allowed")]
+    #[case::a_trailing_slash(&["/ws/"], &[], "\"\" is not allowed")]
+    #[case::a_relative_path(&["/ws"], &["ws/{podUID}"], "not an absolute path")]
+    #[case::a_path_elsewhere(&["/ws"], &["/wss/{podUID}"], "not below a root: the roots are /ws")]
+    #[case::the_same_for_all(&["/ws"], &["/ws/all"], "does not contain {podUID}")]
+    #[case::the_root_itself(&["/ws"], &["/ws"], "does not contain {podUID}")]
+    #[case::a_part_of_a_component(&["/ws"], &["/ws/pod-{podUID}"], "\"pod-{podUID}\" is not allowed")]
+    #[case::another_placeholder(&["/ws"], &["/ws/{podName}/{podUID}"], "\"{podName}\" is not allowed")]
+    #[case::twice(&["/ws"], &["/ws/{podUID}/{podUID}"], "stands once")]
+    #[case::up(&["/ws"], &["/ws/{podUID}/../x"], "\"..\" is not allowed")]
+    #[case::a_dot(&["/ws"], &["/ws/./{podUID}"], "\".\" is not allowed")]
+    #[case::a_double_slash(&["/ws"], &["/ws//{podUID}"], "\"\" is not allowed")]
+    #[case::a_new_line(&["/ws"], &["/ws/a\nb/{podUID}"], "is not allowed")]
+    fn what_could_lead_elsewhere_is_refused(
+        #[case] roots: &[&str],
+        #[case] templates: &[&str],
+        #[case] says: &str,
+    ) {
+        let error = Layout::new(roots, templates).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+
+    #[test]
+    fn names_and_paths_have_the_lengths_of_linux() {
+        let long = format!("/{}", "x".repeat(256));
+        assert!(matches!(
+            Layout::new([&long], [""; 0]),
+            Err(LayoutError::Component { .. })
+        ));
+        let deep = "/ab".repeat(2_000);
+        assert!(matches!(
+            Layout::new([&deep], [""; 0]),
+            Err(LayoutError::TooLong(_))
+        ));
+    }
+}

@@ -1,0 +1,202 @@
+//! What could not be removed, and why.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rustix::io::Errno;
+
+/// How many things are named. There may be millions.
+const NAMED: usize = 6;
+
+/// How much of a name is shown. Names are the pod's: they may be anything.
+const SHOWN: usize = 96;
+
+/// Why something is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Something is mounted there, and it is in use.
+    MountBusy,
+    /// Something is mounted there, and this process may not unmount it.
+    MountForbidden,
+    /// Something is mounted there. What is behind a mount is never removed.
+    Mounted,
+    /// The file is immutable or append-only.
+    Immutable,
+    /// A symbolic link stands in the path from the root.
+    Symlink,
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// Somebody goes on writing.
+    Written,
+    /// The time was up.
+    Time,
+    /// The root itself is not there.
+    NoRoot,
+    /// The system says no.
+    System(i32),
+}
+
+impl Why {
+    pub(super) fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::BUSY | Errno::XDEV => Self::Mounted,
+            Errno::LOOP => Self::Symlink,
+            Errno::ROFS => Self::ReadOnly,
+            Errno::NOTEMPTY | Errno::EXIST => Self::Written,
+            other => Self::System(other.raw_os_error()),
+        }
+    }
+
+    /// As a metric label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MountBusy => "mount_busy",
+            Self::MountForbidden => "mount_forbidden",
+            Self::Mounted => "mounted",
+            Self::Immutable => "immutable",
+            Self::Symlink => "symlink",
+            Self::ReadOnly => "read_only",
+            Self::Written => "written",
+            Self::Time => "time",
+            Self::NoRoot => "no_root",
+            Self::System(_) => "system",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MountBusy => "is a mount in use",
+            Self::MountForbidden => "is a mount that the agent may not unmount",
+            Self::Mounted => "is a mount",
+            Self::Immutable => "is immutable",
+            Self::Symlink => "leads through a symbolic link",
+            Self::ReadOnly => "is read-only",
+            Self::Written => "is still written to",
+            Self::Time => "was not reached in time",
+            Self::NoRoot => "is not there: a root must exist",
+            Self::System(code) => {
+                return write!(f, "cannot be removed: {}", Errno::from_raw_os_error(*code));
+            }
+        })
+    }
+}
+
+/// What is left. Bounded, however much that is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Left {
+    named: BTreeMap<String, Why>,
+    more: bool,
+}
+
+impl Left {
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// What is named, with why.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Why)> {
+        self.named.iter().map(|(path, why)| (path.as_str(), *why))
+    }
+
+    /// Why it is left: the reason that matters most.
+    pub fn why(&self) -> Option<Why> {
+        self.named.values().min().copied()
+    }
+
+    pub(super) fn note(&mut self, path: &[u8], why: Why) {
+        let shown = shown(path);
+        if self.named.len() < NAMED || self.named.contains_key(&shown) {
+            self.named.insert(shown, why);
+            return;
+        }
+        self.more = true;
+        // A mount in use is worth more than the tenth file below it.
+        let least = self.named.iter().max_by_key(|(_, have)| **have);
+        let Some((name, have)) = least.map(|(name, have)| (name.clone(), *have)) else {
+            return;
+        };
+        if why < have {
+            self.named.remove(&name);
+            self.named.insert(shown, why);
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.more |= other.more;
+        for (path, why) in other.named {
+            self.note(path.as_bytes(), why);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A path that can be printed, cut in the middle if need be.
+fn shown(path: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(path)
+        .chars()
+        .flat_map(|c| {
+            let plain = !c.is_control();
+            let escaped = (!plain).then(|| c.escape_default());
+            plain
+                .then_some(c)
+                .into_iter()
+                .chain(escaped.into_iter().flatten())
+        })
+        .collect();
+    let count = text.chars().count();
+    if count <= SHOWN {
+        return text;
+    }
+    let head: String = text.chars().take(SHOWN / 2).collect();
+    let tail: String = text.chars().skip(count - SHOWN / 2).collect();
+    format!("{head}...{tail}")
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (path, why)) in self.named.iter().enumerate() {
+            let before = if index == 0 { "" } else { "; " };
+            write!(f, "{before}{path} {why}")?;
+        }
+        if self.more {
+            f.write_str("; and more")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn millions_of_files_make_a_short_message() {
+        let mut left = Left::default();
+        for number in 0..1_000 {
+            left.note(format!("/ws/u/{number}").as_bytes(), Why::Written);
+        }
+        left.note(b"/ws/u/mnt", Why::MountBusy);
+        let text = left.to_string();
+        assert!(text.len() < 1_000, "{text}");
+        assert!(text.contains("/ws/u/mnt is a mount in use"), "{text}");
+        assert!(text.ends_with("; and more"), "{text}");
+        assert_eq!(left.why(), Some(Why::MountBusy));
+    }
+
+    #[test]
+    fn a_hostile_name_is_printed_harmlessly() {
+        let mut left = Left::default();
+        left.note(b"/ws/u/\x1b[31m\n\xff", Why::Time);
+        let long = [b"/ws/".as_slice(), &[b'x'; 5_000]].concat();
+        left.note(&long, Why::Time);
+        let text = left.to_string();
+        assert!(!text.chars().any(char::is_control), "{text}");
+        assert!(text.len() < 400, "{text}");
+    }
+}

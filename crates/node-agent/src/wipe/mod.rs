@@ -1,0 +1,162 @@
+//! Wiping: unmounting and removing what a pod left in the directories that the admin's templates give it.
+//!
+//! Nothing but those directories is ever touched, whatever the pod planted in them: see
+//! [`Wiper::wipe`].
+
+mod confined;
+mod left;
+mod mounts;
+mod remove;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+pub use left::{Left, Why};
+
+use crate::layout::{Layout, Place};
+use crate::uid::PodUid;
+
+/// Removes the directories of pods. Cheap to share; any number of pods can be wiped at once.
+#[derive(Debug)]
+pub struct Wiper {
+    layout: Layout,
+}
+
+/// What came of one try.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wiped {
+    /// Files and directories that were removed.
+    pub removed: u64,
+    /// What is left; nothing if the wipe is complete.
+    pub left: Left,
+}
+
+/// A root that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It does not exist.
+    #[error("the root {} does not exist", .0.display())]
+    Absent(PathBuf),
+    /// A component of its path is a symbolic link.
+    #[error("the root {} leads through a symbolic link: name the real path", .0.display())]
+    Symlink(PathBuf),
+    /// It is no directory.
+    #[error("the root {} is no directory", .0.display())]
+    NoDirectory(PathBuf),
+    /// The kernel cannot confine look-ups.
+    #[error("this kernel has no openat2: Linux 5.8 or later is needed")]
+    Kernel,
+    /// Anything else.
+    #[error("the root {} cannot be opened: {reason}", path.display())]
+    System {
+        /// The root.
+        path: PathBuf,
+        /// What the system says.
+        reason: io::Error,
+    },
+}
+
+impl RootError {
+    fn new(path: &Path, errno: Errno) -> Self {
+        let path = path.to_owned();
+        match errno {
+            Errno::NOENT => Self::Absent(path),
+            Errno::LOOP => Self::Symlink(path),
+            Errno::NOTDIR => Self::NoDirectory(path),
+            Errno::NOSYS => Self::Kernel,
+            errno => Self::System {
+                path,
+                reason: errno.into(),
+            },
+        }
+    }
+}
+
+impl Wiper {
+    /// A wiper of these directories.
+    ///
+    /// # Errors
+    ///
+    /// When a root does not exist or is not what its path says: a wipe of nothing would count as done.
+    pub fn new(layout: Layout) -> Result<Self, RootError> {
+        for root in layout.roots() {
+            confined::root(root).map_err(|errno| RootError::new(root, errno))?;
+        }
+        Ok(Self { layout })
+    }
+
+    /// The directories that belong to a pod. They may not exist.
+    pub fn places(&self, uid: &PodUid) -> Vec<Place> {
+        self.layout.places(uid).collect()
+    }
+
+    /// One try, until `deadline` at most: unmounts what is mounted at or below the pod's directories,
+    /// deepest first, and removes them. What was removed stays removed, so that the next try goes on
+    /// from there; a wipe of what is already gone is complete.
+    ///
+    /// Confined to the root: no symbolic link is followed, no `..`, no mount is entered to remove
+    /// anything, and no path is looked up twice, so that a process that renames, links or mounts at the
+    /// same time gains nothing. Blocks: not to be called on a thread of the runtime.
+    pub fn wipe(&self, uid: &PodUid, deadline: Instant) -> Wiped {
+        let mut wiped = Wiped::default();
+        for place in self.layout.places(uid) {
+            let one = wipe_place(&place, deadline);
+            wiped.removed += one.removed;
+            wiped.left.merge(one.left);
+        }
+        wiped
+    }
+}
+
+fn wipe_place(place: &Place, deadline: Instant) -> Wiped {
+    match try_place(place, deadline) {
+        Ok(wiped) => wiped,
+        Err((path, why)) => {
+            let mut left = Left::default();
+            left.note(path.as_os_str().as_bytes(), why);
+            Wiped { removed: 0, left }
+        }
+    }
+}
+
+fn try_place(place: &Place, deadline: Instant) -> Result<Wiped, (PathBuf, Why)> {
+    let path = place.path();
+    let root = confined::root(&place.root).map_err(|errno| match errno {
+        Errno::NOENT => (place.root.clone(), Why::NoRoot),
+        errno => (place.root.clone(), Why::of(errno)),
+    })?;
+    let Some(parent) = parent_of(&root, place)? else {
+        return Ok(Wiped::default());
+    };
+    let mounted = mounts::unmount_below((&root, &place.root), &path, deadline)
+        .map_err(|error| (path.clone(), Why::System(error.raw_os_error().unwrap_or(0))))?;
+    let name = CString::new(place.name.as_bytes()).map_err(|_| (path.clone(), Why::System(0)))?;
+    let shown = path.display().to_string();
+    let removed = remove::remove(&parent, &name, &shown, deadline);
+    // What is still mounted is told with its better reason, and only if it is in the way.
+    let mut left = removed.left;
+    if !left.is_empty() {
+        left.merge(mounted);
+    }
+    Ok(Wiped {
+        removed: removed.count,
+        left,
+    })
+}
+
+/// The directory that holds the pod's; nothing if it does not exist, and so neither does the pod's.
+fn parent_of(root: &OwnedFd, place: &Place) -> Result<Option<OwnedFd>, (PathBuf, Why)> {
+    match confined::place(root, &place.parent) {
+        Ok(parent) => Ok(Some(parent)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err((place.root.join(&place.parent), Why::of(errno))),
+    }
+}

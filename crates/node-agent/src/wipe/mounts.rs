@@ -1,0 +1,236 @@
+//! What is mounted below a directory, and taking it off.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
+
+use super::confined;
+use super::left::{Left, Why};
+
+/// The mounts of this process's mount namespace.
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+
+/// One mount, as a line of `mountinfo` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    id: u64,
+    parent: u64,
+    /// Where it is mounted.
+    pub(super) point: PathBuf,
+    /// Its peer group: what is mounted or unmounted on one member is on all of them.
+    group: Option<u64>,
+}
+
+impl Mount {
+    /// `36 35 98:0 /from /to rw,noatime shared:1 master:2 - ext3 /dev/root rw`.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+        let id = number(fields.next()?)?;
+        let parent = number(fields.next()?)?;
+        let point = unescaped(fields.nth(2)?);
+        let tags = fields.skip(1).take_while(|field| *field != b"-");
+        let group = tags
+            .filter_map(|tag| tag.strip_prefix(b"shared:"))
+            .find_map(number);
+        Some(Self {
+            id,
+            parent,
+            point: PathBuf::from(OsString::from_vec(point)),
+            group,
+        })
+    }
+}
+
+/// Spaces, tabs, new lines and backslashes stand as three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let code = digits.and_then(|digits| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        });
+        match code {
+            Some(code) => {
+                out.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// All mounts that this process sees.
+fn table() -> std::io::Result<Vec<Mount>> {
+    let text = std::fs::read(MOUNTINFO)?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(Mount::parse)
+        .collect())
+}
+
+/// Those at or below `dir`, children before their parents.
+fn below(table: &[Mount], dir: &Path) -> Vec<Mount> {
+    let parents: HashMap<u64, u64> = table.iter().map(|m| (m.id, m.parent)).collect();
+    let depth = |mount: &Mount| {
+        let mut depth = 0_usize;
+        let mut at = mount.id;
+        while let Some(parent) = parents.get(&at)
+            && *parent != at
+            && depth <= parents.len()
+        {
+            at = *parent;
+            depth += 1;
+        }
+        depth
+    };
+    let mut found: Vec<(usize, Mount)> = table
+        .iter()
+        .filter(|mount| mount.point.starts_with(dir))
+        .map(|mount| (depth(mount), mount.clone()))
+        .collect();
+    found.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.id.cmp(&a.1.id)));
+    found.into_iter().map(|(_, mount)| mount).collect()
+}
+
+/// Unmounts everything at or below `dir`, which is below the root `base`. Never lazily: a mount in use
+/// stays, and is told.
+///
+/// Mounts can be stacked and can hide each other, so this goes on for as long as it gets anywhere.
+pub(super) fn unmount_below(
+    base: (&OwnedFd, &Path),
+    dir: &Path,
+    deadline: Instant,
+) -> std::io::Result<Left> {
+    loop {
+        let table = table()?;
+        let mounts = below(&table, dir);
+        let mut left = Left::default();
+        let mut changed = false;
+        for mount in &mounts {
+            if Instant::now() >= deadline {
+                left.note(dir.as_os_str().as_bytes(), Why::Time);
+                return Ok(left);
+            }
+            keep_others_mounted(base, dir, mount, &table);
+            match unmount(base, mount) {
+                Ok(()) => changed = true,
+                Err(why) => left.note(mount.point.as_os_str().as_bytes(), why),
+            }
+        }
+        if mounts.is_empty() || !changed {
+            return Ok(left);
+        }
+    }
+}
+
+fn unmount(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(), Why> {
+    let (parent, name) = located(base, mount).map_err(Why::of)?;
+    // Another mount may have the place by now, or hide it: only the one that was listed is meant.
+    if confined::mount_of(&parent, name.as_os_str()) != Some(mount.id) {
+        return Err(Why::Mounted);
+    }
+    let flags = UnmountFlags::NOFOLLOW;
+    match rustix::mount::unmount(through(&parent, &name), flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(Why::MountBusy),
+        Err(Errno::PERM) => Err(Why::MountForbidden),
+        // Not a mount any more, or one that came with the mount namespace and is locked.
+        Err(Errno::INVAL) => Err(Why::Mounted),
+        Err(errno) => Err(Why::of(errno)),
+    }
+}
+
+/// A bind mount can be a peer of what it was made from, and then what is unmounted below it is unmounted
+/// below its original as well. A mount whose peers are elsewhere is first made to have none. (Peers in
+/// other mount namespaces are not to be seen, and there the same mounts are to go.)
+fn keep_others_mounted(base: (&OwnedFd, &Path), dir: &Path, mount: &Mount, table: &[Mount]) {
+    let Some(parent) = table.iter().find(|other| other.id == mount.parent) else {
+        return;
+    };
+    let Some(group) = parent.group.filter(|_| parent.point.starts_with(dir)) else {
+        return;
+    };
+    let elsewhere = |other: &Mount| other.group == Some(group) && !other.point.starts_with(dir);
+    if !table.iter().any(elsewhere) {
+        return;
+    }
+    let Ok((above, name)) = located(base, parent) else {
+        return;
+    };
+    if confined::mount_of(&above, name.as_os_str()) == Some(parent.id) {
+        let path = through(&above, &name);
+        if let Err(errno) = rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE) {
+            tracing::debug!(point = %parent.point.display(), %errno, "a mount could not be made private");
+        }
+    }
+}
+
+/// The directory that a mount's point is in, held open, and the point's name there. The mount itself is
+/// not held: it would be in use.
+fn located(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(OwnedFd, OsString), Errno> {
+    let (root, path) = base;
+    let below = mount.point.strip_prefix(path).map_err(|_| Errno::NOENT)?;
+    let (Some(parent), Some(name)) = (below.parent(), below.file_name()) else {
+        return Err(Errno::NOENT);
+    };
+    let parent = confined::place_across_mounts(root, parent)?;
+    Ok((parent, name.to_owned()))
+}
+
+/// A path by way of a held directory: mount calls take no directory.
+fn through(dir: &OwnedFd, name: &OsString) -> PathBuf {
+    let mut path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+    path.push(name);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read() {
+        let line = b"36 35 98:0 /from /ws/a\\040b\\134\\012c rw,noatime master:2 shared:17 - ext3 /dev/r rw";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.id, mount.parent, mount.group), (36, 35, Some(17)));
+        assert_eq!(mount.point, Path::new("/ws/a b\\\nc"));
+        let plain = Mount::parse(b"1 1 0:1 / / rw - tmpfs shared:3 rw").unwrap();
+        assert_eq!(plain.group, None);
+        assert_eq!(Mount::parse(b""), None);
+        assert_eq!(Mount::parse(b"x y"), None);
+        assert_eq!(unescaped(b"a\\9\\04"), b"a\\9\\04");
+    }
+
+    #[test]
+    fn children_come_before_parents_and_neighbours_not_at_all() {
+        let mount = |id, parent, point: &str| Mount {
+            id,
+            parent,
+            point: point.into(),
+            group: None,
+        };
+        let table = [
+            mount(1, 1, "/"),
+            mount(9, 1, "/ws/u"),
+            mount(5, 9, "/ws/u/moved/here"),
+            mount(7, 5, "/ws/u/moved/here/deep"),
+            mount(8, 1, "/ws/ux"),
+        ];
+        let found = below(&table, Path::new("/ws/u"));
+        let ids: Vec<u64> = found.iter().map(|m| m.id).collect();
+        assert_eq!(ids, [7, 5, 9]);
+    }
+}

@@ -1,0 +1,143 @@
+//! A root with a pod's directory, and somebody else's data beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::mount::UnmountFlags;
+use tempfile::TempDir;
+
+use crate::layout::Layout;
+use crate::uid::PodUid;
+use crate::wipe::{Wiped, Wiper};
+
+pub(super) const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+pub(super) const OTHER: &str = "ffffffff-4e5f-6071-8293-a4b5c6d7e8f9";
+
+/// What the victim's file says.
+const PRECIOUS: &str = "precious";
+
+pub(super) struct World {
+    temp: TempDir,
+    wiper: Wiper,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(["{root}/{podUID}"])
+    }
+
+    pub(super) fn with<const N: usize>(templates: [&str; N]) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(temp.path()).unwrap().join("root");
+        fs::create_dir(&root).unwrap();
+        let root = root.to_str().unwrap();
+        let templates = templates.map(|template| template.replace("{root}", root));
+        let layout = Layout::new([root], templates).unwrap();
+        let wiper = Wiper::new(layout).unwrap();
+        Self { temp, wiper }
+    }
+
+    pub(super) fn temp(&self) -> PathBuf {
+        fs::canonicalize(self.temp.path()).unwrap()
+    }
+
+    pub(super) fn root(&self) -> PathBuf {
+        self.temp().join("root")
+    }
+
+    /// The pod's directory.
+    pub(super) fn dir(&self) -> PathBuf {
+        self.root().join(UID)
+    }
+
+    pub(super) fn uid(&self) -> PodUid {
+        PodUid::parse(UID).unwrap()
+    }
+
+    pub(super) fn wiper(&self) -> &Wiper {
+        &self.wiper
+    }
+
+    pub(super) fn wipe(&self) -> Wiped {
+        self.wiper
+            .wipe(&self.uid(), Instant::now() + Duration::from_secs(120))
+    }
+
+    /// Some files in a directory of the pod's.
+    pub(super) fn fill(&self, dir: &str, files: usize) {
+        let dir = self.dir().join(dir);
+        fs::create_dir_all(&dir).unwrap();
+        for number in 0..files {
+            fs::write(dir.join(number.to_string()), "x").unwrap();
+        }
+    }
+
+    /// Somebody else's directory.
+    pub(super) fn victim(&self) -> PathBuf {
+        let victim = self.temp().join("victim");
+        if !victim.exists() {
+            fs::create_dir_all(victim.join("deep/er")).unwrap();
+            fs::write(victim.join("file"), PRECIOUS).unwrap();
+            fs::write(victim.join("deep/er/file"), PRECIOUS).unwrap();
+        }
+        victim
+    }
+
+    pub(super) fn assert_victim_unharmed(&self) {
+        let victim = self.temp().join("victim");
+        for file in ["file", "deep/er/file"] {
+            let text = fs::read_to_string(victim.join(file));
+            assert_eq!(text.ok().as_deref(), Some(PRECIOUS), "{file} was harmed");
+        }
+    }
+
+    /// What is mounted below the world.
+    pub(super) fn mounts(&self) -> Vec<PathBuf> {
+        let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let points = text.lines().filter_map(|line| line.split(' ').nth(4));
+        let temp = self.temp();
+        points
+            .map(PathBuf::from)
+            .filter(|point| point.starts_with(&temp))
+            .collect()
+    }
+}
+
+impl Drop for World {
+    /// Nothing stays mounted on this machine, whatever failed.
+    fn drop(&mut self) {
+        while let Some(point) = self.mounts().pop() {
+            if rustix::mount::unmount(&point, UnmountFlags::DETACH).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether this process may mount. Says so where not.
+pub(super) fn may_mount() -> bool {
+    let world = World::new();
+    let dir = world.temp().join("try");
+    fs::create_dir(&dir).unwrap();
+    let may = is_root() && mount_tmpfs(&dir).is_ok();
+    if !may {
+        eprintln!("skipped: needs root and the right to mount");
+    }
+    may
+}
+
+pub(super) fn mount_tmpfs(at: &Path) -> rustix::io::Result<()> {
+    let options: Option<&std::ffi::CStr> = None;
+    rustix::mount::mount(
+        "belayer",
+        at,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        options,
+    )
+}

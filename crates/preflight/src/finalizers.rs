@@ -1,0 +1,314 @@
+//! Who else writes what is ours: other setters of our finalizers, another Belayer, and
+//! kube-controller-manager's own controller of claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
+use belayer_core::object::Resource;
+use belayer_inspect::reader::{Look, Reader, explain};
+
+use crate::needs::Claims;
+use crate::report::{About, Finding, Level};
+
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// Objects of one kind that are looked at: enough to see who sets a finalizer, at a bounded cost.
+const SAMPLE: u32 = 500;
+
+/// kube-controller-manager's controller of claims, as `--controllers` names it.
+const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
+
+#[derive(Deserialize)]
+struct List {
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+    #[serde(default)]
+    managed_fields: Vec<Managed>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Managed {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, RequestError> {
+    let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA);
+    let list: List = reader.json(&request).await?;
+    list.items
+        .ok_or_else(|| RequestError::Decode("the answer is no list".to_owned()))
+}
+
+/// Who sets `finalizer` besides Belayer, by server-side apply or by an update of the list after
+/// the creation. At creation it is whoever creates that is noted, on behalf of our own policy.
+pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) -> Option<Finding> {
+    let objects = match sample(reader, kind).await {
+        Ok(objects) => objects,
+        Err(error) if error.class() == ErrorClass::NotServed => return None,
+        Err(error) => {
+            return Some(Finding::new(
+                Level::Unknown,
+                About::Finalizer,
+                format!("who else sets {finalizer}"),
+                format!("{kind}: {}", explain(&error)),
+            ));
+        }
+    };
+    let mut setters: BTreeMap<&str, usize> = BTreeMap::new();
+    for object in &objects {
+        for manager in setters_of(&object.metadata, finalizer) {
+            *setters.entry(manager).or_default() += 1;
+        }
+    }
+    if setters.is_empty() {
+        return None;
+    }
+    let who: Vec<String> = setters
+        .iter()
+        .map(|(manager, count)| format!("{manager} (on {count} {kind})"))
+        .collect();
+    Some(Finding::new(
+        Level::Note,
+        About::Finalizer,
+        format!("{finalizer} is also set by {}", who.join(", ")),
+        "a finalizer that two set is taken off by one while the other still counts on it",
+    ))
+}
+
+fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> {
+    if !metadata.finalizers.iter().any(|name| name == finalizer) {
+        return BTreeSet::new();
+    }
+    let member = format!("v:{finalizer:?}");
+    let sets = |managed: &&Managed| {
+        managed.manager != FIELD_MANAGER
+            && managed.operation == "Apply"
+            && managed.fields_v1["f:metadata"]["f:finalizers"]
+                .get(&member)
+                .is_some()
+    };
+    let setters = metadata.managed_fields.iter().filter(sets);
+    setters.map(|managed| managed.manager.as_str()).collect()
+}
+
+/// Whether claims are protected by exactly those who should.
+pub(crate) async fn claims(reader: &Reader, mode: Claims) -> Vec<Finding> {
+    let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let mut findings = Vec::new();
+    match (in_tree(reader).await, mode) {
+        (InTree::On(pod), Claims::Replacing) => findings.push(
+            Finding::new(
+                Level::Missing,
+                About::Finalizer,
+                format!("{CLAIM_CONTROLLER} still runs in {pod}"),
+                format!("it takes {KUBERNETES_PVC_PROTECTION} off as well: claims go on its word, not on Belayer's"),
+            )
+            .fix(format!("switch it off: --controllers=*,-{CLAIM_CONTROLLER}")),
+        ),
+        (InTree::Off(pod), Claims::Beside) => findings.push(
+            Finding::new(
+                Level::Missing,
+                About::Finalizer,
+                format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
+                format!(
+                    "nothing takes {KUBERNETES_PVC_PROTECTION} off, and the kubelet mounts no claim that is being \
+                     deleted without it"
+                ),
+            )
+            .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
+        ),
+        (InTree::Unseen(why), Claims::Replacing) => findings.push(Finding::new(
+            Level::Unknown,
+            About::Finalizer,
+            format!("whether {CLAIM_CONTROLLER} is switched off"),
+            why,
+        )),
+        _ => {}
+    }
+    match sample(reader, &kind).await {
+        Ok(claims) if mode == Claims::Beside => {
+            let bare = claims
+                .iter()
+                .map(|claim| &claim.metadata)
+                .filter(|metadata| {
+                    metadata.deletion_timestamp.is_none()
+                        && !metadata
+                            .finalizers
+                            .iter()
+                            .any(|name| name == KUBERNETES_PVC_PROTECTION)
+                });
+            let bare = bare.count();
+            if bare > 0 {
+                findings.push(Finding::new(
+                    Level::Note,
+                    About::Finalizer,
+                    format!("{bare} claims do not carry {KUBERNETES_PVC_PROTECTION}"),
+                    "once one of them is deleted, no kubelet mounts it any more, also for pods that restart",
+                ));
+            }
+        }
+        Ok(_) => {}
+        Err(error) => findings.push(Finding::new(
+            Level::Unknown,
+            About::Finalizer,
+            "how claims are protected".to_owned(),
+            format!("{kind}: {}", explain(&error)),
+        )),
+    }
+    findings
+}
+
+enum InTree {
+    On(String),
+    Off(String),
+    Unseen(String),
+}
+
+/// What kube-controller-manager's own flag says, where it runs as a pod.
+async fn in_tree(reader: &Reader) -> InTree {
+    let request = Request::get("/api/v1/namespaces/kube-system/pods")
+        .query("labelSelector", "component=kube-controller-manager");
+    let list: Value = match reader.json(&request).await {
+        Ok(list) => list,
+        Err(error) => return InTree::Unseen(format!("pods of kube-system: {}", explain(&error))),
+    };
+    let pods = list["items"].as_array().into_iter().flatten();
+    let Some(pod) = pods.into_iter().next() else {
+        return InTree::Unseen(
+            "kube-controller-manager runs in no pod that can be seen: look at its flag --controllers".to_owned(),
+        );
+    };
+    let name = format!(
+        "pod kube-system/{}",
+        pod["metadata"]["name"]
+            .as_str()
+            .unwrap_or("kube-controller-manager")
+    );
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let words: Vec<&str> = containers
+        .flat_map(|container| [&container["command"], &container["args"]])
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    if is_switched_on(&words) {
+        InTree::On(name)
+    } else {
+        InTree::Off(name)
+    }
+}
+
+/// As kube-controller-manager reads its own flag: what is said first about a controller counts.
+fn is_switched_on(words: &[&str]) -> bool {
+    let flags = words
+        .iter()
+        .filter_map(|word| word.strip_prefix("--controllers="));
+    let items: Vec<&str> = flags.flat_map(|list| list.split(',')).collect();
+    for item in &items {
+        // The second is what it was called before Kubernetes 1.28.
+        for name in [CLAIM_CONTROLLER, "pvc-protection"] {
+            if *item == name {
+                return true;
+            }
+            if item.strip_prefix('-') == Some(name) {
+                return false;
+            }
+        }
+    }
+    items.is_empty() || items.contains(&"*")
+}
+
+/// Another Belayer in this cluster.
+pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
+    let request = Request::get("/apis/apps/v1/deployments")
+        .query("labelSelector", "app.kubernetes.io/name=belayer");
+    let list: Look<Value> = match reader.json(&request).await {
+        Ok(list) => Look::Found(list),
+        Err(error) => Look::Unknown(explain(&error)),
+    };
+    let list = match list {
+        Look::Found(list) => list,
+        Look::Absent => return Vec::new(),
+        Look::Unknown(why) => {
+            return vec![Finding::new(
+                Level::Unknown,
+                About::Installation,
+                "whether another Belayer is installed",
+                format!("deployments: {why}"),
+            )];
+        }
+    };
+    let items = list["items"].as_array().into_iter().flatten();
+    items
+        .filter(|deployment| deployment["metadata"]["namespace"] != own)
+        .map(|deployment| {
+            let text = |key: &str| deployment["metadata"][key].as_str().unwrap_or_default();
+            Finding::new(
+                Level::Missing,
+                About::Installation,
+                format!("deployment {}/{} is a Belayer as well", text("namespace"), text("name")),
+                "two that do not know of each other add and release the same holds by two configurations",
+            )
+            .fix("keep one of them; --namespace tells this command which is yours")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    #[rstest]
+    #[case::by_default(&[], true)]
+    #[case::all(&["--controllers=*"], true)]
+    #[case::switched_off(&["--controllers=*,-persistentvolumeclaim-protection-controller"], false)]
+    #[case::by_its_old_name(&["--controllers=*,-pvc-protection"], false)]
+    #[case::the_first_word_counts(&["--controllers=persistentvolumeclaim-protection-controller,-persistentvolumeclaim-protection-controller"], true)]
+    #[case::not_in_the_list(&["--controllers=job-controller"], false)]
+    fn the_flag_of_kube_controller_manager_is_read(#[case] words: &[&str], #[case] on: bool) {
+        assert_eq!(is_switched_on(words), on);
+    }
+
+    #[test]
+    fn only_who_sets_it_on_purpose_counts() {
+        let fields = json!({"f:metadata": {"f:finalizers": {"v:\"belayer.dev/pod-status\"": {}}}});
+        let managed = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation, "fieldsV1": fields});
+        let metadata: Metadata = serde_json::from_value(json!({
+            "finalizers": ["belayer.dev/pod-status"],
+            "managedFields": [
+                managed("belayer", "Update"),
+                managed("workflow-controller", "Update"),
+                managed("gitops", "Apply"),
+            ],
+        }))
+        .unwrap();
+        let setters = setters_of(&metadata, "belayer.dev/pod-status");
+        assert_eq!(setters.into_iter().collect::<Vec<_>>(), ["gitops"]);
+        assert!(setters_of(&metadata, "example.com/x").is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a kind is served, at the version it is read at.
+
+use serde::Deserialize;
+
+use belayer_core::http::{ErrorClass, Request};
+use belayer_inspect::reader::{Reader, explain};
+
+use crate::needs::Kind;
+use crate::report::{About, Finding, Level};
+
+#[derive(Deserialize)]
+struct Resources {
+    #[serde(default)]
+    resources: Vec<Served>,
+}
+
+#[derive(Deserialize)]
+struct Served {
+    name: String,
+}
+
+/// A finding, unless it is served.
+pub(crate) async fn look(reader: &Reader, kind: &Kind) -> Option<Finding> {
+    let resource = &kind.resource;
+    let path = if resource.group.is_empty() {
+        format!("/api/{}", resource.version)
+    } else {
+        format!("/apis/{}/{}", resource.group, resource.version)
+    };
+    let what = format!("{resource} at {}", resource.version);
+    let served = match reader.json::<Resources>(&Request::get(path)).await {
+        Ok(version) => version
+            .resources
+            .iter()
+            .any(|served| served.name == *resource.plural),
+        Err(error) if matches!(error.class(), ErrorClass::NotServed | ErrorClass::NotFound) => {
+            false
+        }
+        Err(error) => {
+            return Some(Finding::new(
+                Level::Unknown,
+                About::Kind,
+                what,
+                format!("whether it is served: {}", explain(&error)),
+            ));
+        }
+    };
+    if served {
+        return None;
+    }
+    let level = if kind.optional {
+        Level::Note
+    } else {
+        Level::Missing
+    };
+    let finding = Finding::new(
+        level,
+        About::Kind,
+        format!("{what} is not served"),
+        kind.without,
+    );
+    Some(if kind.fix.is_empty() {
+        finding
+    } else {
+        finding.fix(kind.fix)
+    })
+}

@@ -1,0 +1,102 @@
+#![doc = include_str!("../README.md")]
+
+mod finalizers;
+mod kinds;
+mod needs;
+mod policies;
+mod report;
+mod rights;
+mod text;
+
+use futures::StreamExt as _;
+use serde::Deserialize;
+
+use belayer_core::http::{Request, RequestError};
+use belayer_inspect::reader::Reader;
+
+pub use needs::{Claims, Kind, Part, Policy};
+pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
+pub use rights::{Authorizer, Ruling, Subject};
+pub use text::text;
+
+/// Reviews and looks that run at once.
+const PARALLEL: usize = 8;
+
+/// What is checked.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Belayer's own namespace.
+    pub own_namespace: String,
+    /// Whose rights.
+    pub subject: Subject,
+    /// What each part needs.
+    pub parts: Vec<Part>,
+    /// Version of this command.
+    pub client: &'static str,
+}
+
+/// Looks at everything the parts need. Nothing is changed: rights are asked for by reviews, which
+/// the API server answers and forgets.
+///
+/// # Errors
+///
+/// When the API server cannot be reached at all. What cannot be found out is part of the report.
+pub async fn check(
+    reader: &Reader,
+    authorizer: &dyn Authorizer,
+    query: &Query,
+) -> Result<Report, RequestError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        git_version: String,
+    }
+    let server = match reader.json::<Version>(&Request::get("/version")).await {
+        Ok(version) => Some(version.git_version),
+        Err(error) if error.api().is_some() => None,
+        Err(error) => return Err(error),
+    };
+    let mut parts = Vec::new();
+    for part in &query.parts {
+        let granted = futures::stream::iter(&part.rights)
+            .map(|right| rights::ask(authorizer, right, part, query))
+            .buffered(PARALLEL)
+            .collect::<Vec<_>>()
+            .await;
+        let mut findings: Vec<Finding> = granted.into_iter().flatten().collect();
+        let refused = findings.len();
+        for kind in &part.kinds {
+            findings.extend(kinds::look(reader, kind).await);
+        }
+        for policy in &part.policies {
+            findings.extend(policies::look(reader, policy, &query.own_namespace).await);
+        }
+        if let Some(claims) = part.claims {
+            findings.extend(finalizers::claims(reader, claims).await);
+        }
+        for (kind, finalizer) in &part.holds {
+            findings.extend(finalizers::others(reader, kind, finalizer).await);
+        }
+        findings.sort_by_key(|finding| finding.level);
+        parts.push(PartReport {
+            name: part.name.clone(),
+            rights_needed: part.rights.len(),
+            rights_granted: part.rights.len() - refused,
+            findings,
+        });
+    }
+    if let Some(first) = parts.first_mut() {
+        first
+            .findings
+            .extend(finalizers::installations(reader, &query.own_namespace).await);
+        first.findings.sort_by_key(|finding| finding.level);
+    }
+    Ok(Report {
+        api_version: API_VERSION,
+        kind: "CheckReport",
+        server,
+        client: query.client,
+        subject: query.subject.to_string(),
+        parts,
+    })
+}

@@ -1,0 +1,262 @@
+//! Admission policies: there, bound, switched by the gate, and about what the configuration says.
+
+use serde_json::Value;
+
+use belayer_core::http::{ErrorClass, Request};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_inspect::reader::{Look, Reader, explain};
+
+use crate::needs::Policy;
+use crate::report::{About, Finding, Level};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+const ON_SIGHT: &str =
+    "holds are added when an object is first seen: one that vanishes within that moment is missed";
+
+/// What is not as it should be about one policy.
+pub(crate) async fn look(reader: &Reader, policy: &Policy, own: &str) -> Vec<Finding> {
+    let name = policy.name;
+    let note = |what: String, consequence: &str| {
+        Finding::new(Level::Note, About::Policy, what, consequence)
+    };
+    let kind = |kind: &str, plural: &str| Resource::new(GROUP, "v1", kind, plural);
+    let policies = kind("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
+    let bindings = kind(
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+    );
+    let found = match get(reader, &policies, name).await {
+        Got::There(found) => found,
+        Got::Absent => {
+            return vec![
+                note(format!("policy {name} is not there"), ON_SIGHT)
+                    .fix("apply it from the manifests"),
+            ];
+        }
+        Got::NotServed => {
+            return vec![note(
+                format!(
+                    "policy {name}: this server has no MutatingAdmissionPolicy (Kubernetes 1.36 has)"
+                ),
+                ON_SIGHT,
+            )];
+        }
+        Got::Unknown(why) => return vec![unknown(format!("policy {name}"), why)],
+    };
+    let mut findings = drift(policy, &found);
+    match get(reader, &bindings, name).await {
+        Got::There(binding) => findings.extend(binding_findings(policy, &binding, own)),
+        Got::Absent | Got::NotServed => findings.push(
+            note(
+                format!("policy {name} has no binding of its name"),
+                ON_SIGHT,
+            )
+            .fix("apply it from the manifests"),
+        ),
+        Got::Unknown(why) => findings.push(unknown(format!("binding {name}"), why)),
+    }
+    findings.extend(gate(reader, policy, own).await);
+    findings
+}
+
+fn unknown(what: String, why: String) -> Finding {
+    Finding::new(Level::Unknown, About::Policy, what, why)
+}
+
+enum Got {
+    There(Value),
+    Absent,
+    NotServed,
+    Unknown(String),
+}
+
+async fn get(reader: &Reader, kind: &Resource, name: &str) -> Got {
+    let key = ObjectKey::cluster(name);
+    let request = Request::get(kind.object_path(&key));
+    match reader.json::<Value>(&request).await {
+        Ok(found) => Got::There(found),
+        Err(error) if error.class() == ErrorClass::NotServed => Got::NotServed,
+        Err(error)
+            if error
+                .api()
+                .is_some_and(|api| api.is_not_found_naming(kind, &key)) =>
+        {
+            Got::Absent
+        }
+        Err(error) => Got::Unknown(explain(&error)),
+    }
+}
+
+/// What differs from the configuration that this command was given.
+fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
+    let name = policy.name;
+    let missing = |what: String, consequence: &str| {
+        Finding::new(Level::Missing, About::Policy, what, consequence)
+            .fix("apply it from the manifests again, or bring its selector and the configuration together")
+    };
+    let mut findings = Vec::new();
+    if found["spec"]["failurePolicy"] != "Ignore" {
+        findings.push(missing(
+            format!("policy {name}: failurePolicy is not Ignore"),
+            "a fault of the policy refuses objects that have nothing to do with Belayer",
+        ));
+    }
+    let resources = found["spec"]["matchConstraints"]["resourceRules"].to_string();
+    if !resources.contains(&format!("{:?}", &*policy.resource.plural)) {
+        findings.push(missing(
+            format!(
+                "policy {name} does not match the creation of {}",
+                policy.resource
+            ),
+            ON_SIGHT,
+        ));
+    }
+    let mutations = found["spec"]["mutations"].to_string();
+    if !mutations.contains(&policy.finalizer) {
+        findings.push(missing(
+            format!("policy {name} does not add {}", policy.finalizer),
+            ON_SIGHT,
+        ));
+    }
+    let text = found["spec"].to_string();
+    for label in policy.labels.iter().filter(|label| !text.contains(*label)) {
+        findings.push(missing(
+            format!(
+                "policy {name} does not ask for label {label}, by which the configuration selects"
+            ),
+            "it holds other objects at their creation than Belayer selects",
+        ));
+    }
+    findings
+}
+
+fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding> {
+    let name = policy.name;
+    let mut findings = Vec::new();
+    let mut wrong = |what: String, consequence: &str| {
+        findings.push(
+            Finding::new(Level::Missing, About::Policy, what, consequence)
+                .fix("apply it from the manifests again"),
+        );
+    };
+    let spec = &binding["spec"];
+    if spec["policyName"] != name {
+        wrong(format!("binding {name} binds another policy"), ON_SIGHT);
+    }
+    let parameter = &spec["paramRef"];
+    if parameter["name"] != names::GATE_CONFIG_MAP || parameter["namespace"] != own {
+        wrong(
+            format!(
+                "binding {name}: its parameter is not {own}/{}",
+                names::GATE_CONFIG_MAP
+            ),
+            "the policy is switched by something else: it may go on adding holds while Belayer drains",
+        );
+    }
+    if parameter["parameterNotFoundAction"] != "Allow" {
+        wrong(
+            format!("binding {name}: parameterNotFoundAction is not Allow"),
+            "without the ConfigMap every such object is refused",
+        );
+    }
+    findings
+}
+
+async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
+    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let key = ObjectKey::new(own, names::GATE_CONFIG_MAP);
+    let place = format!("configmap {key}");
+    match reader.object::<Value>(&maps, &key).await {
+        Look::Found(map)
+            if map["data"][policy.switch] == "on" && map["data"]["mode"] != "draining" =>
+        {
+            None
+        }
+        Look::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
+            Level::Note,
+            About::Policy,
+            format!("{place} says draining"),
+            "no hold is added, at creation or later, until it says normal again",
+        )),
+        Look::Found(_) => Some(Finding::new(
+            Level::Note,
+            About::Policy,
+            format!("{place}: {} is not \"on\"", policy.switch),
+            format!("policy {} is switched off: {ON_SIGHT}", policy.name),
+        )),
+        Look::Absent => Some(
+            Finding::new(
+                Level::Note,
+                About::Policy,
+                format!("{place} is not there"),
+                format!("policy {} is switched off: {ON_SIGHT}", policy.name),
+            )
+            .fix("apply it from the manifests"),
+        ),
+        Look::Unknown(why) => Some(unknown(place, why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    fn policy() -> Policy {
+        Policy {
+            name: "belayer-pod-hold",
+            resource: Resource::new("", "v1", "Pod", "pods"),
+            finalizer: names::POD_STATUS_HOLD.to_owned(),
+            labels: vec!["workflows.argoproj.io/workflow".to_owned()],
+            switch: "hold",
+        }
+    }
+
+    fn manifest() -> (Value, Value) {
+        let text = include_str!("../../../deploy/manifests/pod-hold-policy.yaml");
+        let mut documents = serde_saphyr::from_multiple::<Value>(text).unwrap();
+        let binding = documents.pop().unwrap();
+        (documents.pop().unwrap(), binding)
+    }
+
+    #[test]
+    fn the_manifest_itself_is_as_it_should_be() {
+        let (found, binding) = manifest();
+        assert_eq!(drift(&policy(), &found), []);
+        assert_eq!(binding_findings(&policy(), &binding, "belayer-system"), []);
+    }
+
+    #[rstest]
+    #[case::refuses_on_faults("/spec/failurePolicy", json!("Fail"), "failurePolicy is not Ignore")]
+    #[case::another_kind("/spec/matchConstraints/resourceRules/0/resources", json!(["jobs"]), "does not match the creation of pods")]
+    #[case::another_label("/spec/matchConstraints/objectSelector", json!({}), "does not ask for label workflows.argoproj.io/workflow")]
+    #[case::another_hold("/spec/mutations", json!([]), "does not add belayer.dev/pod-status")]
+    fn drift_is_named(#[case] path: &str, #[case] value: Value, #[case] says: &str) {
+        let (mut found, _) = manifest();
+        *found.pointer_mut(path).unwrap() = value;
+        let findings = drift(&policy(), &found);
+        assert!(
+            findings.iter().any(|f| f.what.contains(says)),
+            "{findings:?}"
+        );
+    }
+
+    #[rstest]
+    #[case::another_policy("/spec/policyName", "binds another policy")]
+    #[case::another_map(
+        "/spec/paramRef/name",
+        "its parameter is not belayer-system/belayer-gate"
+    )]
+    #[case::another_place("/spec/paramRef/namespace", "its parameter is not")]
+    #[case::refuses_without_it("/spec/paramRef/parameterNotFoundAction", "is not Allow")]
+    fn a_wrong_binding_is_named(#[case] path: &str, #[case] says: &str) {
+        let (_, mut binding) = manifest();
+        *binding.pointer_mut(path).unwrap() = json!("x");
+        let findings = binding_findings(&policy(), &binding, "belayer-system");
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].what.contains(says), "{findings:?}");
+    }
+}

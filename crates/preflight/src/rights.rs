@@ -1,0 +1,209 @@
+//! Whether a right is granted: the API server is asked, never a role read and interpreted.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use belayer_core::executor::{Class, Executor, Sent};
+use belayer_core::http::Request;
+use belayer_core::rights::{Place, Right};
+use belayer_inspect::reader::explain;
+
+use crate::report::{About, Finding, Level};
+use crate::{Part, Query};
+
+/// Whose rights are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Those of the kubeconfig.
+    Own,
+    /// Those of another user.
+    User {
+        /// Its name.
+        name: String,
+        /// Its groups.
+        groups: Vec<String>,
+    },
+}
+
+impl Subject {
+    /// A ServiceAccount, with the groups that the API server gives each of them.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::User {
+            name: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ],
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("your own"),
+            Self::User { name, .. } => f.write_str(name),
+        }
+    }
+}
+
+/// What came back for one right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ruling {
+    /// It is granted.
+    Granted,
+    /// It is not.
+    Refused,
+    /// The question was not answered; why, in words.
+    Unknown(String),
+}
+
+/// Who knows what is allowed: the API server in production, a list of rules in tests.
+pub trait Authorizer: Send + Sync {
+    /// Whether `subject` has `right`, where Belayer's own namespace is `own`.
+    fn ask<'a>(
+        &'a self,
+        right: &'a Right,
+        subject: &'a Subject,
+        own: &'a str,
+    ) -> BoxFuture<'a, Ruling>;
+}
+
+/// Asks by SelfSubjectAccessReview and SubjectAccessReview: creates that store nothing.
+impl Authorizer for Executor {
+    fn ask<'a>(
+        &'a self,
+        right: &'a Right,
+        subject: &'a Subject,
+        own: &'a str,
+    ) -> BoxFuture<'a, Ruling> {
+        Box::pin(async move {
+            let (path, body) = review(right, subject, own);
+            let request = Request::post(path, body.to_string());
+            let answer = match self.write(&request, Class::Evidence).await {
+                Ok(Sent::Applied(answer)) => answer,
+                Ok(Sent::DryRun) => return Ruling::Unknown("nothing was asked".to_owned()),
+                Err(error) => {
+                    return Ruling::Unknown(match subject {
+                        Subject::Own => explain(&error),
+                        Subject::User { .. } => format!(
+                            "{}: to ask about others takes the right to create \
+                         subjectaccessreviews.authorization.k8s.io",
+                            explain(&error)
+                        ),
+                    });
+                }
+            };
+            match answer.json::<Review>() {
+                Ok(Review {
+                    status: Some(status),
+                }) if status.allowed => Ruling::Granted,
+                Ok(Review {
+                    status: Some(status),
+                }) if !status.evaluation_error.is_empty() => {
+                    Ruling::Unknown(status.evaluation_error)
+                }
+                Ok(Review { status: Some(_) }) => Ruling::Refused,
+                Ok(Review { status: None }) => Ruling::Unknown("no answer".to_owned()),
+                Err(error) => Ruling::Unknown(error.to_string()),
+            }
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: Option<ReviewStatus>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewStatus {
+    allowed: bool,
+    #[serde(default)]
+    evaluation_error: String,
+}
+
+fn review(right: &Right, subject: &Subject, own: &str) -> (&'static str, Value) {
+    let namespace = match right.place {
+        Place::Cluster => "",
+        Place::OwnNamespace => own,
+    };
+    let attributes = json!({
+        "namespace": namespace,
+        "verb": right.verb,
+        "group": &*right.group,
+        "resource": &*right.resource,
+        "subresource": right.subresource,
+        "name": right.name.unwrap_or_default(),
+    });
+    match subject {
+        Subject::Own => (
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": { "resourceAttributes": attributes },
+            }),
+        ),
+        Subject::User { name, groups } => (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "spec": { "resourceAttributes": attributes, "user": name, "groups": groups },
+            }),
+        ),
+    }
+}
+
+/// A finding, unless the right is granted.
+pub(crate) async fn ask(
+    authorizer: &dyn Authorizer,
+    right: &Right,
+    part: &Part,
+    query: &Query,
+) -> Option<Finding> {
+    let place = match right.place {
+        Place::Cluster => String::new(),
+        Place::OwnNamespace => format!(" in {}", query.own_namespace),
+    };
+    let what = format!("{right}{place}");
+    match authorizer
+        .ask(right, &query.subject, &query.own_namespace)
+        .await
+    {
+        Ruling::Granted => None,
+        Ruling::Refused => {
+            let finding = Finding::new(Level::Missing, About::Right, what, right.without);
+            Some(finding.fix(format!("{} of the manifests grants it", part.granted_by)))
+        }
+        Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Right, what, why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_names_everything_that_a_role_can_tell_apart() {
+        let right = Right::new("argoproj.io", "workflows", "patch", "x").sub("status");
+        let (path, body) = review(&right, &Subject::Own, "ops");
+        assert!(path.ends_with("/selfsubjectaccessreviews"));
+        let attributes = &body["spec"]["resourceAttributes"];
+        assert_eq!(attributes["group"], "argoproj.io");
+        assert_eq!(attributes["subresource"], "status");
+        assert_eq!(attributes["namespace"], "");
+        let right = Right::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
+        let account = Subject::service_account("ops", "belayer");
+        let (path, body) = review(&right, &account, "ops");
+        assert!(path.ends_with("/subjectaccessreviews"));
+        assert_eq!(body["spec"]["user"], "system:serviceaccount:ops:belayer");
+        assert_eq!(body["spec"]["groups"][1], "system:serviceaccounts:ops");
+        assert_eq!(body["spec"]["resourceAttributes"]["namespace"], "ops");
+        assert_eq!(body["spec"]["resourceAttributes"]["name"], "belayer-gate");
+    }
+}

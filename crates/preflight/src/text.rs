@@ -1,0 +1,129 @@
+//! The report for people.
+
+use std::fmt::Write as _;
+
+use belayer_inspect::text::{Paint, Style, wrapped};
+
+use crate::report::{Finding, Level, PartReport, Report};
+
+/// Columns before what is found.
+const LABEL: usize = 11;
+
+/// The whole report.
+pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", paint.bold(&opening(report)));
+    let server = report.server.as_deref().unwrap_or("of an unknown version");
+    let line = format!("Kubernetes {server}; the rights are {}.", whose(report));
+    let _ = writeln!(out, "{}", wrapped(&line, style.width, ""));
+    for part in &report.parts {
+        out.push('\n');
+        let _ = writeln!(out, "{}", paint.bold(&heading(part)));
+        for finding in &part.findings {
+            self::finding(finding, style, paint, &mut out);
+        }
+    }
+    out
+}
+
+fn whose(report: &Report) -> String {
+    match report.subject.as_str() {
+        own @ "your own" => format!("{own}: --service-account checks Belayer's"),
+        other => format!("those of {other}"),
+    }
+}
+
+fn opening(report: &Report) -> String {
+    let (missing, unknown) = (
+        report.of(Level::Missing).count(),
+        report.of(Level::Unknown).count(),
+    );
+    match (missing, unknown) {
+        (0, 0) => "Everything that Belayer needs is there.".to_owned(),
+        (0, 1) => "Nothing is known to be missing; 1 thing could not be checked.".to_owned(),
+        (0, n) => format!("Nothing is known to be missing; {n} things could not be checked."),
+        (1, 0) => "1 thing is missing.".to_owned(),
+        (n, 0) => format!("{n} things are missing."),
+        (1, m) => format!("1 thing is missing, and {m} could not be checked."),
+        (n, m) => format!("{n} things are missing, and {m} could not be checked."),
+    }
+}
+
+fn heading(part: &PartReport) -> String {
+    format!(
+        "{}: {} of {} rights",
+        part.name, part.rights_granted, part.rights_needed
+    )
+}
+
+fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String) {
+    use belayer_inspect::report::Verdict;
+    let (word, verdict) = match finding.level {
+        Level::Missing => ("missing", Verdict::ControllerDown),
+        Level::Unknown => ("unknown", Verdict::Unknown),
+        Level::Note => ("note", Verdict::Waiting),
+    };
+    let label = paint.verdict(verdict, &format!("{word:<7}"));
+    let width = style.width.saturating_sub(LABEL);
+    let indent = " ".repeat(LABEL);
+    let joint = match finding.level {
+        Level::Unknown => "",
+        Level::Missing | Level::Note if finding.consequence.is_empty() => "",
+        Level::Missing if finding.about == crate::report::About::Right => "without it ",
+        Level::Missing | Level::Note => "",
+    };
+    let _ = writeln!(out, "  {label}  {}", wrapped(&finding.what, width, &indent));
+    if !finding.consequence.is_empty() {
+        let text = format!("{joint}{}", finding.consequence);
+        let _ = writeln!(out, "{indent}{}", wrapped(&text, width, &indent));
+    }
+    if let Some(fix) = &finding.fix {
+        let text = wrapped(fix, width, &indent);
+        let _ = writeln!(out, "{indent}{}", paint.dim(&text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{API_VERSION, About};
+    use belayer_inspect::text::Plain;
+
+    #[test]
+    fn a_report_names_what_is_missing_what_follows_and_what_helps() {
+        let report = Report {
+            api_version: API_VERSION,
+            kind: "CheckReport",
+            server: Some("v1.36.3".into()),
+            client: "0.1.0",
+            subject: "system:serviceaccount:belayer-system:belayer".into(),
+            parts: vec![PartReport {
+                name: "pod-finalizer".into(),
+                rights_needed: 7,
+                rights_granted: 6,
+                findings: vec![
+                    Finding::new(Level::Missing, About::Right, "patch pods", "holds stay")
+                        .fix("ClusterRole belayer-pod-finalizer of the manifests grants it"),
+                    Finding::new(
+                        Level::Note,
+                        About::Policy,
+                        "policy x is not there",
+                        "so what",
+                    ),
+                ],
+            }],
+        };
+        let expected = "\
+1 thing is missing.
+Kubernetes v1.36.3; the rights are those of system:serviceaccount:belayer-system:belayer.
+
+pod-finalizer: 6 of 7 rights
+  missing  patch pods
+           without it holds stay
+           ClusterRole belayer-pod-finalizer of the manifests grants it
+  note     policy x is not there
+           so what
+";
+        assert_eq!(text(&report, Style::default(), &Plain), expected);
+    }
+}

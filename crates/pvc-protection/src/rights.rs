@@ -1,0 +1,24 @@
+//! What this component has to be allowed.
+
+use belayer_core::object::Resource;
+use belayer_core::rights::{FOLLOW, Right};
+
+/// To hold claims and let them go.
+pub fn rights() -> Vec<Right> {
+    let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let pods = Resource::new("", "v1", "Pod", "pods");
+    let mut rights: Vec<Right> =
+        Right::on(&claims, FOLLOW, "no claim is seen, held or released").collect();
+    rights.push(Right::new(
+        "",
+        "persistentvolumeclaims",
+        "patch",
+        "holds are neither added nor taken off: what is held stays",
+    ));
+    rights.extend(Right::on(
+        &pods,
+        FOLLOW,
+        "nobody knows which claims are in use: none is released",
+    ));
+    rights
+}

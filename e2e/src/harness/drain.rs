@@ -1,0 +1,320 @@
+//! `belayer drain` as an admin runs it, and clusters full of held objects.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use super::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
+use super::cluster::Cluster;
+use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, pod};
+use crate::kinds;
+
+/// What every hold of ours is called like. Written out here on purpose: users see it.
+pub const OURS: &str = "belayer.dev/";
+
+/// A drain may take so long here: two clean passes, an API server that learns late, a busy machine.
+const DEADLINE: Duration = Duration::from_secs(400);
+
+/// A finalizer of nobody that must be left alone.
+const FOREIGN: &str = "z.example.com/theirs";
+
+/// Creations that run at once.
+const PARALLEL: usize = 24;
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    /// Its exit code.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Said {
+    /// Requires an exit code.
+    ///
+    /// # Errors
+    /// When it is another one; quotes what was said.
+    pub fn ended_with(self, code: i32) -> Result<Self> {
+        ensure!(
+            self.code == code,
+            "exit code {}, not {code}:\n{}\n{}",
+            self.code,
+            self.out,
+            self.err
+        );
+        Ok(self)
+    }
+
+    /// Standard output as JSON.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.out).with_context(|| format!("no JSON: {}", self.out))
+    }
+}
+
+impl Cluster {
+    /// Runs `belayer drain` with the admin's kubeconfig.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub async fn drain(&self, arguments: &[&str]) -> Result<Said> {
+        let kubeconfig = self.backend().admin_kubeconfig().to_owned();
+        self.drain_as(&kubeconfig, arguments).await
+    }
+
+    /// The same with another kubeconfig.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+        let output = self
+            .drain_command(kubeconfig, arguments)
+            .stdin(Stdio::null())
+            .output();
+        let output = tokio::time::timeout(DEADLINE, output)
+            .await
+            .context("belayer drain did not end")?
+            .context("start belayer drain")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Said {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        })
+    }
+
+    /// Starts `belayer drain`, for those who do not wait for its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_drain(&self, arguments: &[&str]) -> Result<Child> {
+        let kubeconfig: PathBuf = self.backend().admin_kubeconfig().to_owned();
+        self.drain_command(&kubeconfig, arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("start belayer drain")
+    }
+
+    fn drain_command(&self, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.setting().belayer);
+        command
+            .arg("drain")
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env("NO_COLOR", "1")
+            .env_remove("BELAYER_CONFIG")
+            .env_remove("POD_NAMESPACE")
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Fills the namespace with about so many held objects of several kinds, as Belayers of earlier
+    /// would have left them: some being deleted, some held by others as well.
+    ///
+    /// # Errors
+    /// When the server refuses one.
+    pub async fn fill(&self, count: usize) -> Result<()> {
+        let of = |share: usize| count * share / 100;
+        let workflow = self.workflow("filled").await?;
+        let pods = (0..of(60)).map(|n| held_pod(n, &workflow));
+        self.create_all(pods).await?;
+        let namespace = self.namespace();
+        let workflows = kinds::workflows(self.client(), namespace);
+        let held = (0..of(20)).map(|n| {
+            json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+                "metadata": { "name": format!("w-{n}"), "finalizers": finalizers(n, &[WORKFLOW_HOLD]) },
+            })
+        });
+        create(&workflows, held).await?;
+        let claims = kinds::claims(self.client(), namespace);
+        let held = (0..of(10)).map(|n| {
+            let finalizers = finalizers(n, &[KUBERNETES_CLAIM_HOLD, CLAIM_HOLD]);
+            claim(&format!("c-{n}"), json!({ "finalizers": finalizers }))
+                .map(|claim| serde_json::to_value(claim).unwrap_or_default())
+                .unwrap_or_default()
+        });
+        create(&claims, held).await?;
+        let outcomes = kinds::outcomes(self.client(), namespace);
+        let held = (0..of(5)).map(|n| {
+            json!({
+                "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
+                "metadata": { "name": format!("o-{n}"), "finalizers": finalizers(n, &[HOLD]) },
+                "spec": { "podName": "p", "podUID": "u", "phase": "Succeeded", "complete": true },
+            })
+        });
+        create(&outcomes, held).await?;
+        let maps = kinds::config_maps(self.client(), namespace);
+        let held = (0..of(5)).map(|n| {
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": format!("m-{n}"), "finalizers": finalizers(n, &[WORKFLOW_HOLD]) },
+            })
+        });
+        create(&maps, held).await?;
+        // Some wait already.
+        for n in (0..of(60)).step_by(7) {
+            self.pods()
+                .delete(&format!("p-{n}"), &kube::api::DeleteParams::default())
+                .await?;
+        }
+        for n in (0..of(20)).step_by(7) {
+            workflows
+                .delete(&format!("w-{n}"), &kube::api::DeleteParams::background())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Every object of the kinds that [`Cluster::fill`] makes, without what a release changes.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn census(&self) -> Result<Census> {
+        let mut census = Census::default();
+        for (kind, api) in self.kinds() {
+            let mut list = ListParams::default().limit(500);
+            loop {
+                let page = match api.list(&list).await {
+                    Ok(page) => page,
+                    // The kind itself was deleted.
+                    Err(kube::Error::Api(status)) if status.code == 404 => break,
+                    Err(error) => return Err(error.into()),
+                };
+                for object in page.items {
+                    census.note(kind, &object)?;
+                }
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => list.continue_token = Some(token),
+                    None => break,
+                }
+            }
+        }
+        Ok(census)
+    }
+
+    fn kinds(&self) -> Vec<(&'static str, Api<DynamicObject>)> {
+        let (client, namespace) = (self.client(), self.namespace());
+        vec![
+            ("pods", self.pods()),
+            ("workflows", kinds::workflows(client, namespace)),
+            ("claims", kinds::claims(client, namespace)),
+            ("outcomes", kinds::outcomes(client, namespace)),
+            ("configmaps", kinds::config_maps(client, namespace)),
+        ]
+    }
+}
+
+/// What there is.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Census {
+    /// By kind and name: all that is not ours to change, and finalizers that are not ours.
+    foreign: BTreeMap<String, (Value, Vec<String>)>,
+    /// By kind and name: our holds.
+    pub ours: BTreeMap<String, Vec<String>>,
+    deleting: Vec<String>,
+}
+
+impl Census {
+    fn note(&mut self, kind: &str, object: &DynamicObject) -> Result<()> {
+        let name = format!("{kind}/{}", object.name_any());
+        let (ours, foreign): (Vec<String>, Vec<String>) = object
+            .finalizers()
+            .iter()
+            .cloned()
+            .partition(|name| name.starts_with(OURS));
+        let mut plain = serde_json::to_value(object)?;
+        // A kubelet goes on with its pods meanwhile.
+        plain.as_object_mut().map(|plain| plain.remove("status"));
+        let metadata = plain["metadata"].as_object_mut().context("no metadata")?;
+        for key in ["resourceVersion", "managedFields", "finalizers"] {
+            metadata.remove(key);
+        }
+        if !ours.is_empty() {
+            self.ours.insert(name.clone(), ours);
+        }
+        if object.metadata.deletion_timestamp.is_some() {
+            self.deleting.push(name.clone());
+        }
+        self.foreign.insert(name, (plain, foreign));
+        Ok(())
+    }
+
+    /// Requires that nothing but our holds has gone since `before`: objects that were being deleted
+    /// and were held by nobody else may be gone.
+    ///
+    /// # Errors
+    /// With what differs.
+    pub fn lost_only_our_holds(&self, before: &Self) -> Result<()> {
+        for (name, (plain, finalizers)) in &before.foreign {
+            let Some((now, left)) = self.foreign.get(name) else {
+                let may_go = before.deleting.contains(name) && finalizers.is_empty();
+                ensure!(may_go, "{name} is gone");
+                continue;
+            };
+            ensure!(
+                left == finalizers,
+                "{name} had {finalizers:?}, has {left:?}"
+            );
+            // A kubelet or a garbage collector may have gone on with what is being deleted.
+            if !before.deleting.contains(name) && !name.starts_with("claims/") {
+                ensure!(now == plain, "{name} was {plain}, is {now}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn finalizers(n: usize, ours: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> = ours.iter().map(|hold| (*hold).to_owned()).collect();
+    if n.is_multiple_of(3) {
+        all.insert(n % (ours.len() + 1), FOREIGN.to_owned());
+    }
+    all
+}
+
+fn held_pod(n: usize, workflow: &Workflow) -> super::objects::PodBuilder {
+    let mut built = pod(format!("p-{n}"));
+    if n.is_multiple_of(2) {
+        built = built.of(workflow);
+    }
+    for finalizer in finalizers(n, &[HOLD]) {
+        built = built.finalizer(&finalizer);
+    }
+    if n.is_multiple_of(5) {
+        built = built.finalizer("belayer.dev/pod-recreation");
+    }
+    built
+}
+
+async fn create(
+    api: &Api<DynamicObject>,
+    documents: impl IntoIterator<Item = Value>,
+) -> Result<()> {
+    let mut created = futures::stream::iter(documents)
+        .map(|document| async move {
+            let object: DynamicObject = serde_json::from_value(document)?;
+            api.create(&PostParams::default(), &object).await?;
+            anyhow::Ok(())
+        })
+        .buffer_unordered(PARALLEL);
+    while let Some(done) = created.next().await {
+        done?;
+    }
+    Ok(())
+}

@@ -1,0 +1,344 @@
+//! `belayer drain` on a cluster whose controllers are down: what goes, what stays, and the exit codes.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::control_plane::ClaimController;
+use crate::harness::{
+    CLAIM_HOLD, Cluster, HOLD, KUBERNETES_CLAIM_HOLD, Scenario, WORKFLOW_HOLD, eventually,
+    finalizers, pod,
+};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Faults};
+use crate::providers::{BELAYER, apply};
+
+/// Held objects of all kinds.
+const MANY: usize = 2_000;
+const SOON: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(500);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "drain-stopped",
+            "2,000 held objects of all kinds, controllers down: clean, nothing of others touched",
+            stopped,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-killed",
+            "a drain that was killed in the middle is started again and finishes",
+            killed,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-claim-in-use",
+            "a claim in use that only Belayer holds stays: listed, exit code 3, and goes later",
+            claim_in_use,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-refused",
+            "releases that are refused are named, exit code 4; the others go",
+            refused,
+        )
+        .needs([Faults])
+        .within(LONG),
+        Scenario::alone(
+            "drain-denied-by-policy",
+            "the same by an admission policy of somebody else's; once it is gone, clean",
+            denied_by_policy,
+        )
+        .needs([AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "drain-unselected",
+            "only what nothing selects any more; Belayer goes on working",
+            unselected,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-dry-run",
+            "a dry run tells what would go and changes nothing",
+            dry_run,
+        )
+        .within(LONG),
+    ]
+}
+
+async fn stopped(cluster: Cluster) -> Result<()> {
+    cluster.fill(MANY).await?;
+    let before = cluster.census().await?;
+    let held = before.ours.len();
+    let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
+    let report = said.json()?;
+    let after = cluster.census().await?;
+    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+    after.lost_only_our_holds(&before)?;
+    ensure!(report["outcome"] == "clean", "{report}");
+    ensure!(report["objectsReleased"] == held, "of {held}: {report}");
+    ensure!(
+        report["released"][CLAIM_HOLD]["HandedOver"].is_number(),
+        "claims that Kubernetes protects are handed over: {report}"
+    );
+    cluster.note(format!(
+        "{held} objects in {} s, {} passes",
+        report["seconds"], report["passes"]
+    ));
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gate = maps.get("belayer-gate").await?;
+    ensure!(gate.data["data"]["mode"] == "draining", "{:?}", gate.data);
+    let home = kinds::namespaces(cluster.client())
+        .get("belayer-system")
+        .await?;
+    let mark = kube::ResourceExt::annotations(&home).get("belayer.dev/drained");
+    ensure!(mark.map(String::as_str) == Some("true"), "{mark:?}");
+    back_to_work(&cluster).await
+}
+
+/// What the next scenario on this cluster expects.
+pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
+    cluster.drain(&["--resume"]).await?.ended_with(0)?;
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gate = maps.get("belayer-gate").await?;
+    let data = &gate.data["data"];
+    ensure!(
+        data["mode"] == "normal" && data["hold"] == "on" && data["holdClaims"] == "on",
+        "{data}"
+    );
+    Ok(())
+}
+
+async fn killed(cluster: Cluster) -> Result<()> {
+    cluster.fill(MANY / 2).await?;
+    let before = cluster.census().await?;
+    for round in 0..3 {
+        // Slowly, so that it can be met in the middle.
+        let mut drain = cluster.spawn_drain(&["--concurrent-releases=1"])?;
+        let held = cluster.census().await?.ours.len();
+        eventually("some are released", SOON, async || {
+            let now = cluster.census().await?.ours.len();
+            ensure!(now < held, "{now} of {held} are held");
+            Ok(())
+        })
+        .await?;
+        drain.kill().await?;
+        let left = cluster.census().await?.ours.len();
+        cluster.note(format!("round {round}: killed with {left} of {held} left"));
+        if left == 0 {
+            break;
+        }
+    }
+    cluster.drain(&[]).await?.ended_with(0)?;
+    let after = cluster.census().await?;
+    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+    after.lost_only_our_holds(&before)?;
+    back_to_work(&cluster).await
+}
+
+async fn claim_in_use(cluster: Cluster) -> Result<()> {
+    cluster
+        .backend()
+        .switch_claim_controller(ClaimController::Off)
+        .await?;
+    let only_ours = json!({ "metadata": { "finalizers": [CLAIM_HOLD] } });
+    for name in ["used", "deleted", "free", "both"] {
+        cluster
+            .create_claim(name, json!({ "finalizers": [CLAIM_HOLD] }))
+            .await?;
+        if name != "both" {
+            // An API server may have added its own at creation.
+            cluster
+                .claims()
+                .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
+                .await?;
+        }
+    }
+    let both = json!({ "metadata": { "finalizers": [KUBERNETES_CLAIM_HOLD, CLAIM_HOLD] } });
+    cluster
+        .claims()
+        .patch("both", &PatchParams::default(), &Patch::Merge(&both))
+        .await?;
+    let user = pod("web").claim("used").claim("deleted").claim("both");
+    cluster.bound(user).await?;
+    cluster.create(&pod("pending").claim("free")).await?;
+    cluster.delete_claim("deleted").await?;
+    let said = cluster.drain(&["-o", "json"]).await?.ended_with(3)?;
+    let report = said.json()?;
+    let left = report["left"].as_array().context("no list")?;
+    let names: Vec<_> = left.iter().map(|left| left["name"].as_str()).collect();
+    ensure!(names == [Some("deleted"), Some("used")], "{report}");
+    ensure!(left[0]["why"] == "in use by web", "{report}");
+    let on = async |name: &str| {
+        let claim = cluster.claims().get(name).await?;
+        anyhow::Ok(finalizers(&claim).join(" "))
+    };
+    ensure!(on("used").await? == CLAIM_HOLD, "used lost its hold");
+    ensure!(on("deleted").await? == CLAIM_HOLD, "deleted lost its hold");
+    ensure!(on("free").await?.is_empty(), "free keeps its hold");
+    ensure!(
+        on("both").await? == KUBERNETES_CLAIM_HOLD,
+        "both was not handed over"
+    );
+    let text = cluster.drain(&["--timeout=60s"]).await?.ended_with(3)?.out;
+    ensure!(
+        text.contains("Left, 2 claims in use that only Belayer holds:")
+            && text.contains("persistentvolumeclaims/used: in use by web"),
+        "{text}"
+    );
+    cluster.remove("web").await?;
+    cluster.drain(&[]).await?.ended_with(0)?;
+    cluster.claim_is_gone("deleted").await?;
+    back_to_work(&cluster).await?;
+    cluster
+        .backend()
+        .switch_claim_controller(ClaimController::On)
+        .await
+}
+
+async fn refused(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    for name in ["a", "b", "denied"] {
+        cluster.create(&pod(name).of(&workflow).held()).await?;
+    }
+    let denied = Match::verb(Verb::Patch)
+        .resource("pods")
+        .name("denied")
+        .client(BELAYER);
+    let fault = cluster
+        .faults()?
+        .inject(Fault::on(denied).answer(Answer::forbidden("denied the request: no ropes today")));
+    let kubeconfig = cluster.backend().belayer_kubeconfig().to_owned();
+    let said = cluster
+        .drain_as(&kubeconfig, &["-o", "json"])
+        .await?
+        .ended_with(4)?;
+    let report = said.json()?;
+    ensure!(
+        report["refused"][0]["what"] == format!("{}/pods/denied", cluster.namespace()),
+        "{report}"
+    );
+    ensure!(report["refused"][0]["code"] == 403, "{report}");
+    cluster.is_not_held("a").await?;
+    cluster.is_not_held("b").await?;
+    let text = cluster.drain_as(&kubeconfig, &[]).await?.ended_with(4)?.out;
+    ensure!(text.contains("no ropes today"), "{text}");
+    fault.remove();
+    cluster.drain_as(&kubeconfig, &[]).await?.ended_with(0)?;
+    cluster.is_not_held("denied").await?;
+    back_to_work(&cluster).await
+}
+
+const DENIES: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: e2e-no-ropes
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [UPDATE]
+      resources: [pods]
+    objectSelector:
+      matchLabels:
+        e2e.belayer.dev/denied: "yes"
+  validations:
+  - expression: "false"
+    message: no ropes today
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: e2e-no-ropes
+spec:
+  policyName: e2e-no-ropes
+  validationActions: [Deny]
+"#;
+
+async fn denied_by_policy(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    let denied = || pod("denied").label("e2e.belayer.dev/denied", "yes");
+    cluster.create(&denied().of(&workflow).held()).await?;
+    cluster.create(&pod("free").of(&workflow).held()).await?;
+    apply(cluster.client(), DENIES).await?;
+    eventually("the policy denies", SOON, async || {
+        let patch = json!({ "metadata": { "annotations": { "e2e": "x" } } });
+        ensure!(cluster.merge("denied", patch).await.is_err(), "it does not");
+        Ok(())
+    })
+    .await?;
+    let said = cluster.drain(&[]).await;
+    let gone = remove_denial(&cluster).await;
+    let said = said?.ended_with(4)?;
+    gone?;
+    ensure!(
+        said.out.contains("no ropes today") && said.out.contains("pods/denied"),
+        "{}",
+        said.out
+    );
+    cluster.is_not_held("free").await?;
+    cluster.drain(&[]).await?.ended_with(0)?;
+    cluster.is_not_held("denied").await?;
+    back_to_work(&cluster).await
+}
+
+async fn remove_denial(cluster: &Cluster) -> Result<()> {
+    for kind in [
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+    ] {
+        super::admission::remove_cluster_wide(cluster, kind, "e2e-no-ropes").await?;
+    }
+    Ok(())
+}
+
+async fn unselected(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    cluster
+        .create(&pod("selected").of(&workflow).held())
+        .await?;
+    let unlabelled = pod("stranger").held().finalizer("z.example.com/theirs");
+    cluster.create(&unlabelled).await?;
+    let hold = json!({ "metadata": { "finalizers": [WORKFLOW_HOLD] } });
+    cluster.merge_workflow("w", hold).await?;
+    let said = cluster
+        .drain(&["--unselected", "-o", "json"])
+        .await?
+        .ended_with(0)?;
+    let report = said.json()?;
+    ensure!(
+        report["released"] == json!({ HOLD: { "Unselected": 1 } }),
+        "{report}"
+    );
+    let on = |object: &kube::api::DynamicObject| finalizers(object).join(" ");
+    ensure!(on(&cluster.pods().get("stranger").await?) == "z.example.com/theirs");
+    ensure!(on(&cluster.pods().get("selected").await?) == HOLD);
+    ensure!(on(&cluster.workflows().get("w").await?) == WORKFLOW_HOLD);
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gate = maps.get("belayer-gate").await?;
+    ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
+    Ok(())
+}
+
+async fn dry_run(cluster: Cluster) -> Result<()> {
+    cluster.fill(100).await?;
+    let before = cluster.census().await?;
+    let said = cluster.drain(&["--dry-run"]).await?.ended_with(0)?;
+    ensure!(
+        said.out.contains("Would take") && said.out.contains("Dry run: nothing was changed."),
+        "{}",
+        said.out
+    );
+    ensure!(cluster.census().await?.ours == before.ours, "it did");
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gate = maps.get("belayer-gate").await?;
+    ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! `belayer drain` while controllers run: no replica adds a hold again, not even a new one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::drain::back_to_work;
+use crate::harness::{
+    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, OURS, Scenario, WORKFLOW_HOLD, eventually,
+    finalizers, pod, throughout,
+};
+use crate::kinds;
+
+/// Held objects of all kinds.
+const MANY: usize = 2_000;
+/// How long a cluster is watched for holds that must not come.
+const WINDOW: Duration = Duration::from_secs(4);
+const SOON: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "drain-running",
+            "2,000 held objects, controllers up: clean, nothing is added again, not by a restart either",
+            running,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-crash-looping",
+            "the same with a controller that is killed and started all the time",
+            crash_looping,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-component-off",
+            "a component that is switched off loses its holds, the others keep theirs",
+            component_off,
+        )
+        .within(LONG),
+        Scenario::alone(
+            "drain-component-off-keep",
+            "with --on-disable=keep they stay",
+            component_off_keep,
+        ),
+    ]
+}
+
+async fn running(cluster: Cluster) -> Result<()> {
+    cluster.fill(MANY).await?;
+    let belayer = cluster.start_belayer().await?;
+    let fresh = cluster.workflow("fresh").await?;
+    cluster.create(&pod("fresh").of(&fresh)).await?;
+    cluster.is_held("fresh").await?;
+    cluster.workflow_is_held("fresh").await?;
+    let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
+    let report = said.json()?;
+    cluster.note(format!(
+        "{} objects in {} s, {} passes",
+        report["objectsReleased"], report["seconds"], report["passes"]
+    ));
+    let after = cluster.census().await?;
+    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+
+    // What comes now is not held, by no component.
+    let late = cluster.workflow("late").await?;
+    cluster.create(&pod("late").of(&late)).await?;
+    cluster.create_claim("late", json!({})).await?;
+    stays_free(&cluster).await?;
+    // Releases go on.
+    cluster.delete("late").await?;
+    cluster.is_gone("late").await?;
+    belayer.stop().await?;
+    let belayer = cluster.start_belayer().await?;
+    cluster.create(&pod("after-restart").of(&late)).await?;
+    stays_free(&cluster).await?;
+
+    back_to_work(&cluster).await?;
+    cluster.is_held("after-restart").await?;
+    cluster.workflow_is_held("late").await?;
+    cluster.claim_is_held("late", CLAIM_HOLD).await?;
+    belayer.stop().await
+}
+
+async fn stays_free(cluster: &Cluster) -> Result<()> {
+    throughout("nothing is held", WINDOW, async || {
+        let seen = cluster.census().await?;
+        ensure!(seen.ours.is_empty(), "{:?}", seen.ours);
+        Ok(())
+    })
+    .await
+}
+
+async fn crash_looping(cluster: Cluster) -> Result<()> {
+    cluster.fill(MANY / 4).await?;
+    let fresh = cluster.workflow("fresh").await?;
+    cluster.create(&pod("fresh").of(&fresh)).await?;
+    let over = Arc::new(AtomicBool::new(false));
+    let starts = Arc::new(AtomicU32::new(0));
+    let looping = {
+        let (cluster, over, starts) = (cluster.clone(), Arc::clone(&over), Arc::clone(&starts));
+        tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                let belayer = cluster.start_belayer().await?;
+                let started = starts.fetch_add(1, Ordering::Relaxed);
+                // Now and then it gets further than to its first look.
+                let lives = Duration::from_millis(300 + u64::from(started % 3) * 700);
+                tokio::time::sleep(lives).await;
+                belayer.kill().await?;
+            }
+            anyhow::Ok(())
+        })
+    };
+    eventually("it has come up once", SOON, async || {
+        ensure!(starts.load(Ordering::Relaxed) > 0, "not yet");
+        Ok(())
+    })
+    .await?;
+    let said = cluster.drain(&[]).await;
+    let later = stays_free(&cluster).await;
+    over.store(true, Ordering::Relaxed);
+    looping.await??;
+    said?.ended_with(0)?;
+    later?;
+    cluster.note(format!("killed {} times", starts.load(Ordering::Relaxed)));
+    back_to_work(&cluster).await
+}
+
+async fn component_off(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("a").of(&workflow)).await?;
+    cluster.is_held("a").await?;
+    cluster.workflow_is_held("w").await?;
+    belayer.stop().await?;
+
+    let options = BelayerOptions::default().argument("--controllers=*,-workflow-finalizer");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    eventually("the workflow's hold is gone", SOON, async || {
+        let seen = cluster.workflows().get("w").await?;
+        ensure!(
+            !finalizers(&seen).iter().any(|name| name.starts_with(OURS)),
+            "{:?}",
+            finalizers(&seen)
+        );
+        Ok(())
+    })
+    .await?;
+    cluster.is_held("a").await?;
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let switch = async |key: &str, expected: &str| {
+        eventually(&format!("{key} is {expected}"), SOON, async || {
+            let gate = maps.get("belayer-gate").await?;
+            ensure!(gate.data["data"][key] == expected, "{:?}", gate.data);
+            Ok(())
+        })
+        .await
+    };
+    switch("holdWorkflows", "switched-off").await?;
+    switch("hold", "on").await?;
+    // Counted once it has looked twice.
+    eventually("the release is counted", SOON, async || {
+        let labels = [
+            ("controller", "workflow-finalizer"),
+            ("evidence", "SwitchedOff"),
+        ];
+        let released = belayer.metric("belayer_releases_total", &labels).await?;
+        ensure!(released >= 1.0, "{released}");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await?;
+
+    // Switched on again, it holds again, and its policy may tie.
+    let belayer = cluster.start_belayer().await?;
+    cluster.workflow_is_held("w").await?;
+    switch("holdWorkflows", "on").await?;
+    belayer.stop().await
+}
+
+async fn component_off_keep(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    cluster.workflow("w").await?;
+    cluster.workflow_is_held("w").await?;
+    belayer.stop().await?;
+    let options = BelayerOptions::default()
+        .argument("--controllers=*,-workflow-finalizer")
+        .argument("--on-disable=keep");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    cluster.belayer_has_caught_up_without_workflows().await?;
+    throughout("it stays held", WINDOW, async || {
+        let seen = cluster.workflows().get("w").await?;
+        ensure!(finalizers(&seen).contains(&WORKFLOW_HOLD), "it is not");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
+
+impl Cluster {
+    /// pod-finalizer holds a new pod: whatever is done at the start has begun.
+    async fn belayer_has_caught_up_without_workflows(&self) -> Result<()> {
+        let workflow = self.workflow("sentinel").await?;
+        self.create(&pod("sentinel").of(&workflow)).await?;
+        let seen = self.is_held("sentinel").await?;
+        ensure!(finalizers(&seen).contains(&HOLD));
+        Ok(())
+    }
+}
