@@ -150,22 +150,29 @@ fn command(
                 kubeconfig,
                 format!("--metrics-bind-address=127.0.0.1:{port}"),
                 "--debug-bind-address=0".to_owned(),
+                super::COMPONENTS.to_owned(),
                 "--log-level=warn".to_owned(),
             ];
             Some((bed.belayer().to_owned(), arguments.to_vec()))
         }
         ALONE => Some((bed.contender()?, vec!["informer".to_owned(), kubeconfig])),
-        CLIENT_GO => built(Peer::Sync)?.map(|program| (program, vec![kubeconfig])),
-        KUBE_RS => built(Peer::Reflector)?.map(|program| (program, vec![kubeconfig])),
+        CLIENT_GO => built(Peer::Sync).map(|program| (program, vec![kubeconfig])),
+        KUBE_RS => built(Peer::Reflector).map(|program| (program, vec![kubeconfig])),
         _ => None,
     })
 }
 
-fn built(peer: Peer) -> Result<Option<PathBuf>> {
+fn built(peer: Peer) -> Option<PathBuf> {
     match peer.find_or_build() {
-        Ok(program) => Ok(Some(program)),
-        Err(BuildError::Unavailable(_)) => Ok(None),
-        Err(BuildError::Failed(error)) => Err(error),
+        Ok(program) => Some(program),
+        Err(BuildError::Unavailable(why)) => {
+            anstream::eprintln!("{why}");
+            None
+        }
+        Err(BuildError::Failed(error)) => {
+            anstream::eprintln!("{error:#}");
+            None
+        }
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) use self::measure::{Measured, resident_of};
 pub(crate) use self::report::{Goal, Report};
 pub(crate) use self::server::Traffic;
 
+/// The components that watch all pods and need no kind of their own.
+pub(crate) const COMPONENTS: &str = "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
+
 /// One benchmark.
 pub struct Bench {
     /// The name on the command line.
@@ -108,7 +111,15 @@ pub fn contender() -> Result<PathBuf> {
 
 /// Whether a Belayer whose metrics are on this port has complete caches.
 pub(crate) async fn belayer_is_ready(port: u16) -> bool {
-    get(loopback(port), "/readyz").await.is_ok()
+    belayer_readiness(port).await.is_ok()
+}
+
+/// The same, with what it says if it has not.
+///
+/// # Errors
+/// When it has not.
+pub(crate) async fn belayer_readiness(port: u16) -> Result<()> {
+    get(loopback(port), "/readyz").await.map(drop)
 }
 
 /// The sum of the series of a metric of the Belayer whose metrics are on this port.

@@ -11,7 +11,7 @@ use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
 use belayer_core::object::{ObjectKey, Resource};
 
 use super::measure::cpu_exactly;
-use super::{Bed, Bench, Goal, Report, belayer_is_ready, belayer_says, etcd};
+use super::{Bed, Bench, Goal, Report, belayer_readiness, belayer_says, etcd};
 use crate::contender::Pods;
 use crate::control_plane::ports::free_ports;
 use crate::control_plane::{ControlPlane, Process};
@@ -91,6 +91,7 @@ fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
         format!("--kubeconfig={}", plane.admin_path().display()),
         format!("--metrics-bind-address=127.0.0.1:{port}"),
         "--debug-bind-address=0".to_owned(),
+        super::COMPONENTS.to_owned(),
         "--log-level=warn".to_owned(),
     ];
     let log = plane.dir().join(format!("belayer-{port}.log"));
@@ -99,9 +100,11 @@ fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
 
 async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
     let started = Instant::now();
-    while !belayer_is_ready(port).await {
+    while let Err(why) = belayer_readiness(port).await {
         belayer.check_running()?;
-        anyhow::ensure!(started.elapsed() < DEADLINE, "{}", belayer.log_end());
+        if started.elapsed() > DEADLINE {
+            return Err(why.context(belayer.log_end()));
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())

@@ -9,4 +9,4 @@ pub mod paths;
 mod pods;
 mod server;
 
-pub use pods::Pods;
+pub use pods::{FIRST_VERSION, Pods, Template};

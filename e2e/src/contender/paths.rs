@@ -25,7 +25,7 @@ use belayer_pvc_protection::look::PodsQuestion;
 use belayer_pvc_protection::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use belayer_pvc_protection::uses::Users;
 
-use super::{Pods, memory, server};
+use super::{FIRST_VERSION, Pods, Template, memory, server};
 
 /// Pods in the store whose updates and look-ups are measured.
 const PODS: usize = 2000;
@@ -35,7 +35,8 @@ const PODS: usize = 2000;
 pub enum Path {
     /// An event about a pod of 5 KB is decoded.
     Decode,
-    /// Such an event comes through the watch and changes nothing that a decision reads.
+    /// Such an event comes through the watch and changes nothing that a decision reads; sending it
+    /// is one allocation and a copy of its 5 KB.
     Heartbeat,
     /// Such an event comes through the watch and changes the pod's phase.
     Update,
@@ -154,11 +155,21 @@ fn cost(times: usize, took: Duration, before: stats_alloc::Stats) -> Result<Cost
 
 /// Events of a watch from the bytes to the handlers.
 async fn watch(times: usize, phases: &'static [&'static str]) -> Result<Cost> {
-    let client = server::client_that_watches(Pods::usual(), PODS, times, phases);
+    let in_phase = |phase: &'static str| {
+        let pods = Pods::usual().in_phase(phase);
+        (0..PODS).map(move |number| pods.template("MODIFIED", number))
+    };
+    let templates: Arc<[Template]> = phases.iter().rev().copied().flat_map(in_phase).collect();
+    let frames = move || {
+        let templates = Arc::clone(&templates);
+        (0..times)
+            .map(move |event| templates[event % templates.len()].at(FIRST_VERSION + event as u64))
+    };
+    let client = server::client_that_watches(Pods::usual(), PODS, frames);
+    let store = filled(client).await?;
     let before = INSTRUMENTED_SYSTEM.stats();
     let started = std::time::Instant::now();
-    let store = filled(client).await?;
-    let last = ResourceVersion::new((PODS + 1 + times) as u64);
+    let last = ResourceVersion::new(FIRST_VERSION + times as u64 - 1);
     store
         .wait_for(last)
         .await

@@ -24,6 +24,28 @@ const YEAR: i64 = 1_767_225_600;
 /// Who holds synthetic pods.
 const HOLD: &str = "belayer.dev/pod-status";
 
+/// From here on versions have ten digits.
+pub const FIRST_VERSION: u64 = 1_000_000_000;
+
+/// A frame of a watch that is written once and sent again and again.
+#[derive(Debug, Clone)]
+pub struct Template {
+    frame: Vec<u8>,
+    version_at: std::ops::Range<usize>,
+}
+
+impl Template {
+    /// The frame with this version.
+    #[must_use]
+    pub fn at(&self, version: u64) -> bytes::Bytes {
+        let mut frame = self.frame.clone();
+        if let Some(place) = frame.get_mut(self.version_at.clone()) {
+            place.copy_from_slice(version.to_string().as_bytes());
+        }
+        frame.into()
+    }
+}
+
 /// Makes pods of one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Pods {
@@ -79,10 +101,12 @@ impl Pods {
     #[must_use]
     pub fn name(number: usize) -> String {
         let owner = number / PODS_PER_OWNER;
+        let end = mix(number, 2) >> 48;
+        // The last digit tells siblings apart, whatever looks random before it.
         format!(
-            "checkout-{:09x}-{:05x}",
+            "checkout-{:09x}-{end:04x}{}",
             mix(owner, 1) >> 28,
-            mix(number, 2) >> 44
+            number % PODS_PER_OWNER
         )
     }
 
@@ -101,6 +125,22 @@ impl Pods {
             object: Some(RawExtension { raw }),
         };
         event.encode_to_vec()
+    }
+
+    /// The same with its length, to be sent with any version of ten digits.
+    #[must_use]
+    pub fn template(self, kind: &str, number: usize) -> Template {
+        let event = self.event(kind, number, FIRST_VERSION);
+        let length = (event.len() as u32).to_be_bytes();
+        let frame = [&length[..], &event].concat();
+        let digits = FIRST_VERSION.to_string();
+        let place = frame
+            .windows(digits.len())
+            .position(|have| have == digits.as_bytes());
+        Template {
+            version_at: place.unwrap_or_default()..place.unwrap_or_default() + digits.len(),
+            frame,
+        }
     }
 
     /// A page of a list: the pods of these numbers.
@@ -287,7 +327,7 @@ fn uid(number: usize, purpose: u64) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use belayer_core::informer::{Decoder as _, ProtobufDecoder};
+    use belayer_core::informer::{Decoder as _, ProtobufDecoder, WatchEvent};
     use belayer_core::slim::{self, DecodeContext, Slim as _};
 
     use super::*;
@@ -316,6 +356,19 @@ mod tests {
             .map(|number| (Pods::namespace(number), Pods::name(number)))
             .collect();
         assert_eq!(names.len(), 20_000);
+    }
+
+    #[test]
+    fn a_template_is_sent_with_any_version() {
+        let decoder = ProtobufDecoder::<slim::Pod>::new(DecodeContext::default());
+        let template = Pods::usual().template("MODIFIED", 7);
+        for version in [FIRST_VERSION, FIRST_VERSION + 4711] {
+            let event = decoder.decode_watch_event(&template.at(version)[4..]);
+            let WatchEvent::Modified(pod) = event else {
+                panic!("{event:?}");
+            };
+            assert_eq!(pod.resource_version().get(), version);
+        }
     }
 
     #[test]

@@ -20,20 +20,22 @@ type Chunks = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
 /// A client of a server with `count` pods. It lists them in pages; its watch is silent.
 pub(super) fn client_of(pods: Pods, count: usize) -> Client {
-    client_that_watches(pods, count, 0, &["Running"])
+    client_that_watches(pods, count, Vec::new)
 }
 
-/// The same, but its watch brings `events` about its pods in turn, whose phases alternate.
-pub(super) fn client_that_watches(
-    pods: Pods,
-    count: usize,
-    events: usize,
-    phases: &'static [&'static str],
-) -> Client {
+/// The same, but its watch brings these frames.
+pub(super) fn client_that_watches<F, I>(pods: Pods, count: usize, frames: F) -> Client
+where
+    F: Fn() -> I + Clone + Send + 'static,
+    I: IntoIterator<Item = Bytes>,
+    I::IntoIter: Send + 'static,
+{
     client::in_process(tower::service_fn(move |request: http::Request<Body>| {
         let query = request.uri().query().unwrap_or_default();
         let body = if query.contains("watch=true") {
-            watch(pods, count, events, phases)
+            // Stays open when all is said.
+            let said = frames().into_iter().map(|frame| Ok(Frame::data(frame)));
+            stream::iter(said).chain(stream::pending()).boxed()
         } else {
             page(pods, count, query)
         };
@@ -60,21 +62,4 @@ fn page(pods: Pods, count: usize, query: &str) -> Chunks {
     let more = (end < count).then_some(end);
     let page = pods.page(first..end, count as u64 + 1, more);
     stream::iter([Ok(Frame::data(page.into()))]).boxed()
-}
-
-/// Stays open when all is said.
-fn watch(pods: Pods, count: usize, events: usize, phases: &'static [&'static str]) -> Chunks {
-    let frame = move |event: usize| {
-        let phase = phases[event / count % phases.len()];
-        let version = (count + 2 + event) as u64;
-        let event = pods
-            .in_phase(phase)
-            .event("MODIFIED", event % count, version);
-        let length = (event.len() as u32).to_be_bytes();
-        Ok(Frame::data([&length[..], &event].concat().into()))
-    };
-    stream::iter(0..events)
-        .map(frame)
-        .chain(stream::pending())
-        .boxed()
 }
