@@ -42,7 +42,7 @@ pub fn rights() -> Vec<Right> {
             "patch",
             "a rejection is recorded, and nothing follows",
         )
-        .sub("status"),
+        .subresource("status"),
     );
     rights
 }

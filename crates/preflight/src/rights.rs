@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_review_names_everything_that_a_role_can_tell_apart() {
-        let right = Right::new("argoproj.io", "workflows", "patch", "x").sub("status");
+        let right = Right::new("argoproj.io", "workflows", "patch", "x").subresource("status");
         let (path, body) = review(&right, &Subject::Own, "ops");
         assert!(path.ends_with("/selfsubjectaccessreviews"));
         let attributes = &body["spec"]["resourceAttributes"];

@@ -59,7 +59,10 @@ async fn without_rights(cluster: &Cluster) -> Result<Belayer> {
     cluster.is_held("p").await?;
     cluster.consume("p").await?;
     cluster.is_not_held("p").await?;
-    let unready = belayer.probe("/readyz").await.unwrap_err().to_string();
+    let Err(unready) = belayer.probe("/readyz").await else {
+        anyhow::bail!("ready without a right that it needs");
+    };
+    let unready = unready.to_string();
     ensure!(
         unready.contains("informer persistentvolumeclaims"),
         "/readyz says {unready}"

@@ -10,8 +10,11 @@ use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 pub struct Labels(
     /// Most objects have none that is kept: then this is one word. Never empty.
     #[allow(clippy::box_collection, reason = "a boxed slice is two words")]
-    Option<Box<Vec<(Arc<str>, Arc<str>)>>>,
+    Option<Box<Vec<Pair>>>,
 );
+
+/// Name and value.
+type Pair = (Arc<str>, Arc<str>);
 
 impl Labels {
     /// The value of `name`.
