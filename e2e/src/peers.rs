@@ -1,10 +1,11 @@
-//! Programs of others that Belayer and the sandbox are held against: small Go programs on client-go
-//! and controller-runtime, in `e2e/peers`.
+//! Programs of others that Belayer and the sandbox are held against, in `e2e/peers`: small Go
+//! programs on client-go and controller-runtime, and a small Rust program on kube-rs.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::{BuildError, cache_dir};
 use crate::go;
@@ -12,6 +13,8 @@ use crate::progress::Progress;
 
 const GO_MOD: &str = include_str!("../peers/go.mod");
 const GO_SUM: &str = include_str!("../peers/go.sum");
+const CARGO_TOML: &str = include_str!("../peers/reflector/Cargo.toml");
+const CARGO_LOCK: &str = include_str!("../peers/reflector/Cargo.lock");
 
 /// A program of `e2e/peers/cmd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,10 @@ pub enum Peer {
     Informer,
     /// The queues of client-go and controller-runtime.
     Workqueue,
+    /// A client-go shared informer of all pods that says when it is synced.
+    Sync,
+    /// kube-rs' reflector of all pods that says when it is synced: a Rust program of its own.
+    Reflector,
 }
 
 impl Peer {
@@ -27,6 +34,8 @@ impl Peer {
         match self {
             Self::Informer => "informer",
             Self::Workqueue => "workqueue",
+            Self::Sync => "sync",
+            Self::Reflector => "reflector",
         }
     }
 
@@ -34,6 +43,8 @@ impl Peer {
         match self {
             Self::Informer => include_str!("../peers/cmd/informer/main.go"),
             Self::Workqueue => include_str!("../peers/cmd/workqueue/main.go"),
+            Self::Sync => include_str!("../peers/cmd/sync/main.go"),
+            Self::Reflector => include_str!("../peers/reflector/src/main.rs"),
         }
     }
 
@@ -44,30 +55,40 @@ impl Peer {
         self.place().is_file() || go::is_there() || crate::is_ci()
     }
 
-    fn place(self) -> PathBuf {
-        let fingerprint = go::fingerprint(&[GO_MOD, GO_SUM, self.source()]);
-        let folder = cache_dir().join("peers").join(fingerprint);
-        folder.join(self.name())
+    /// What it is built from, besides its source: `go.mod` and `go.sum`, or what Cargo calls them.
+    const fn module(self) -> [&'static str; 2] {
+        match self {
+            Self::Reflector => [CARGO_TOML, CARGO_LOCK],
+            _ => [GO_MOD, GO_SUM],
+        }
     }
 
-    /// The program, from the cache or built by Go into it.
+    fn folder(self) -> PathBuf {
+        let [module, sums] = self.module();
+        let fingerprint = go::fingerprint(&[module, sums, self.source()]);
+        cache_dir().join("peers").join(fingerprint)
+    }
+
+    fn place(self) -> PathBuf {
+        self.folder().join(self.name())
+    }
+
+    /// The program, from the cache or built into it.
     ///
     /// # Errors
-    /// [`BuildError::Unavailable`] where there is no Go.
+    /// [`BuildError::Unavailable`] where there is no Go for those that need it.
     pub fn find_or_build(self) -> Result<PathBuf, BuildError> {
-        let fingerprint = go::fingerprint(&[GO_MOD, GO_SUM, self.source()]);
-        let folder = cache_dir().join("peers").join(fingerprint);
-        let program = folder.join(self.name());
+        let program = self.place();
         if program.is_file() {
             return Ok(program);
         }
-        if !go::is_there() {
+        if self != Self::Reflector && !go::is_there() {
             return Err(BuildError::Unavailable(format!(
                 "no peer {} here: install Go 1.26",
                 self.name()
             )));
         }
-        self.build(&folder).map_err(BuildError::Failed)?;
+        self.build(&self.folder()).map_err(BuildError::Failed)?;
         Ok(program)
     }
 
@@ -80,22 +101,13 @@ impl Peer {
             return Ok(());
         }
         let module = tempfile::tempdir_in(folder).context("make a folder to build in")?;
-        fs::write(module.path().join("go.mod"), GO_MOD)?;
-        fs::write(module.path().join("go.sum"), GO_SUM)?;
-        let package = format!("cmd/{}", self.name());
-        fs::create_dir_all(module.path().join(&package))?;
-        fs::write(module.path().join(&package).join("main.go"), self.source())?;
         let progress = Progress::steps(&format!("building the peer {}", self.name()), 1);
         progress.step(self.name());
-        go::build(
-            &format!("./{package}"),
-            self.name(),
-            module.path(),
-            "-s -w",
-            |told| {
-                progress.detail(told);
-            },
-        )?;
+        if self == Self::Reflector {
+            build_reflector(module.path())?;
+        } else {
+            self.build_with_go(module.path(), &progress)?;
+        }
         // Renamed only when whole: an interrupted build leaves nothing that looks finished.
         fs::rename(module.path().join(self.name()), folder.join(self.name()))?;
         progress.finish(&format!(
@@ -105,4 +117,31 @@ impl Peer {
         ));
         Ok(())
     }
+
+    fn build_with_go(self, module: &Path, progress: &Progress) -> Result<()> {
+        fs::write(module.join("go.mod"), GO_MOD)?;
+        fs::write(module.join("go.sum"), GO_SUM)?;
+        let package = format!("cmd/{}", self.name());
+        fs::create_dir_all(module.join(&package))?;
+        fs::write(module.join(&package).join("main.go"), self.source())?;
+        let told = |told: &str| progress.detail(told);
+        go::build(&format!("./{package}"), self.name(), module, "-s -w", told)
+    }
+}
+
+fn build_reflector(folder: &Path) -> Result<()> {
+    fs::write(folder.join("Cargo.toml"), CARGO_TOML)?;
+    fs::write(folder.join("Cargo.lock"), CARGO_LOCK)?;
+    fs::create_dir_all(folder.join("src"))?;
+    fs::write(folder.join("src/main.rs"), Peer::Reflector.source())?;
+    let target = folder.join("target");
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--locked", "--quiet"])
+        .env("CARGO_TARGET_DIR", &target)
+        .current_dir(folder)
+        .status()
+        .context("start cargo")?;
+    ensure!(status.success(), "the peer reflector does not compile");
+    fs::rename(target.join("release/reflector"), folder.join("reflector"))?;
+    Ok(())
 }

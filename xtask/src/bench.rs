@@ -1,6 +1,6 @@
 //! `cargo xtask bench`.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -24,6 +24,14 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N")]
     size: Option<usize>,
 
+    /// Put the tables into docs/performance.md, too
+    #[arg(long)]
+    docs: bool,
+
+    /// For `instructions`: write the bounds anew instead of checking them
+    #[arg(long)]
+    bless: bool,
+
     /// Which benchmarks; all of them if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -31,28 +39,9 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let mut build = cargo();
-        build.args([
-            "build",
-            "--release",
-            "--package",
-            "belayer",
-            "--package",
-            "belayer-e2e",
-        ]);
-        let built = build.status().context("start cargo")?;
+        let built = build().status().context("start cargo")?;
         ensure!(built.success(), "belayer or its benchmarks do not compile");
-        let mut command = cargo();
-        command.args([
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "belayer-e2e",
-            "--package",
-            "belayer",
-        ]);
-        command.args(["--bin", "belayer-e2e", "--", "bench"]);
+        let mut command = bench();
         command.arg(format!("--rounds={}", self.rounds));
         if let Some(size) = self.size {
             command.arg(format!("--size={size}"));
@@ -60,7 +49,62 @@ impl Bench {
         if self.list {
             command.arg("--list");
         }
+        if self.docs {
+            command.arg("--docs=docs/performance.md");
+        }
+        if self.bless {
+            command.arg("--bless");
+        }
         command.args(self.names);
         pass_through(command)
     }
+}
+
+/// Belayer, the benchmarks and what they measure, as they are released.
+pub(crate) fn build() -> Command {
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "belayer",
+        "--package",
+        "belayer-e2e",
+    ]);
+    build
+}
+
+/// Checks the instruction counts of the hot paths against their bounds.
+pub(crate) fn instructions() -> Command {
+    let mut command = bench();
+    command.arg("instructions");
+    command
+}
+
+/// Whether instructions can be counted here.
+pub(crate) fn has_valgrind() -> bool {
+    let version = Command::new("valgrind")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
+}
+
+fn bench() -> Command {
+    let mut command = cargo();
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "belayer-e2e",
+        "--package",
+        "belayer",
+        "--bin",
+        "belayer-e2e",
+        "--",
+        "bench",
+    ]);
+    command
 }

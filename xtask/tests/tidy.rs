@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-drain",
         &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
     ),
+    ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
@@ -101,6 +102,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-inspect",
             "belayer-metrics",
             "belayer-preflight",
+            "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
@@ -110,7 +112,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-e2e",
-        &["belayer-core", "belayer-metrics", "belayer-sandbox"],
+        // A component for its decision, the instructions of which are counted.
+        &[
+            "belayer-core",
+            "belayer-metrics",
+            "belayer-pvc-protection",
+            "belayer-sandbox",
+        ],
     ),
     ("xtask", &[]),
 ];

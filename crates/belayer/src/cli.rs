@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::Set;
 use crate::controllers::Controller;
 use crate::drain::{DrainArguments, OnDisable};
+use crate::election::ElectionArguments;
+use crate::gates::{self, Gates};
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::{Levels, LogFormat};
 use crate::manual::{CompletionsArguments, ManArguments};
@@ -124,20 +127,19 @@ pub struct Cli {
 }
 
 /// Logging, the same for every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct LogArguments {
-    /// How log lines look
+    /// How log lines look [default: text]
     #[arg(
         long,
         value_enum,
         value_name = "FORMAT",
-        default_value = "text",
         env = "BELAYER_LOG_FORMAT",
         hide_env_values = true,
         global = true,
         help_heading = "Logging"
     )]
-    pub log_format: LogFormat,
+    pub log_format: Option<LogFormat>,
 
     /// How much is logged: off, error, warn, info, debug or trace, and the same
     /// for single targets, as in `info,belayer_core::informer=debug`
@@ -158,6 +160,10 @@ pub enum Command {
     /// Run the controllers
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
+    /// Check what `run` would be told, and print every setting and where it comes
+    /// from. Takes the same arguments; touches no cluster
+    #[command(after_help = EXIT_CODES)]
+    Config(Box<RunArguments>),
     /// Say what is held, what waits, what is denied, and who leads
     #[command(after_help = STATUS_HELP)]
     Status(Box<StatusArguments>),
@@ -173,6 +179,10 @@ pub enum Command {
     /// Take every hold of ours off the cluster, before Belayer is removed
     #[command(after_help = crate::drain::HELP)]
     Drain(Box<DrainArguments>),
+    /// Wipe a node of what pods left on it that it rejected; one for each node
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[command(after_help = crate::node_agent::HELP)]
+    NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
     /// Show it live: an API server in this process, and a workload on it
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
@@ -194,7 +204,7 @@ pub enum Command {
 }
 
 /// Arguments of `belayer run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct RunArguments {
     /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
     /// ~/.kube/config, whichever is there first
@@ -215,36 +225,33 @@ pub struct RunArguments {
     )]
     pub namespace: Option<String>,
 
-    /// Requests per second to the API server, releases apart
+    /// Requests per second to the API server, releases apart [default: 100]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]
-    pub kube_api_qps: u32,
+    pub kube_api_qps: Option<u32>,
 
-    /// Requests that may go at once after a pause, releases apart
+    /// Requests that may go at once after a pause, releases apart [default: 200]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 200,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]
-    pub kube_api_burst: u32,
+    pub kube_api_burst: Option<u32>,
 
     /// Releases under way at once. Nothing else bounds releases but the API
-    /// server's own 429
+    /// server's own 429 [default: 32]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(1..=1024),
         help_heading = "Limits"
     )]
-    pub concurrent_releases: u32,
+    pub concurrent_releases: Option<u32>,
 
     /// Objects worked on at once, per controller. Counts more than the
     /// configuration file [default: 32]
@@ -259,17 +266,16 @@ pub struct RunArguments {
     pub workers: Option<u32>,
 
     /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
-    /// switches it off
+    /// switches it off [default: *]
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "*",
         value_delimiter = ',',
         allow_hyphen_values = true,
         env = "BELAYER_CONTROLLERS",
         hide_env_values = true
     )]
-    pub controllers: Vec<String>,
+    pub controllers: Option<Vec<String>>,
 
     /// What becomes of the holds of controllers that are switched off
     #[arg(
@@ -295,7 +301,7 @@ pub struct RunArguments {
     )]
     pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
 
-    /// Configuration file (YAML)
+    /// Configuration file (YAML); read again when it changes, and on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -303,6 +309,26 @@ pub struct RunArguments {
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
+
+    /// Set any key of the configuration file, as in podFinalizer.resync=5m. Counts
+    /// more than the file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Set>,
+
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        env = "BELAYER_FEATURE_GATES",
+        hide_env_values = true,
+        help = gates::help()
+    )]
+    /// Feature gates, as `A=true`.
+    pub feature_gates: Vec<String>,
+
+    /// The leader election.
+    #[command(flatten)]
+    pub election: ElectionArguments,
 
     /// Decide and report, but send nothing that changes the cluster
     #[arg(
@@ -314,27 +340,26 @@ pub struct RunArguments {
     pub dry_run: bool,
 
     /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
-    /// port 0 is any free port, `0` alone is off
+    /// port 0 is any free port, `0` alone is off [default: :8080]
     #[arg(
         long,
         value_name = "ADDRESS",
-        default_value = ":8080",
         env = "BELAYER_METRICS_BIND_ADDRESS",
         hide_env_values = true,
         help_heading = "Endpoints"
     )]
-    pub metrics_bind_address: BindAddress,
+    pub metrics_bind_address: Option<BindAddress>,
 
     /// Where to serve /debug/holds, which names pods; `0` is off
+    /// [default: 127.0.0.1:8081]
     #[arg(
         long,
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:8081",
         env = "BELAYER_DEBUG_BIND_ADDRESS",
         hide_env_values = true,
         help_heading = "Endpoints"
     )]
-    pub debug_bind_address: BindAddress,
+    pub debug_bind_address: Option<BindAddress>,
 }
 
 /// Arguments of `belayer demo`.
@@ -376,8 +401,9 @@ pub(crate) fn version() -> String {
     };
     let demo = if cfg!(feature = "demo") { "yes" } else { "no" };
     format!(
-        "belayer {}\ncontrollers: {controllers}\ndemo: {demo}",
-        env!("CARGO_PKG_VERSION")
+        "belayer {}\ncontrollers: {controllers}\nfeature gates: {}\ndemo: {demo}",
+        env!("CARGO_PKG_VERSION"),
+        Gates::default()
     )
 }
 
@@ -387,6 +413,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::config::Source;
+    use crate::kubeconfig::Sources;
+    use crate::options::Settings;
 
     fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
         let cli = Cli::try_parse_from(["belayer", "run"].iter().chain(arguments))?;
@@ -403,16 +432,21 @@ mod tests {
 
     #[test]
     fn defaults_are_the_documented_ones() {
-        let arguments = run(&[]).unwrap();
+        let settings =
+            Settings::resolve(&run(&[]).unwrap(), &Source::default(), &Sources::default()).unwrap();
+        let limits = settings.limits;
+        assert_eq!((limits.qps, limits.burst), (100, 200));
+        assert_eq!(limits.concurrent_releases, 32);
         assert_eq!(
-            (arguments.kube_api_qps, arguments.kube_api_burst),
-            (100, 200)
+            settings.controllers.iter().count(),
+            Controller::built().count()
         );
-        assert_eq!(arguments.concurrent_releases, 32);
-        assert_eq!(arguments.controllers, ["*"]);
-        assert_eq!(arguments.metrics_bind_address, BindAddress::Every(8080));
-        assert_eq!(arguments.debug_bind_address.to_string(), "127.0.0.1:8081");
-        assert!(!arguments.dry_run);
+        assert_eq!(settings.metrics_bind_address, BindAddress::Every(8080));
+        assert_eq!(settings.debug_bind_address.to_string(), "127.0.0.1:8081");
+        assert!(!settings.dry_run);
+        let election = settings.election.unwrap();
+        assert_eq!(election.lease.to_string(), "belayer-system/belayer");
+        assert_eq!(election.timing, Default::default());
     }
 
     #[rstest]
@@ -421,7 +455,7 @@ mod tests {
     #[case(&["--controllers", "-pod-finalizer"], &["-pod-finalizer"])]
     #[case(&["--controllers=*", "--controllers=-pod-finalizer"], &["*", "-pod-finalizer"])]
     fn lists_of_controllers_are_split(#[case] arguments: &[&str], #[case] list: &[&str]) {
-        assert_eq!(run(arguments).unwrap().controllers, list);
+        assert_eq!(run(arguments).unwrap().controllers.unwrap(), list);
     }
 
     #[rstest]
@@ -446,7 +480,7 @@ mod tests {
             ["version", "--log-format=json"],
         ] {
             let cli = Cli::try_parse_from(["belayer"].iter().chain(&arguments)).unwrap();
-            assert_eq!(cli.logging.log_format, LogFormat::Json);
+            assert_eq!(cli.logging.log_format, Some(LogFormat::Json));
         }
     }
 
@@ -484,6 +518,10 @@ mod tests {
     ])]
     #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
     #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
+    #[cfg_attr(all(feature = "node-agent", target_os = "linux"), case::node_agent("node-agent", &[
+        "--node-name <NAME>", "[env: NODE_NAME]", "--root <DIRECTORY>", "--path <TEMPLATE>", "{podUID}",
+        "--config <FILE>", "--metrics-bind-address <ADDRESS>", "2 wrong usage",
+    ]))]
     #[case::version("version", &["Print the version"])]
     fn help_reads_well_at_80_columns(#[case] command: &str, #[case] shows: &[&str]) {
         let mut cli = Cli::command().term_width(80);

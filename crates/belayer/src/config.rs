@@ -1,9 +1,16 @@
 //! The configuration file.
 
+pub mod keys;
+pub mod process;
+mod sets;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
+
+pub use sets::{ParseSetError, Set};
 
 #[cfg(any(
     feature = "pod-finalizer",
@@ -30,6 +37,27 @@ pub struct FileConfig {
     /// May be left out: the version names the format.
     #[serde(default)]
     kind: Option<String>,
+    /// As `--controllers`.
+    #[serde(default)]
+    pub controllers: Option<Vec<String>>,
+    /// As `--dry-run`.
+    #[serde(default)]
+    pub dry_run: Option<bool>,
+    /// As `--feature-gates`.
+    #[serde(default)]
+    pub feature_gates: process::FeatureGatesConfig,
+    /// The leader election.
+    #[serde(default)]
+    pub leader_election: process::LeaderElectionConfig,
+    /// Bounds of requests.
+    #[serde(default)]
+    pub limits: process::LimitsConfig,
+    /// What is served where.
+    #[serde(default)]
+    pub endpoints: process::EndpointsConfig,
+    /// How it logs.
+    #[serde(default)]
+    pub logging: process::LoggingConfig,
     /// The key of pod-finalizer.
     #[cfg(feature = "pod-finalizer")]
     #[serde(default)]
@@ -42,40 +70,56 @@ pub struct FileConfig {
     #[cfg(feature = "pvc-protection")]
     #[serde(default)]
     pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
+    /// The key of the node agent.
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    #[serde(default)]
+    pub node_agent: Option<belayer_node_agent::config::NodeAgentConfig>,
     /// The key of workflow-finalizer.
     #[cfg(feature = "workflow-finalizer")]
     #[serde(default)]
     pub workflow_finalizer: Option<belayer_workflow_finalizer::config::WorkflowFinalizerConfig>,
 }
 
-/// A file and what it says; or that there is none.
+/// A file and what it says, with what the command line sets of it; or that there is none.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
-    path: PathBuf,
+    path: Option<PathBuf>,
     text: String,
+    sets: Vec<Set>,
+    /// What it says, key by key; nothing if there is no file.
+    value: Value,
     /// What it says; the defaults if there is no file.
     pub config: FileConfig,
 }
 
-/// What is wrong with the file: one line that names file, line and key, and says what to do.
+/// What is wrong with a key: one line that names file, line and key, and says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    file: PathBuf,
-    line: Option<u64>,
+    place: Place,
     key: Option<String>,
     message: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    File { path: PathBuf, line: Option<u64> },
+    Set,
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
+        match &self.place {
+            Place::File { path, line: None } => write!(f, "{}: ", path.display())?,
+            Place::File {
+                path,
+                line: Some(line),
+            } => write!(f, "{}:{line}: ", path.display())?,
+            Place::Set => f.write_str("--set: ")?,
         }
         if let Some(key) = &self.key {
-            write!(f, ": {key}")?;
+            write!(f, "{key}: ")?;
         }
-        write!(f, ": {}", self.message)
+        f.write_str(&self.message)
     }
 }
 
@@ -88,48 +132,137 @@ impl Source {
     /// If it cannot be read, is no YAML, or has a key or value that has no place in it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
-            file: path.to_owned(),
-            line: None,
+            place: Place::File {
+                path: path.to_owned(),
+                line: None,
+            },
             key: None,
             message: format!("cannot be read: {error}"),
         })?;
         Self::parse(path, text)
     }
 
-    fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
-        let config: FileConfig = yaml::parse(&text).map_err(|problem| ConfigError {
-            file: path.to_owned(),
-            line: problem.line,
+    /// Reads the file that is named, if one is, and what the command line sets of it.
+    ///
+    /// # Errors
+    /// As [`Source::load`], and if what is set has no place in the file.
+    pub fn of(path: Option<&Path>, sets: &[Set]) -> Result<Self, ConfigError> {
+        let source = match path {
+            Some(path) => Self::load(path)?,
+            None => Self::default(),
+        };
+        source.with(sets)
+    }
+
+    /// Reads what a file says.
+    ///
+    /// # Errors
+    /// If it is no YAML, or has a key or value that has no place in it.
+    pub fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
+        let failed = |problem: yaml::Problem| ConfigError {
+            place: Place::File {
+                path: path.to_owned(),
+                line: problem.line,
+            },
             key: problem.key,
             message: problem.message,
-        })?;
-        let source = Self {
-            path: path.to_owned(),
-            text,
-            config,
         };
-        if source.config.api_version != API_VERSION {
-            return Err(source.error(
-                "apiVersion",
-                format!(
-                    "{:?} is not known: this version reads {API_VERSION}",
-                    source.config.api_version
-                ),
-            ));
-        }
-        if let Some(kind) = source.config.kind.as_deref().filter(|kind| *kind != KIND) {
-            let message = format!("{kind:?} is no configuration: the kind is {KIND}");
-            return Err(source.error("kind", message));
-        }
+        let source = Self {
+            config: yaml::parse(&text).map_err(failed)?,
+            value: yaml::parse(&text).map_err(failed)?,
+            path: Some(path.to_owned()),
+            text,
+            sets: Vec::new(),
+        };
+        source.check_head()?;
         Ok(source)
     }
 
-    /// An error about a key of this file, found after it was read.
+    fn with(mut self, sets: &[Set]) -> Result<Self, ConfigError> {
+        if sets.is_empty() {
+            return Ok(self);
+        }
+        if !self.value.is_object() {
+            self.value = serde_json::json!({ "apiVersion": API_VERSION });
+        }
+        for set in sets {
+            set.apply(&mut self.value);
+        }
+        self.sets = sets.to_vec();
+        let failed = |message: String| ConfigError {
+            place: Place::Set,
+            key: None,
+            message,
+        };
+        // Through text, so that what is wrong is said in the same words as in a file.
+        let text = serde_saphyr::to_string(&self.value).map_err(|e| failed(e.to_string()))?;
+        self.config = yaml::parse(&text).map_err(|problem| ConfigError {
+            key: problem.key,
+            ..failed(problem.message)
+        })?;
+        self.check_head()?;
+        Ok(self)
+    }
+
+    fn check_head(&self) -> Result<(), ConfigError> {
+        let version = &self.config.api_version;
+        if version != API_VERSION {
+            let message = format!("{version:?} is not known: this version reads {API_VERSION}");
+            return Err(self.error("apiVersion", message));
+        }
+        match self.config.kind.as_deref() {
+            Some(kind) if kind != KIND => {
+                let message = format!("{kind:?} is no configuration: the kind is {KIND}");
+                Err(self.error("kind", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where it was read from, if there is a file.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// What the file says, before anything was set.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What it says, key by key, with what was set.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Where a key was set: a line of the file, or the command line.
+    pub fn origin(&self, key: &str) -> String {
+        if self.sets.iter().any(|set| set.is_about(key)) {
+            return "--set".to_owned();
+        }
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        match yaml::line_of(&self.text, key) {
+            Some(line) => format!("{}:{line}", path.display()),
+            None => path.display().to_string(),
+        }
+    }
+
+    /// Whether there is a file.
+    pub fn is_file(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// An error about a key, found after it was read.
     pub fn error(&self, key: impl Into<String>, message: impl Into<String>) -> ConfigError {
         let key = key.into();
+        let place = match &self.path {
+            Some(path) if !self.sets.iter().any(|set| set.is_about(&key)) => Place::File {
+                path: path.clone(),
+                line: yaml::line_of(&self.text, &key),
+            },
+            _ => Place::Set,
+        };
         ConfigError {
-            file: self.path.clone(),
-            line: yaml::line_of(&self.text, &key),
+            place,
             key: Some(key),
             message: message.into(),
         }

@@ -68,28 +68,25 @@ pub struct Controllers(BTreeSet<Controller>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// Nothing is called so.
-    #[error(
-        "--controllers: there is no controller {name:?}; known are {}",
-        known()
-    )]
+    #[error("there is no controller {name:?}: {}", way_out(name))]
     Unknown {
         /// What was given, without its `-`.
         name: String,
     },
     /// It was left out when this binary was built.
     #[error(
-        "--controllers: {0} is not part of this build; build it with the Cargo feature \
+        "{0} is not part of this build; build it with the Cargo feature \
          {0}, or leave it out"
     )]
     NotBuilt(Controller),
 }
 
-fn known() -> String {
-    Controller::built()
+fn way_out(name: &str) -> String {
+    let known: Vec<_> = Controller::built()
         .map(Controller::name)
         .chain(["*"])
-        .collect::<Vec<_>>()
-        .join(", ")
+        .collect();
+    crate::suggest::way_out(name, &known)
 }
 
 impl Controllers {
@@ -191,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
-        let error = Controllers::parse(&["x"]).unwrap_err().to_string();
+        let error = Controllers::parse(&["x-x-x"]).unwrap_err().to_string();
         let known = Controller::built().map(Controller::name).chain(["*"]);
         let known = known.collect::<Vec<_>>().join(", ");
         assert!(error.ends_with(&format!("known are {known}")), "{error}");

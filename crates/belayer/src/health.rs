@@ -61,7 +61,16 @@ impl fmt::Debug for Seen {
 struct WatchedWorkers {
     name: &'static str,
     queue: WorkQueue<ObjectKey>,
-    working: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// How far the workers of one queue are.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Their caches are full.
+    ready: AtomicBool,
+    /// They work.
+    working: AtomicBool,
 }
 
 /// Whether the process can do its work without an informer.
@@ -75,12 +84,17 @@ pub enum Needed {
 
 /// Tells that the workers of one queue have started.
 #[derive(Debug)]
-pub struct Started(Arc<AtomicBool>);
+pub struct Started(Arc<Progress>);
 
 impl Started {
+    /// They could: all they need is there. A standby gets no further, and is ready.
+    pub fn are_ready(&self) {
+        self.0.ready.store(true, Ordering::Release);
+    }
+
     /// They have.
     pub fn tell(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.working.store(true, Ordering::Release);
     }
 }
 
@@ -92,13 +106,21 @@ impl Vitals {
 
     /// Looks at the workers of a queue.
     pub fn workers(&mut self, name: &'static str, queue: WorkQueue<ObjectKey>) -> Started {
-        let working = Arc::new(AtomicBool::new(false));
+        let progress = Arc::new(Progress::default());
         self.workers.push(WatchedWorkers {
             name,
             queue,
-            working: Arc::clone(&working),
+            progress: Arc::clone(&progress),
         });
-        Started(working)
+        Started(progress)
+    }
+}
+
+impl Vitals {
+    /// Whether workers have started, as those of a leader have.
+    pub fn is_working(&self) -> bool {
+        let mut workers = self.workers.iter();
+        workers.any(|workers| workers.progress.working.load(Ordering::Acquire))
     }
 }
 
@@ -112,7 +134,7 @@ impl Health for Vitals {
         let workers = self
             .workers
             .iter()
-            .filter(|workers| !workers.working.load(Ordering::Acquire))
+            .filter(|workers| !workers.progress.ready.load(Ordering::Acquire))
             .map(|workers| format!("workers of {}", workers.name));
         informers.chain(workers).collect()
     }

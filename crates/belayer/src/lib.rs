@@ -7,7 +7,10 @@ pub mod controllers;
 #[cfg(feature = "demo")]
 pub mod demo;
 pub mod drain;
+pub mod effective;
+pub mod election;
 pub mod exit;
+pub mod gates;
 pub mod health;
 #[cfg(any(
     feature = "pod-finalizer",
@@ -19,11 +22,16 @@ pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
 pub mod manual;
+#[cfg(all(feature = "node-agent", target_os = "linux"))]
+pub mod node_agent;
 pub mod operator;
 pub mod options;
+pub mod reload;
 pub mod run;
 pub mod server;
+pub mod traces;
 
+mod suggest;
 mod yaml;
 
 use std::process::ExitCode;
@@ -97,9 +105,26 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
         Command::Crds => Ok(()),
         Command::Run(arguments) => {
+            let source = arguments.source()?;
+            let how = source.logging(&cli.logging);
+            let how = how.map_err(Failure::configuration)?;
+            let traces = traces::Traces::start().map_err(Failure::configuration)?;
+            logging::init_with(&how, logging::LevelName::Info, &traces);
+            let options = RunOptions::resolve(*arguments, source, &Sources::from_env()).await?;
+            let done = run::run(options).await;
+            traces.end().await;
+            done
+        }
+        Command::Config(arguments) => {
+            logging::init(&cli.logging, logging::LevelName::Off);
+            effective::print(&arguments, &cli.logging)
+        }
+        #[cfg(all(feature = "node-agent", target_os = "linux"))]
+        Command::NodeAgent(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Info);
-            let options = RunOptions::resolve(*arguments, &Sources::from_env()).await?;
-            run::run(options).await
+            let sources = Sources::from_env();
+            let options = node_agent::NodeAgentOptions::resolve(*arguments, &sources).await?;
+            node_agent::run(options).await
         }
         Command::Stuck(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);

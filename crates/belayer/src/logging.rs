@@ -11,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::LogArguments;
+use crate::traces::Traces;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -122,8 +123,13 @@ impl fmt::Display for Levels {
 ///
 /// In a process that logs already, nothing happens.
 pub fn init(arguments: &LogArguments, default: LevelName) {
+    init_with(arguments, default, &Traces::off());
+}
+
+/// The same where spans may go to a collector.
+pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match arguments.log_format {
+    let lines = match arguments.log_format.unwrap_or_default() {
         LogFormat::Text => lines.with_ansi(wants_colour()).boxed(),
         LogFormat::Json => lines
             .json()
@@ -137,6 +143,7 @@ pub fn init(arguments: &LogArguments, default: LevelName) {
         .unwrap_or_default()
         .filter(default);
     let _ = tracing_subscriber::registry()
+        .with(traces.layer())
         .with(lines.with_filter(filter))
         .try_init();
 }

@@ -1,13 +1,17 @@
 //! What a command is to do: arguments and configuration, read and checked.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
 use belayer_core::names::DEFAULT_NAMESPACE;
 
 use crate::cli::RunArguments;
 use crate::config::Source;
-use crate::controllers::Controllers;
+use crate::controllers::{Controller, Controllers, ControllersError};
 use crate::drain::OnDisable;
 use crate::drain::switched_off::SwitchedOff;
+use crate::election::Election;
 use crate::exit::Failure;
+use crate::gates::{Gates, GatesError};
 use crate::kubeconfig::{self, Sources};
 use crate::operator::Components;
 use crate::server::BindAddress;
@@ -17,12 +21,27 @@ use crate::server::BindAddress;
 pub struct RunOptions {
     /// The cluster, and who we are there.
     pub cluster: kube::Config,
+    /// What is to be done there.
+    pub settings: Settings,
+    /// The arguments, for when the file is read again.
+    pub arguments: RunArguments,
+    /// The configuration file.
+    pub source: Source,
+}
+
+/// Everything that arguments and configuration say about what is to be done.
+#[derive(Debug, Clone)]
+pub struct Settings {
     /// Belayer's own namespace.
     pub namespace: String,
     /// The controllers that run.
     pub controllers: Controllers,
     /// Whether anything is sent that changes the cluster.
     pub dry_run: bool,
+    /// What is switched on that is not stable.
+    pub gates: Gates,
+    /// The leader election, if there is one.
+    pub election: Option<Election>,
     /// Bounds of requests.
     pub limits: Limits,
     /// Where metrics and health are served.
@@ -44,33 +63,34 @@ pub struct Limits {
     pub concurrent_releases: usize,
 }
 
+/// Where metrics and health are served, unless told otherwise.
+const METRICS: BindAddress = BindAddress::Every(8080);
+
+/// Where `/debug/holds` is served, unless told otherwise.
+const DEBUG: BindAddress =
+    BindAddress::One(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081)));
+
+impl RunArguments {
+    /// The configuration file that they name, with what they set of it.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn source(&self) -> Result<Source, Failure> {
+        Source::of(self.config.as_deref(), &self.set).map_err(Failure::configuration)
+    }
+}
+
 impl RunOptions {
     /// Reads what the arguments name, and checks all of it before anything is touched.
     ///
     /// # Errors
     /// Wrong usage or configuration, as one line that says what to change.
-    pub async fn resolve(arguments: RunArguments, sources: &Sources) -> Result<Self, Failure> {
-        let controllers =
-            Controllers::parse(&arguments.controllers).map_err(Failure::configuration)?;
-        let namespace = namespace(arguments.namespace, sources)?;
-        let source = match &arguments.config {
-            Some(path) => Source::load(path).map_err(Failure::configuration)?,
-            None => Source::default(),
-        };
-        let components = source
-            .components(&controllers, arguments.workers.map(to_usize))
-            .map_err(Failure::configuration)?;
-        let components = Components {
-            switched_off: match arguments.on_disable {
-                OnDisable::Drain => {
-                    SwitchedOff::all(&source, &controllers).map_err(Failure::configuration)?
-                }
-                OnDisable::Keep => Vec::new(),
-            },
-            ..components
-        };
-        #[cfg(feature = "pvc-protection")]
-        let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
+    pub async fn resolve(
+        arguments: RunArguments,
+        source: Source,
+        sources: &Sources,
+    ) -> Result<Self, Failure> {
+        let settings = Settings::resolve(&arguments, &source, sources)?;
         let cluster = kubeconfig::load(
             arguments.kubeconfig.as_deref(),
             arguments.context.as_deref(),
@@ -80,19 +100,117 @@ impl RunOptions {
         .map_err(Failure::configuration)?;
         Ok(Self {
             cluster,
+            settings,
+            arguments,
+            source,
+        })
+    }
+}
+
+impl Settings {
+    /// What arguments and file say together: a flag counts more than its variable, and that more
+    /// than the file.
+    ///
+    /// # Errors
+    /// Wrong usage or configuration, as one line that says what to change.
+    pub fn resolve(
+        arguments: &RunArguments,
+        source: &Source,
+        sources: &Sources,
+    ) -> Result<Self, Failure> {
+        let namespace = namespace(arguments.namespace.clone(), sources)?;
+        let controllers = controllers(arguments, source)?;
+        let gates = gates(arguments, source)?;
+        let components = source
+            .components(&controllers, arguments.workers.map(to_usize))
+            .map_err(Failure::configuration)?;
+        let components = Components {
+            switched_off: match arguments.on_disable {
+                OnDisable::Drain => {
+                    SwitchedOff::all(source, &controllers).map_err(Failure::configuration)?
+                }
+                OnDisable::Keep => Vec::new(),
+            },
+            ..components
+        };
+        #[cfg(feature = "pvc-protection")]
+        let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
+        components.allowed_by(&gates, source)?;
+        let [metrics, debug] = source.endpoints().map_err(Failure::configuration)?;
+        let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);
+        let election = Election::resolve(&arguments.election, source, &namespace)?;
+        let endpoint = |flag: &Option<BindAddress>, file: Option<BindAddress>, default| {
+            flag.clone().or(file).unwrap_or(default)
+        };
+        Ok(Self {
             namespace,
             controllers,
-            dry_run: arguments.dry_run,
-            limits: Limits {
-                qps: arguments.kube_api_qps,
-                burst: arguments.kube_api_burst,
-                concurrent_releases: to_usize(arguments.concurrent_releases),
-            },
-            metrics_bind_address: arguments.metrics_bind_address,
-            debug_bind_address: arguments.debug_bind_address,
+            dry_run,
+            gates,
+            // A Lease is a write as well.
+            election: election.filter(|_| !dry_run),
+            limits: limits(arguments, source)?,
+            metrics_bind_address: endpoint(&arguments.metrics_bind_address, metrics, METRICS),
+            debug_bind_address: endpoint(&arguments.debug_bind_address, debug, DEBUG),
             components,
         })
     }
+}
+
+fn limits(arguments: &RunArguments, source: &Source) -> Result<Limits, Failure> {
+    let file = source.limits().map_err(Failure::configuration)?;
+    let concurrent = arguments.concurrent_releases.or(file.concurrent_releases);
+    Ok(Limits {
+        qps: arguments.kube_api_qps.or(file.qps).unwrap_or(100),
+        burst: arguments.kube_api_burst.or(file.burst).unwrap_or(200),
+        concurrent_releases: to_usize(concurrent.unwrap_or(32)),
+    })
+}
+
+fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers, Failure> {
+    let (controllers, said) = match (&arguments.controllers, &source.config.controllers) {
+        (Some(list), _) => {
+            let wrong = |error| anyhow::anyhow!("--controllers: {error}");
+            let read = Controllers::parse(list).map_err(wrong);
+            (read.map_err(Failure::configuration)?, None)
+        }
+        (None, Some(list)) => {
+            let wrong = |error: ControllersError| source.error("controllers", error.to_string());
+            let read = Controllers::parse(list).map_err(wrong);
+            (read.map_err(Failure::configuration)?, Some("controllers"))
+        }
+        (None, None) => {
+            let read = Controllers::parse(&["*"]).map_err(Failure::configuration);
+            (read?, None)
+        }
+    };
+    if !controllers.is_empty() {
+        return Ok(controllers);
+    }
+    let known: Vec<_> = Controller::built().map(Controller::name).collect();
+    let message = format!(
+        "nothing is left to run; the controllers are {}",
+        known.join(", ")
+    );
+    Err(match said {
+        Some(key) => Failure::configuration(source.error(key, message)),
+        None => Failure::configuration(anyhow::anyhow!("--controllers: {message}")),
+    })
+}
+
+fn gates(arguments: &RunArguments, source: &Source) -> Result<Gates, Failure> {
+    let mut gates = Gates::default();
+    for (name, on) in &source.config.feature_gates {
+        let wrong =
+            |error: GatesError| source.error(format!("featureGates.{name}"), error.to_string());
+        gates
+            .set(name, *on)
+            .map_err(wrong)
+            .map_err(Failure::configuration)?;
+    }
+    let wrong = |error| Failure::configuration(anyhow::anyhow!("--feature-gates: {error}"));
+    gates.set_all(&arguments.feature_gates).map_err(wrong)?;
+    Ok(gates)
 }
 
 fn to_usize(number: u32) -> usize {

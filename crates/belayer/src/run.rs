@@ -1,82 +1,273 @@
 //! `belayer run`.
 
+mod current;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::client;
+use belayer_core::election::Tenure;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_metrics::Exporter;
 
-use crate::controllers::Controller;
+use crate::config::Source;
+use crate::election::Running;
 use crate::exit::Failure;
+use crate::gates::Gate;
+use crate::kubeconfig::Sources;
 use crate::operator::{self, Operator};
-use crate::options::RunOptions;
-use crate::server::{self, BindAddress, Endpoint};
+use crate::options::{RunOptions, Settings};
+use crate::reload::{Changes, Watcher};
+use crate::server::{self, BindAddress, Endpoint, Health};
+use current::Current;
+
+/// How long new controllers may take to fill their caches before they take over without.
+const WARM_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether they have.
+const WARM_LOOK: Duration = Duration::from_millis(100);
 
 /// Runs the controllers until it is told to stop by SIGTERM or SIGINT. An API server that cannot
 /// be reached is waited for.
 ///
 /// # Errors
-/// If an address cannot be bound, or there is nothing to run.
+/// If an address cannot be bound, or the leader election is lost to another replica.
 pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
     let stop = CancellationToken::new();
     stop_on_signal(&stop)?;
-    if options.controllers.is_empty() {
-        let known: Vec<_> = Controller::built().map(Controller::name).collect();
-        return Err(Failure::configuration(anyhow::anyhow!(
-            "--controllers: nothing is left to run; the controllers are {}",
-            known.join(", ")
-        )));
-    }
+    let RunOptions {
+        cluster,
+        settings,
+        arguments,
+        source,
+    } = options;
     // With a credential plugin this is the first time that the certificates are read.
-    let client = client::connect(options.cluster)
+    let client = client::connect(cluster.clone())
         .context("the cluster")
         .map_err(Failure::configuration)?;
-    let operator = Operator::new(operator::Options {
-        client,
-        namespace: options.namespace,
-        bounds: Bounds {
-            qps: f64::from(options.limits.qps),
-            burst: options.limits.burst,
-            concurrent_releases: options.limits.concurrent_releases,
-        },
-        writes: if options.dry_run {
-            Writes::DryRun
-        } else {
-            Writes::Sent
-        },
-        observer: Arc::new(()),
-        components: options.components,
-    });
-    if options.dry_run {
+    if settings.dry_run {
         tracing::info!("dry run: nothing is sent that changes the cluster");
     }
+    let mut election = match &settings.election {
+        Some(election) => Running::start(election, cluster)?,
+        None => Running::alone(),
+    };
+    let watcher = if settings.gates.is_on(Gate::ConfigReload) {
+        Some(Watcher::new(&source, &arguments.set).context("signals")?)
+    } else {
+        None
+    };
+    let current = Arc::new(Current::new(election.pulse.clone()));
+    let mut supervisor = Supervisor {
+        current: Arc::clone(&current),
+        client,
+        tenure: election.tenure.clone(),
+        worker: None,
+        source,
+        resolve: Box::new(move |source| {
+            Settings::resolve(&arguments, source, &Sources::from_env())
+        }),
+        watcher,
+    };
+    supervisor.begin(&settings);
+
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
     tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
-    let vitals = Arc::clone(operator.vitals());
-    if let Some(endpoint) = bind(&options.metrics_bind_address, "--metrics-bind-address").await? {
-        tasks.spawn(server::serve(
-            endpoint,
-            server::public_routes(vitals, exporter),
-            after.clone(),
-        ));
-    }
-    if let Some(endpoint) = bind(&options.debug_bind_address, "--debug-bind-address").await? {
-        let routes = server::debug_routes(operator.holds());
+    if let Some(endpoint) = bind(&settings.metrics_bind_address, "--metrics-bind-address").await? {
+        let health: Arc<dyn Health> = current.clone();
+        let routes = server::public_routes(health, exporter);
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
-    operator.run(stop).await;
+    if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
+        let routes = server::debug_routes(current);
+        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    }
+    tokio::select! {
+        () = supervisor.run(&stop) => {}
+        // Nothing of what is in flight can be finished: it is not ours to finish any more.
+        failure = election.lost() => return Err(failure),
+    }
+    // Renewed until here, so that what was in flight could be finished.
+    election.resign().await;
     after.cancel();
     while tasks.join_next().await.is_some() {}
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Checks what a file says together with the arguments.
+type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
+
+/// Runs one set of controllers after the other, as the configuration changes.
+struct Supervisor {
+    current: Arc<Current>,
+    client: Client,
+    tenure: Tenure,
+    worker: Option<Worker>,
+    /// What is in force.
+    source: Source,
+    resolve: Resolve,
+    watcher: Option<Watcher>,
+}
+
+/// A set of controllers that runs.
+struct Worker {
+    stop: CancellationToken,
+    ended: JoinHandle<()>,
+}
+
+impl Worker {
+    async fn finish(self) {
+        self.stop.cancel();
+        if let Err(error) = self.ended.await {
+            tracing::error!(%error, "the controllers ended badly");
+        }
+    }
+}
+
+impl Supervisor {
+    fn operator(&self, settings: &Settings) -> Operator {
+        let limits = settings.limits;
+        Operator::new(operator::Options {
+            client: self.client.clone(),
+            namespace: settings.namespace.clone(),
+            bounds: Bounds {
+                qps: f64::from(limits.qps),
+                burst: limits.burst,
+                concurrent_releases: limits.concurrent_releases,
+            },
+            writes: if settings.dry_run {
+                Writes::DryRun
+            } else {
+                Writes::Sent
+            },
+            tenure: self.tenure.clone(),
+            observer: Arc::new(()),
+            components: settings.components.clone(),
+        })
+    }
+
+    /// Starts the first set of controllers.
+    fn begin(&mut self, settings: &Settings) {
+        let operator = self.operator(settings);
+        self.current.is(&operator);
+        self.worker = Some(start(operator));
+        metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(1.0);
+    }
+
+    /// Runs until `stop` is cancelled, and then until what is in flight is done.
+    async fn run(mut self, stop: &CancellationToken) {
+        while let Some(read) = self.changed(stop).await {
+            let resolved = read
+                .map_err(Failure::configuration)
+                .and_then(|source| Ok(((self.resolve)(&source)?, source)));
+            match resolved {
+                Ok((settings, source)) => self.apply(&settings, source, stop).await,
+                Err(failure) => {
+                    reloaded("refused");
+                    tracing::error!(
+                        "the configuration was not read again, the old one stays in force: {failure}"
+                    );
+                }
+            }
+        }
+        if let Some(worker) = self.worker.take() {
+            worker.finish().await;
+        }
+    }
+
+    /// The next file; `None` when it is time to stop.
+    async fn changed(
+        &mut self,
+        stop: &CancellationToken,
+    ) -> Option<Result<Source, crate::config::ConfigError>> {
+        match &mut self.watcher {
+            Some(watcher) => stop.run_until_cancelled(watcher.changed()).await,
+            None => {
+                stop.cancelled().await;
+                None
+            }
+        }
+    }
+
+    async fn apply(&mut self, settings: &Settings, source: Source, stop: &CancellationToken) {
+        let changes = Changes::between(&self.source, &source);
+        if !changes.restart.is_empty() {
+            tracing::warn!(
+                keys = changes.restart.join(", "),
+                "these keys take effect with the next start"
+            );
+        }
+        // What needs a restart is compared with what runs the next time as well.
+        if changes.live.is_empty() {
+            tracing::info!("the configuration was read again; nothing to be done");
+            reloaded("unchanged");
+            return;
+        }
+        tracing::info!(
+            keys = changes.live.join(", "),
+            "the configuration was read again; the new controllers fill their caches"
+        );
+        let mut operator = self.operator(settings);
+        let turn = operator.wait_for_turn();
+        let next = Current::new(None);
+        next.is(&operator);
+        let successor = operator_parts(&operator);
+        let worker = start(operator);
+        let warm = async {
+            while !next.not_ready().is_empty() {
+                tokio::time::sleep(WARM_LOOK).await;
+            }
+        };
+        let warm = tokio::time::timeout(WARM_WITHIN, warm);
+        match stop.run_until_cancelled(warm).await {
+            None => return worker.finish().await,
+            Some(Err(_)) => tracing::warn!(
+                missing = next.not_ready().join(", "),
+                "the new controllers take over with caches that are not full"
+            ),
+            Some(Ok(())) => {}
+        }
+        if let Some(old) = self.worker.take() {
+            old.finish().await;
+        }
+        self.current.becomes(successor);
+        self.worker = Some(worker);
+        self.source = source;
+        turn.cancel();
+        reloaded("applied");
+        tracing::info!("the new configuration is in force");
+    }
+}
+
+fn operator_parts(operator: &Operator) -> current::Parts {
+    current::Parts {
+        vitals: Arc::clone(operator.vitals()),
+        holds: operator.holds(),
+    }
+}
+
+fn start(operator: Operator) -> Worker {
+    let stop = CancellationToken::new();
+    Worker {
+        ended: tokio::spawn(operator.run(stop.clone())),
+        stop,
+    }
+}
+
+fn reloaded(result: &'static str) {
+    metrics::counter!(belayer_metrics::CONFIG_RELOADS, "result" => result).increment(1);
+    let good = f64::from(u8::from(result != "refused"));
+    metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(good);
 }
 
 async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoint>, Failure> {

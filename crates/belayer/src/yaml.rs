@@ -6,6 +6,7 @@ use serde::de::{
 use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
 
 use crate::exit::one_line;
+use crate::suggest;
 
 /// What is wrong in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +89,7 @@ fn plain(expected: &str) -> &str {
     match expected {
         "mapping start" => "keys with values",
         "sequence start" => "a list",
+        "boolean" | "bool" => "true or false",
         "u8" | "u16" | "u32" | "u64" => "a whole number, not below zero",
         "i8" | "i16" | "i32" | "i64" => "a whole number",
         other => other,
@@ -95,23 +97,8 @@ fn plain(expected: &str) -> &str {
 }
 
 fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
-    let nearest = expected
-        .iter()
-        .map(|known| {
-            (
-                strsim::damerau_levenshtein(&given.to_lowercase(), &known.to_lowercase()),
-                known,
-            )
-        })
-        .filter(|(distance, known)| *distance <= known.len().max(given.len()) / 3 + 1)
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((_, known)) => format!("unknown {what} `{given}`: did you mean `{known}`?"),
-        None => format!(
-            "unknown {what} `{given}`: known are {}",
-            expected.join(", ")
-        ),
-    }
+    let way_out = suggest::way_out(given, expected);
+    format!("unknown {what} `{given}`: {way_out}")
 }
 
 /// The line of a key in a text that was parsed before, or of the nearest key around it that is

@@ -84,6 +84,10 @@ fn wrong_usage_is_exit_code_2(#[case] arguments: &[&str]) {
 #[case(&["--help"], "Exit codes:")]
 #[case(&["run", "--help"], "--controllers <LIST>")]
 #[case(&["version"], "belayer 0.")]
+#[case(&["version"], "feature gates: ConfigReload=true (beta)")]
+#[case(&["config"], "leaderElection.leaseDuration")]
+#[case(&["config", "--leader-elect-lease-duration=1m"], "--leader-elect-lease-duration or its variable")]
+#[case(&["config", "--set", "podFinalizer.resync=5m"], "--set")]
 #[case(&["--version"], "belayer 0.")]
 fn what_was_asked_for_goes_to_standard_output(#[case] arguments: &[&str], #[case] says: &str) {
     let output = belayer(arguments);

@@ -1,4 +1,4 @@
-//! The client every component shares: no retry layer, our user agent, metrics and traces.
+//! The client every component shares: no retry layer, our user agent and metrics.
 //!
 //! kube's default client repeats any request on 429, 503 and 504 up to fifteen times. That would
 //! hide the server's wish from the queue, which does the backing off here, and hold a worker for
@@ -14,7 +14,6 @@ use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
-use tracing::Instrument;
 
 /// User agent of every request, and with it the default field manager on servers that note one.
 pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
@@ -45,7 +44,7 @@ where
         .build()
 }
 
-/// A tower layer that counts and traces every request under client-go's names.
+/// A tower layer that counts every request under client-go's names.
 #[derive(Debug, Clone, Copy)]
 pub struct Observe;
 
@@ -85,7 +84,6 @@ where
             .headers_mut()
             .insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         let method = bound_method(request.method().as_str());
-        let span = tracing::debug_span!("request", method, path = request.uri().path());
         let answer = self.inner.call(request);
         let begun = Instant::now();
         let counted = async move {
@@ -100,6 +98,6 @@ where
                 .record(begun.elapsed().as_secs_f64());
             answer
         };
-        Box::pin(counted.instrument(span))
+        Box::pin(counted)
     }
 }

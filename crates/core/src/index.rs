@@ -1,7 +1,5 @@
 //! Indexes of stores that several components look things up by.
 
-use std::sync::Arc;
-
 use crate::slim::Pod;
 
 /// Pods by the UID of their controller.
@@ -14,37 +12,36 @@ pub const PODS_BY_NAMESPACE: &str = "namespace";
 /// claim.
 pub const PODS_BY_CLAIM: &str = "claim";
 
-/// The values of [`PODS_BY_CLAIM`].
-pub fn claims_of_bound_pod(pod: &Pod) -> Vec<Arc<str>> {
+/// Shows the values of [`PODS_BY_CLAIM`].
+pub fn claims_of_bound_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
     if !pod.is_bound() {
-        return Vec::new();
+        return;
     }
     let namespace = pod.meta.key.namespace().unwrap_or_default();
-    pod.claims
-        .iter()
-        .chain(&pod.ephemeral_claims)
-        .map(|claim| claim_value(namespace, claim))
-        .collect()
+    for claim in pod.claims.iter().chain(&pod.ephemeral_claims) {
+        show(&claim_value(namespace, claim));
+    }
 }
 
 /// Under what the pods of a claim stand in [`PODS_BY_CLAIM`].
-pub fn claim_value(namespace: &str, claim: &str) -> Arc<str> {
+pub fn claim_value(namespace: &str, claim: &str) -> String {
     let mut value = String::with_capacity(namespace.len() + claim.len() + 1);
     value.push_str(namespace);
     value.push('/');
     value.push_str(claim);
-    value.into()
+    value
 }
 
-/// The values of [`PODS_BY_OWNER`].
-pub fn owner_of_pod(pod: &Pod) -> Option<Arc<str>> {
-    let owner = pod.meta.controller.as_ref()?;
-    Some(Arc::from(owner.uid.as_str()))
+/// Shows the values of [`PODS_BY_OWNER`].
+pub fn owner_of_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
+    if let Some(owner) = &pod.meta.controller {
+        show(owner.uid.as_str());
+    }
 }
 
-/// The values of [`PODS_BY_NAMESPACE`].
-pub fn namespace_of_pod(pod: &Pod) -> Option<Arc<str>> {
-    Some(Arc::clone(pod.meta.key.shared_namespace()))
+/// Shows the values of [`PODS_BY_NAMESPACE`].
+pub fn namespace_of_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
+    show(pod.meta.key.shared_namespace());
 }
 
 #[cfg(test)]
@@ -65,11 +62,13 @@ mod tests {
             ephemeral_claims: Box::from(["web-0-scratch".into()]),
             ..Pod::new(meta)
         };
-        assert!(claims_of_bound_pod(&pod).is_empty());
+        let values = |pod: &Pod| {
+            let mut values = Vec::new();
+            claims_of_bound_pod(pod, &mut |value| values.push(value.to_owned()));
+            values
+        };
+        assert!(values(&pod).is_empty());
         pod.node_name = Some("node-1".into());
-        assert_eq!(
-            claims_of_bound_pod(&pod),
-            ["shop/data".into(), "shop/web-0-scratch".into()]
-        );
+        assert_eq!(values(&pod), ["shop/data", "shop/web-0-scratch"]);
     }
 }

@@ -27,6 +27,13 @@ pub enum Invariant {
     /// A workflow loses our hold only after a look begun after its deletion found none of its
     /// pods carrying one.
     Order,
+    /// At most one live pod exists for one recreation record, and re-creations never exceed the
+    /// budget.
+    OnePod,
+    /// A pod's spec is durable somewhere at every moment between rejection and re-creation.
+    NoLoss,
+    /// A pod of which any container may have run is never re-created.
+    RanOnce,
     /// In a settled cluster Belayer writes nothing but its Lease.
     Quiet,
 }
@@ -42,6 +49,9 @@ impl Invariant {
             Self::Liveness => "LIVENESS",
             Self::InUse => "IN-USE",
             Self::Order => "ORDER",
+            Self::OnePod => "ONE-POD",
+            Self::NoLoss => "NO-LOSS",
+            Self::RanOnce => "RAN-ONCE",
             Self::Quiet => "QUIET",
         }
     }
@@ -93,6 +103,23 @@ pub fn unused_after_deletion(
     users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
 }
 
+/// ONE-POD: of one record `live` pods are there, and `reserved` re-creations were begun where
+/// `budget` are allowed.
+pub fn one_pod(live: usize, reserved: u32, budget: u32) -> bool {
+    live <= 1 && reserved <= budget
+}
+
+/// NO-LOSS: the spec of a pod that was rejected stands in so many `places`: in the pod itself, its
+/// record, its successor.
+pub fn no_loss(places: usize) -> bool {
+    places > 0
+}
+
+/// RAN-ONCE: of all pods of one record so many ever had a container that ran.
+pub fn ran_once(ran: usize) -> bool {
+    ran <= 1
+}
+
 /// Whether an object was being deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleting {
@@ -128,6 +155,15 @@ mod tests {
         assert!(!unused_after_deletion(Some(seen), before, 0));
         assert!(!unused_after_deletion(Some(seen), seen, 0));
         assert!(!unused_after_deletion(None, after, 0));
+    }
+
+    #[test]
+    fn re_creations() {
+        assert!(one_pod(1, 3, 3));
+        assert!(!one_pod(2, 1, 3));
+        assert!(!one_pod(1, 4, 3));
+        assert!(no_loss(1) && !no_loss(0));
+        assert!(ran_once(1) && !ran_once(2));
     }
 
     #[rstest]

@@ -3,6 +3,8 @@
 pub mod ambient;
 pub mod client;
 pub mod decision;
+pub mod duration;
+pub mod election;
 pub mod events;
 pub mod executor;
 pub mod facts;

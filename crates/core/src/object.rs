@@ -60,24 +60,83 @@ impl fmt::Debug for ObjectKey {
 }
 
 /// The server's identity of one object, never used twice. Compared as text.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Uid(Arc<str>);
+///
+/// The server writes 36 characters: they stand here in place, with no allocation of their own, for
+/// every object of a store has one.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(Text);
+
+/// A text is always kept in the same way, so that equal ones are equal in form.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Text {
+    /// No longer than the room; zeros behind it.
+    Short {
+        length: u8,
+        bytes: [u8; UID_LENGTH],
+    },
+    Long(Arc<str>),
+}
+
+/// The length of an RFC 4122 UUID in its usual form.
+const UID_LENGTH: usize = 36;
+
+impl Text {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Short { length, bytes } => {
+                let bytes = bytes.get(..usize::from(*length)).unwrap_or_default();
+                // It was a text when it came.
+                std::str::from_utf8(bytes).unwrap_or_default()
+            }
+            Self::Long(text) => text,
+        }
+    }
+}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
 
 impl Uid {
     /// The UID as the server wrote it.
-    pub fn new(uid: impl Into<Arc<str>>) -> Self {
-        Self(uid.into())
+    pub fn new(uid: impl AsRef<str>) -> Self {
+        let uid = uid.as_ref();
+        let mut bytes = [0; UID_LENGTH];
+        Self(match bytes.get_mut(..uid.len()) {
+            Some(room) => {
+                room.copy_from_slice(uid.as_bytes());
+                Text::Short {
+                    length: uid.len() as u8,
+                    bytes,
+                }
+            }
+            None => Text::Long(uid.into()),
+        })
     }
 
     /// The UID as the server wrote it.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
@@ -203,6 +262,20 @@ mod tests {
     fn a_key_prints_like_kubectl() {
         assert_eq!(ObjectKey::new("shop", "web-0").to_string(), "shop/web-0");
         assert_eq!(ObjectKey::cluster("node-1").to_string(), "node-1");
+    }
+
+    #[test]
+    fn uids_compare_as_text_however_they_are_kept() {
+        let long = format!("{}-and-more", "0a1b2c3d-0000-4000-8000-00000000002a");
+        let uids = ["", "a", "b", &long[..36], &*long, "é"];
+        for one in uids {
+            assert_eq!(Uid::new(one).as_str(), one);
+            for other in uids {
+                let (have, wanted) = (Uid::new(one), Uid::new(other));
+                assert_eq!(have == wanted, one == other, "{one} {other}");
+                assert_eq!(have.cmp(&wanted), one.cmp(other), "{one} {other}");
+            }
+        }
     }
 
     #[test]

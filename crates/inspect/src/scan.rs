@@ -15,7 +15,8 @@ use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain};
 
-pub(crate) const METADATA_LIST: &str =
+/// Accept header for a list of objects' metadata alone.
+pub const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Kinds that are listed at once.

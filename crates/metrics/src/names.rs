@@ -20,6 +20,14 @@ pub const REST_REQUESTS: &str = "rest_client_requests_total";
 /// Time from sending a request to the head of its answer.
 pub const REST_REQUEST_DURATION: &str = "rest_client_request_duration_seconds";
 
+/// Whether this process leads the election of that name.
+pub const LEADER: &str = "leader_election_master_status";
+
+/// How often the configuration file was read again, by what came of it.
+pub const CONFIG_RELOADS: &str = "belayer_config_reloads_total";
+/// Whether the configuration file was good when it was last read.
+pub const CONFIG_GOOD: &str = "belayer_config_last_reload_successful";
+
 /// Objects that carry our hold now.
 pub const HOLDS: &str = "belayer_holds";
 /// Holds that were added.

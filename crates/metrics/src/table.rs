@@ -69,6 +69,8 @@ pub enum Known {
     Answer,
     /// Belayer's version.
     Version,
+    /// The Lease of the leader election.
+    Lease,
 }
 
 const CONTROLLER: Label = known("controller", Known::Controller);
@@ -436,6 +438,27 @@ pub const ALL: &[Metric] = &[
         Count,
         &[known("version", Known::Version)],
         "Always 1; the label tells the version.",
+    ),
+    metric(
+        n::CONFIG_RELOADS,
+        Counter,
+        Count,
+        &[fixed("result", &["applied", "unchanged", "refused"])],
+        "How often the configuration file was read again, by what came of it.",
+    ),
+    metric(
+        n::CONFIG_GOOD,
+        Gauge,
+        Count,
+        &[],
+        "0 while the configuration file that was last read is refused and the one before is in force.",
+    ),
+    metric(
+        n::LEADER,
+        Gauge,
+        Count,
+        &[known("name", Known::Lease)],
+        "1 while this process leads and may write, 0 while it stands by.",
     ),
     metric(
         n::PROCESS_CPU,

@@ -69,7 +69,9 @@ pub enum CommandError {
         reason: String,
     },
     /// An argument has an unknown placeholder.
-    #[error("the argument {0:?}: the placeholders are {{podUID}}, {{podName}} and {{podNamespace}}")]
+    #[error(
+        "the argument {0:?}: the placeholders are {{podUID}}, {{podName}} and {{podNamespace}}"
+    )]
     Placeholder(String),
     /// An argument has a NUL.
     #[error("the argument {0:?} contains a NUL")]
@@ -281,7 +283,10 @@ impl Command {
         let child = std::process::Command::new(&self.program)
             .args(self.arguments.iter().map(|text| filled(text, subject)))
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
             .env("POD_UID", subject.uid.as_str())
             .env("POD_NAME", &subject.name)
             .env("POD_NAMESPACE", &subject.namespace)
@@ -338,10 +343,16 @@ struct Group {
 impl Group {
     fn new(mut child: Child) -> io::Result<Self> {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let watched = pid.ok_or_else(|| io::Error::other("no process id")).and_then(|pid| {
-            let fd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-            AsyncFd::with_interest(fd, Interest::READABLE)
-        });
+        let watched = pid
+            .ok_or_else(|| io::Error::other("no process id"))
+            .and_then(|pid| {
+                let fd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)?;
+                #[expect(
+                    deprecated,
+                    reason = "sound for an owned descriptor; its replacement is unsafe"
+                )]
+                AsyncFd::with_interest(fd, Interest::READABLE)
+            });
         match watched {
             Ok(pidfd) => Ok(Self {
                 child,

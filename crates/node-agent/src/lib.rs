@@ -1,6 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![cfg(target_os = "linux")]
 
+pub mod agent;
+pub mod command;
+pub mod config;
+pub mod decide;
 pub mod layout;
+pub mod record;
+pub mod requests;
 pub mod uid;
 pub mod wipe;
+
+mod feed;
+mod work;
+mod world;

@@ -42,7 +42,8 @@ pub struct Looks {
 impl Looks {
     /// The snapshot that a controller would have whose stores are as of now.
     ///
-    /// Whether too many pods are unselected is not looked at: that takes a count of all of them.
+    /// Whether too many pods are unselected is not looked at: that takes a count of all of them,
+    /// which whoever needs it puts in.
     ///
     /// # Errors
     ///
@@ -153,6 +154,11 @@ impl Looks {
             fact: Some(fact),
         })))
     }
+}
+
+/// Whether a profile selects a pod of this namespace.
+pub fn is_selected(profiles: &Profiles, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> bool {
+    matches!(selection(profiles, pod, namespace), Selection::By { .. })
 }
 
 /// What a row of the table says, for people.

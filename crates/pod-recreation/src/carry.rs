@@ -4,6 +4,8 @@
 //!
 //! That nothing is amiss is proven by a dry-run create before the rejected pod is touched.
 
+mod limits;
+
 use belayer_core::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION,
@@ -20,7 +22,7 @@ const DROPPED_ANNOTATIONS: &[&str] = &[
     RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION,
     RELEASE_ANNOTATION,
-    "kubernetes.io/limit-ranger",
+    limits::ANNOTATION,
 ];
 
 /// Prefix of the volume that admission injects for the service account's token.
@@ -79,6 +81,8 @@ fn spec_to_create(rejected: &Value) -> Value {
         }
     }
     unmerge_label_keys(&mut spec, &rejected["metadata"]["labels"]);
+    let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
+    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
     Value::Object(spec)
 }
 
@@ -256,10 +260,49 @@ pub fn rehearsal(pod: &Value, chain: Chain<'_>) -> Value {
     let mut object = successor(pod, chain);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("name");
-        let cut = &chain.pod_name[..chain.pod_name.floor_char_boundary(200)];
-        metadata.insert("generateName".to_owned(), format!("{cut}-").into());
+        let prefix = generated_prefix(chain.pod_name);
+        metadata.insert("generateName".to_owned(), prefix.into());
     }
     object
+}
+
+/// What the server said of a rehearsal, as if it had been about the pod itself: the name that it made up
+/// differs every time.
+pub fn unrehearsed(message: &str, pod_name: &str) -> String {
+    let prefix = format!("\"{}", generated_prefix(pod_name));
+    let mut plain = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find(&prefix) {
+        let tail = &rest[at + prefix.len()..];
+        let suffix = tail.find('"').filter(|end| {
+            *end <= GENERATED
+                && tail
+                    .bytes()
+                    .take(*end)
+                    .all(|byte| byte.is_ascii_alphanumeric())
+        });
+        plain.push_str(&rest[..at]);
+        match suffix {
+            Some(end) => {
+                plain.push('"');
+                plain.push_str(pod_name);
+                rest = &tail[end..];
+            }
+            None => {
+                plain.push_str(&prefix);
+                rest = tail;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// Longest suffix that a server makes up.
+const GENERATED: usize = 10;
+
+fn generated_prefix(pod_name: &str) -> String {
+    format!("{}-", &pod_name[..pod_name.floor_char_boundary(200)])
 }
 
 /// Required node affinity by name. A node field takes one value per requirement.

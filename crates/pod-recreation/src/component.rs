@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Facts, OwnerQuestion};
+use belayer_core::facts::{Facts, OwnerQuestion, is_ignored};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
-use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::runner::{Change, Component, Source};
 use belayer_core::slim::{Keep, Namespace, Pod};
@@ -67,6 +67,11 @@ pub fn keep_of_pods(settings: &Settings) -> Keep {
         .annotations(ANNOTATIONS)
 }
 
+/// The labels of namespaces that are read.
+pub fn keep_of_namespaces() -> Keep {
+    Keep::nothing().labels([IGNORE_LABEL])
+}
+
 impl PodRecreation {
     /// The component with these settings.
     pub fn new(settings: Settings, parts: Parts) -> Self {
@@ -113,6 +118,35 @@ impl PodRecreation {
                 memory.candidates.remove(&record);
             }
             _ => {}
+        }
+    }
+
+    /// Wakes the pods of a namespace that changed: whether it is ignored, or being deleted.
+    pub fn on_namespace(&self, event: &Event<Namespace>) {
+        let namespace = match event {
+            Event::Added {
+                object,
+                initial: false,
+            } => object,
+            Event::Updated { new, .. } => new,
+            _ => return,
+        };
+        let name = namespace.object.meta.key.name();
+        // Rare enough for a look at all of them: an index would cost every pod.
+        let mut pods = Vec::new();
+        self.parts.pods.for_each(|pod| {
+            if pod.object.meta.key.namespace() == Some(name) {
+                pods.push(pod.clone());
+            }
+        });
+        for pod in pods {
+            let view = self.view(&pod);
+            if view.hold == Hold::On || view.selection == Selection::Eligible {
+                self.parts
+                    .pods_queue
+                    .add(pod.meta.key.clone(), Band::Normal);
+                self.wake(&pod);
+            }
         }
     }
 
@@ -173,7 +207,21 @@ impl PodRecreation {
         } else {
             FirstSight::Earlier
         };
-        PodView::of(pod, &self.settings, sight)
+        let view = PodView::of(pod, &self.settings, sight);
+        if view.selection == Selection::Eligible && self.is_ignored(pod) {
+            return PodView {
+                selection: Selection::No,
+                ..view
+            };
+        }
+        view
+    }
+
+    /// Whether the pod's namespace is to be left alone.
+    fn is_ignored(&self, pod: &Pod) -> bool {
+        let namespace = ObjectKey::cluster(Arc::clone(pod.meta.key.shared_namespace()));
+        let found = self.parts.namespaces.lookup(&namespace).found();
+        found.is_some_and(|namespace| is_ignored(&namespace.meta.labels))
     }
 
     /// What is known for a record's next step.
@@ -253,6 +301,19 @@ pub fn record_key(pod: &Pod) -> ObjectKey {
     }
 }
 
+/// What to ask about the record that a re-created pod names; nothing for others.
+pub fn question_about(pod: &Pod, view: &PodView) -> Option<OwnerQuestion> {
+    let mark = view.mark.as_ref()?;
+    let reference = OwnerReference {
+        api_version: api::resource().api_version().into(),
+        kind: api::KIND.into(),
+        name: Arc::clone(&mark.record),
+        uid: mark.record_uid.clone(),
+    };
+    let namespace = pod.meta.key.shared_namespace();
+    Some(OwnerQuestion::new(api::resource(), namespace, &reference))
+}
+
 /// The pods of a record.
 pub fn pod_key(record: &Record) -> ObjectKey {
     ObjectKey::new(
@@ -296,15 +357,7 @@ impl Component<Pod> for PodRecreation {
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
         let record = self.record_of(&record_key(pod));
-        let look = view.mark.as_ref().map(|mark| {
-            let reference = OwnerReference {
-                api_version: api::resource().api_version().into(),
-                kind: api::KIND.into(),
-                name: Arc::clone(&mark.record),
-                uid: mark.record_uid.clone(),
-            };
-            let namespace = pod.meta.key.shared_namespace();
-            let question = OwnerQuestion::new(api::resource(), namespace, &reference);
+        let look = question_about(pod, &view).map(|question| {
             let fact = self.parts.looks.get(&question);
             (question, fact)
         });

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use belayer_core::selection::config::Path;
 use serde::Deserialize;
 
+pub use belayer_core::selection::config::ConfigError;
+
 use crate::api::{OnWipeTimeout, Policy};
-use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN};
+use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
 use crate::reason::{Class, Classes};
 use crate::storm::{Breaker, Rate, StormLimits};
 
@@ -56,16 +59,6 @@ impl Default for Settings {
             storm: StormLimits::default(),
         }
     }
-}
-
-/// What is wrong with a key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct ConfigError {
-    /// The key from the root of the file, such as `podRecreation.maxRetries`.
-    pub path: String,
-    /// What is wrong and what to do about it.
-    pub message: String,
 }
 
 /// The key as it is written. What is left out has its default.
@@ -124,10 +117,7 @@ pub struct StormConfig {
 }
 
 fn error(key: &str, message: impl Into<String>) -> ConfigError {
-    ConfigError {
-        path: format!("{KEY}.{key}"),
-        message: message.into(),
-    }
+    Path::root(KEY).key(key).error(message)
 }
 
 impl TryFrom<PodRecreationConfig> for Settings {
@@ -187,7 +177,9 @@ impl TryFrom<PodRecreationConfig> for Settings {
 
 fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
     let (kind, group) = name.split_once('.').unwrap_or((name, ""));
-    if REPLACE_THEIR_OWN.contains(&kind) || kind == "Node" {
+    // Without a group Kubernetes' own kind is meant.
+    let well_known = REPLACE_THEIR_OWN.iter().any(|(_, known)| *known == kind);
+    if replaces_its_own(group, kind) || (group.is_empty() && well_known) {
         let message = format!("a {kind} replaces its own pods and cannot be named here");
         return Err(error("owners", message));
     }
@@ -270,6 +262,8 @@ mod tests {
     #[case("selectors: [{}]", "podRecreation.selectors")]
     #[case("owners: [ReplicaSet.apps]", "podRecreation.owners")]
     #[case("owners: [Job]", "podRecreation.owners")]
+    #[case("owners: [Job.batch]", "podRecreation.owners")]
+    #[case("owners: [Node]", "podRecreation.owners")]
     #[case("owners: [thing]", "podRecreation.owners")]
     #[case(
         "storm: {cluster: {perSecond: 0, burst: 1}}",

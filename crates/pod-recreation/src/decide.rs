@@ -15,7 +15,7 @@ use crate::api::{
 use crate::config::DENIED_FOR;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, PodState, PodView, Rejection, Sight};
+use crate::snapshot::{Asked, PodState, PodView, Rejection, Selection, Sight};
 
 pub use verdict::{Effect, Step, Verdict};
 
@@ -83,7 +83,13 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Verdict {
 /// Step 1: the spec becomes durable.
 fn unrecorded(pod: Option<&PodView>, cancelled: Asked) -> Verdict {
     match pod {
-        Some(pod) if pod.is_candidate() && cancelled == Asked::No => Verdict::of(
+        Some(pod) if pod.is_candidate() && cancelled == Asked::Yes => {
+            // Memory ends with the process; what the user asked for must not.
+            let text = "not re-created: its record was deleted".to_owned();
+            let pod = pod.uid.clone();
+            Verdict::of(row::MARK, Effect::Mark { pod, text })
+        }
+        Some(pod) if pod.is_candidate() => Verdict::of(
             row::REJECTED,
             Effect::CreateRecord {
                 pod: pod.uid.clone(),
@@ -111,6 +117,10 @@ fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
             ),
         ),
         Some(pod) if pod.is_deleting() => cancelled(record, "the rejected pod was deleted", now),
+        Some(pod) if pod.selection == Selection::No => {
+            let why = "not re-created: nothing selects the pod";
+            end(record, (row::REPORTED, "reported"), why, now)
+        }
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
                 let mut next = rejection_of(record, pod, rejection, now);
@@ -320,7 +330,11 @@ fn creating(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
     match pod {
         Some(pod) => in_the_way(record, pod, now),
         None => match denied_too_long(status, now) {
-            Some(since) => end(record, (row::DENIED, "denied"), &since, now),
+            Some(since) => {
+                let next = cut_short(record, &since, now);
+                let step = Step::to(next).if_gone(Uid::new("")).counting("denied");
+                Verdict::of(row::DENIED, Effect::Status(step))
+            }
             None => Verdict::of(
                 row::CREATE,
                 Effect::CreatePod {
@@ -455,6 +469,10 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) 
             },
         );
     }
+    if let Some(pod) = pod.filter(|pod| is_in_vain(record, pod) && !pod.is_deleting()) {
+        let pod = pod.uid.clone();
+        return Verdict::of(row::IN_VAIN, Effect::DeletePod { pod });
+    }
     let since = status.finished_at.unwrap_or(now);
     let kept = elapsed(since, now);
     if kept < ttl {
@@ -519,6 +537,12 @@ fn name_taken(record: &Record, now: Timestamp) -> Verdict {
 }
 
 fn end(record: &Record, (row, counts): (Row, &'static str), why: &str, now: Timestamp) -> Verdict {
+    let next = cut_short(record, why, now);
+    Verdict::of(row, Effect::Status(Step::to(next).counting(counts)))
+}
+
+/// The end of a record whose rejected pod is not re-created any more.
+pub fn cut_short(record: &Record, why: &str, now: Timestamp) -> Status {
     let mut next = finished(record, Phase::Ended, why, now);
     if next.condition(ConditionType::PodRejected).is_some() {
         next.set(
@@ -528,7 +552,18 @@ fn end(record: &Record, (row, counts): (Row, &'static str), why: &str, now: Time
             now,
         );
     }
-    Verdict::of(row, Effect::Status(Step::to(next).counting(counts)))
+    next
+}
+
+/// A pod that an old leader created after its record had ended: the record knows nothing of it, and it
+/// has not started.
+pub fn is_in_vain(record: &Record, pod: &PodView) -> bool {
+    let status = &record.status;
+    let this = Some(pod.uid.as_str());
+    is_ours(record, pod)
+        && status.pod_uid.as_deref() != this
+        && status.rejected_uid.as_deref() != this
+        && pod.state != PodState::Started
 }
 
 /// The end that another pod under the name leads to; for whoever learns of it by a live look.

@@ -7,13 +7,18 @@ use belayer_core::names::{MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPA
 use belayer_core::slim::Pod;
 
 /// Kinds that replace their own pods: they can never be named in the configuration.
-pub const REPLACE_THEIR_OWN: &[&str] = &[
-    "ReplicaSet",
-    "StatefulSet",
-    "DaemonSet",
-    "Job",
-    "ReplicationController",
+pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("apps", "DaemonSet"),
+    ("batch", "Job"),
+    ("", "ReplicationController"),
 ];
+
+/// Whether a kind of Kubernetes' own replaces its own pods, or is the kubelet's.
+pub fn replaces_its_own(group: &str, kind: &str) -> bool {
+    REPLACE_THEIR_OWN.contains(&(group, kind)) || (group, kind) == ("", "Node")
+}
 
 /// A kind of owner whose pods may be re-created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +65,7 @@ impl Eligibility {
             return false;
         };
         let named = |kind: &OwnerKind| kind.kind == *owner.kind && kind.group == owner.group();
-        &*owner.kind == "Node"
-            || REPLACE_THEIR_OWN.contains(&&*owner.kind)
-            || !self.owners.iter().any(named)
+        replaces_its_own(owner.group(), &owner.kind) || !self.owners.iter().any(named)
     }
 
     /// The labels that it reads.
@@ -73,6 +76,8 @@ impl Eligibility {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
     use belayer_core::slim::ObjectMeta;
     use rstest::rstest;
@@ -83,11 +88,13 @@ mod tests {
         Pod::new(ObjectMeta {
             annotations: annotations.iter().copied().collect(),
             labels: [("app", "web")].into_iter().collect(),
-            controller: owner.map(|(api_version, kind)| OwnerReference {
-                api_version: api_version.into(),
-                kind: kind.into(),
-                name: "o".into(),
-                uid: Uid::new("o-1"),
+            controller: owner.map(|(api_version, kind)| {
+                Arc::new(OwnerReference {
+                    api_version: api_version.into(),
+                    kind: kind.into(),
+                    name: "o".into(),
+                    uid: Uid::new("o-1"),
+                })
             }),
             ..ObjectMeta::new(
                 ObjectKey::new("shop", "web"),
@@ -108,6 +115,7 @@ mod tests {
     #[case::of_a_replica_set(pod(ASKS, Some(("apps/v1", "ReplicaSet"))), false)]
     #[case::of_a_stateful_set(pod(ASKS, Some(("apps/v1", "StatefulSet"))), false)]
     #[case::of_a_daemon_set(pod(ASKS, Some(("apps/v1", "DaemonSet"))), false)]
+    #[case::of_a_replication_controller(pod(ASKS, Some(("v1", "ReplicationController"))), false)]
     #[case::of_a_job(pod(ASKS, Some(("batch/v1", "Job"))), false)]
     #[case::of_a_kind_nobody_named(pod(ASKS, Some(("example.com/v1", "Thing"))), false)]
     #[case::of_a_workflow(pod(ASKS, Some(("argoproj.io/v1alpha1", "Workflow"))), false)]
@@ -135,6 +143,8 @@ mod tests {
     #[case::named("example.com/v1", "Thing", true)]
     #[case::of_another_group("example.org/v1", "Thing", false)]
     #[case::a_replica_set_all_the_same("apps/v1", "ReplicaSet", false)]
+    #[case::a_job_of_another_system("batch.example.com/v1", "Job", true)]
+    #[case::a_job_of_kubernetes("batch/v1", "Job", false)]
     fn an_owner_kind_that_is_named(
         #[case] api_version: &str,
         #[case] kind: &str,
@@ -146,7 +156,12 @@ mod tests {
         };
         let eligibility = Eligibility {
             selectors: Vec::new(),
-            owners: vec![owner("example.com", "Thing"), owner("apps", "ReplicaSet")],
+            owners: vec![
+                owner("example.com", "Thing"),
+                owner("apps", "ReplicaSet"),
+                owner("batch.example.com", "Job"),
+                owner("batch", "Job"),
+            ],
         };
         let pod = pod(ASKS, Some((api_version, kind)));
         assert_eq!(eligibility.selects(&pod), expected);

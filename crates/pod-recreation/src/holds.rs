@@ -8,6 +8,7 @@ use belayer_core::moment::Moment;
 use jiff::Timestamp;
 
 use crate::api::Phase;
+use crate::decide::is_in_vain;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
 use crate::record::Record;
 use crate::row;
@@ -109,7 +110,13 @@ fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
     let status = &record.status;
     let this = Some(pod.uid.as_str());
     if let Some(end) = Final::prove(record) {
-        return release(row::RECORD_ENDED, Evidence::RecordEnded(end));
+        return match (is_in_vain(record, pod), pod.is_deleting()) {
+            (false, _) => release(row::RECORD_ENDED, Evidence::RecordEnded(end)),
+            (true, true) => release(row::LEFTOVER, Evidence::Leftover),
+            (true, false) => {
+                keep("it was created after its record had ended, and is to be deleted")
+            }
+        };
     }
     if pod.is_deleting()
         && let Some(intended) = Intended::prove(record, &pod.uid)
@@ -181,8 +188,11 @@ fn first(snapshot: &HoldSnapshot) -> HoldDecision {
                 message: format!("not re-created: {}", rejection.objection()).into(),
             })
         }
-        _ if pod.selection == Selection::No || snapshot.cancelled == Asked::Yes => {
+        _ if pod.selection == Selection::No || pod.asks.leave == Asked::Yes => {
             release(row::UNSELECTED, Evidence::Unselected)
+        }
+        PodState::Rejected(_) if snapshot.cancelled == Asked::Yes => {
+            keep("it is to be marked as left alone")
         }
         PodState::Rejected(_) if matches!(snapshot.record, RecordSight::NotServed) => {
             keep("PodRecreations are not served").telling(Notice {

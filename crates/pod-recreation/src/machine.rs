@@ -5,19 +5,25 @@
 //! preceded by a reservation and followed by another look.
 
 mod effects;
+mod owners;
 mod requests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belayer_core::decision::Notice;
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::executor::Executor;
+use belayer_core::facts::{Oracle, OwnerQuestion};
 use belayer_core::freshness::OwnWrites;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::runner::Clock;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::{Band, Outcome, Workers};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::component::{PodRecreation, pod_key};
@@ -36,6 +42,8 @@ pub struct Parts {
     pub pod_decoders: Decoders<Pod>,
     /// Reads single records.
     pub record_decoders: Decoders<Record>,
+    /// Looks at owners of pods.
+    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Tells people.
     pub events: EventRecorder,
     /// Wall-clock time.
@@ -54,7 +62,12 @@ struct Shared {
     pods: Resource,
     own: OwnWrites,
     storm: Storm,
+    /// Kinds of owners, by `apiVersion` and `kind`.
+    kinds: Mutex<HashMap<(String, String), owners::Served>>,
 }
+
+/// How often the number of open breakers is told: they close by themselves.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 impl Machine {
     /// A machine of these parts.
@@ -67,6 +80,7 @@ impl Machine {
                 pods: Resource::new("", "v1", "Pod", "pods"),
                 own: OwnWrites::default(),
                 storm,
+                kinds: Mutex::default(),
             }),
         }
     }
@@ -84,6 +98,17 @@ impl Machine {
     /// How many nodes are given a rest.
     pub fn open_breakers(&self) -> usize {
         self.shared.storm.open_breakers()
+    }
+
+    /// Keeps the gauge of open breakers up to date until `stop` is cancelled.
+    pub async fn tell_breakers(self, stop: CancellationToken) {
+        let tell = async {
+            loop {
+                self.shared.report_breakers();
+                tokio::time::sleep(TOLD_EVERY).await;
+            }
+        };
+        stop.run_until_cancelled(tell).await;
     }
 }
 

@@ -61,7 +61,9 @@ impl NeverRan {
         if pod.has_ip {
             return Err(MayHaveRun::HasAddress);
         }
-        match (pod.start_time, pod.status_written) {
+        let times = pod.failure.as_ref();
+        let start = times.and_then(|times| times.start_time);
+        match (start, times.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
             (Some(_), None) => Err(MayHaveRun::UnknownWrite),
             (Some(start), Some(written)) if written.duration_since(start).abs() <= AT_ONCE => {
@@ -77,7 +79,7 @@ mod tests {
     use std::sync::Arc;
 
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-    use belayer_core::slim::ObjectMeta;
+    use belayer_core::slim::{Failure, ObjectMeta};
     use jiff::Timestamp;
     use rstest::rstest;
 
@@ -101,8 +103,11 @@ mod tests {
     fn times(start: i64, written: Option<i64>) -> Pod {
         let at = |second| Timestamp::from_second(second).unwrap();
         Pod {
-            start_time: Some(at(start)),
-            status_written: written.map(at),
+            failure: Some(Box::new(Failure {
+                start_time: Some(at(start)),
+                status_written: written.map(at),
+                ..Failure::default()
+            })),
             ..rejected()
         }
     }

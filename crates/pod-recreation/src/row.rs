@@ -71,5 +71,45 @@ pub const OLD_ATTEMPT: Row = row(37, "old-attempt");
 pub const MARK: Row = row(38, "mark");
 /// Machine: the record has been kept for long enough.
 pub const EXPIRED: Row = row(39, "expired");
+/// Machine: an old leader created a pod after the end.
+pub const IN_VAIN: Row = row(41, "in-vain");
 /// Machine: the pod may have run, or its rejection is for good.
 pub const REPORTED: Row = row(40, "reported");
+
+/// All of them.
+pub const ALL: &[Row] = &[
+    NOT_OURS,
+    ADMIN_ASKED,
+    ADD_HOLD,
+    RECORD_GONE,
+    RECORD_ENDED,
+    RECREATING,
+    LEFTOVER,
+    DELETED,
+    STARTED,
+    ENDED,
+    UNSELECTED,
+    KEEP,
+    NOTHING,
+    REJECTED,
+    BEGIN,
+    ORPHAN,
+    EXHAUSTED,
+    WIPING,
+    INTEND,
+    DELETE,
+    FREE,
+    BACKOFF,
+    RESERVE,
+    CREATE,
+    RECREATED,
+    POD_STARTED,
+    REJECTED_AGAIN,
+    CANCELLED,
+    DENIED,
+    OLD_ATTEMPT,
+    MARK,
+    EXPIRED,
+    IN_VAIN,
+    REPORTED,
+];

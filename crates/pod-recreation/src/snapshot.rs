@@ -250,10 +250,10 @@ fn state(pod: &Pod, settings: &Settings, sight: FirstSight) -> PodState {
     let Some(reason) = &pod.reason else {
         return PodState::Ended;
     };
-    let message = pod.message.as_deref().unwrap_or_default();
+    let message = pod.message().map_or("", |message| &**message);
     PodState::Rejected(Rejection {
         reason: Arc::clone(reason),
-        message: pod.message.clone(),
+        message: pod.message().cloned(),
         class: settings.classes.of(reason, message),
         never_ran: NeverRan::prove(pod, sight),
     })

@@ -169,7 +169,17 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
     let key = ObjectKey::new(own, names::GATE_CONFIG_MAP);
     let place = format!("configmap {key}");
     match reader.object::<Value>(&maps, &key).await {
-        Look::Found(map) if map["data"][policy.switch] == "on" => None,
+        Look::Found(map)
+            if map["data"][policy.switch] == "on" && map["data"]["mode"] != "draining" =>
+        {
+            None
+        }
+        Look::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
+            Level::Note,
+            About::Policy,
+            format!("{place} says draining"),
+            "no hold is added, at creation or later, until it says normal again",
+        )),
         Look::Found(_) => Some(Finding::new(
             Level::Note,
             About::Policy,

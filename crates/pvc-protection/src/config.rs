@@ -5,6 +5,9 @@ use std::fmt;
 use serde::Deserialize;
 
 use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_core::selection::config::Path;
+
+pub use belayer_core::selection::config::ConfigError;
 
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "pvcProtection";
@@ -91,16 +94,6 @@ impl Default for Settings {
     }
 }
 
-/// What is wrong with a key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct ConfigError {
-    /// The key from the root of the file, such as `pvcProtection.finalizer`.
-    pub path: String,
-    /// What is wrong and what to do about it.
-    pub message: String,
-}
-
 /// The key as it is written. What is left out has its default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -115,20 +108,17 @@ impl TryFrom<PvcProtectionConfig> for Settings {
     type Error = ConfigError;
 
     fn try_from(config: PvcProtectionConfig) -> Result<Self, ConfigError> {
-        let error = |key: &str, message: String| ConfigError {
-            path: format!("{KEY}.{key}"),
-            message,
-        };
+        let root = Path::root(KEY);
         let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
         if !(1..=MAX_WORKERS).contains(&workers) {
-            let message = format!("{workers} is not from 1 to {MAX_WORKERS}");
-            return Err(error("workers", message));
+            return Err(root
+                .key("workers")
+                .error(format!("must be from 1 to {MAX_WORKERS}")));
         }
         let mode = match config.finalizer.as_deref() {
             None => Mode::default(),
-            Some(name) => {
-                Mode::of(name).map_err(|unknown| error("finalizer", unknown.to_string()))?
-            }
+            Some(name) => Mode::of(name)
+                .map_err(|unknown| root.key("finalizer").error(unknown.to_string()))?,
         };
         Ok(Self { workers, mode })
     }

@@ -302,11 +302,13 @@ mod tests {
         ] {
             for owner in [None, Some("b"), Some("c"), Some("d")] {
                 let mut claim = meta(name, "claim");
-                claim.controller = owner.map(|owner| OwnerReference {
-                    api_version: "v1".into(),
-                    kind: "Pod".into(),
-                    name: owner.into(),
-                    uid: Uid::new(owner),
+                claim.controller = owner.map(|owner| {
+                    Arc::new(OwnerReference {
+                        api_version: "v1".into(),
+                        kind: "Pod".into(),
+                        name: owner.into(),
+                        uid: Uid::new(owner),
+                    })
                 });
                 let by_rule: Users = pods
                     .iter()

@@ -162,12 +162,12 @@ mod tests {
 
     fn owned_by(uid: &str) -> ObjectMeta {
         ObjectMeta {
-            controller: Some(OwnerReference {
+            controller: Some(Arc::new(OwnerReference {
                 api_version: "v1".into(),
                 kind: "Pod".into(),
                 name: "web-0".into(),
                 uid: Uid::new(uid),
-            }),
+            })),
             ..meta("web-0-scratch", "c-1")
         }
     }

@@ -9,7 +9,7 @@ use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, is_ignored};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
-use belayer_core::owned::{HELD_BY_OWNER, held_by_owner};
+use belayer_core::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_core::runner::{Change, Component, Source};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
@@ -132,12 +132,12 @@ impl WorkflowFinalizer {
         match event {
             // Released, or orphaned: either way it is no pod of its owner any more that is held.
             Event::Updated { old, new } => {
-                let before = held_by_owner(old);
-                if before.is_some() && before != held_by_owner(new) {
+                let before = holding_owner(old);
+                if before.is_some() && before != holding_owner(new) {
                     self.pod_left(old);
                 }
             }
-            Event::Deleted { last, .. } if held_by_owner(last).is_some() => self.pod_left(last),
+            Event::Deleted { last, .. } if holding_owner(last).is_some() => self.pod_left(last),
             _ => {}
         }
     }

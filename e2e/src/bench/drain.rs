@@ -99,8 +99,8 @@ async fn run(bed: Bed) -> Result<Report> {
     }
     report.goal(Goal {
         metric: "wall",
-        of: "Belayer",
-        against: "raw, 32 parallel",
+        of: "Belayer".to_owned(),
+        against: "raw, 32 parallel".to_owned(),
         at_most: 1.05,
     });
     plane.stop().await?;

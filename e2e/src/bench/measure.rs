@@ -81,6 +81,22 @@ pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
     cpu_in(&stat).context("/proc/PID/stat is not as expected")
 }
 
+/// The same to the nanosecond, from `/proc/PID/task/*/schedstat`; threads that have ended are not
+/// in it.
+pub(crate) fn cpu_exactly(pid: u32) -> Result<Duration> {
+    let mut cpu = Duration::ZERO;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).context("read /proc")? {
+        // A thread may end meanwhile.
+        let Ok(stat) = fs::read_to_string(task?.path().join("schedstat")) else {
+            continue;
+        };
+        let nanos = stat.split_whitespace().next().and_then(|n| n.parse().ok());
+        cpu +=
+            Duration::from_nanos(nanos.context("/proc/PID/task/TID/schedstat is not as expected")?);
+    }
+    Ok(cpu)
+}
+
 /// The name of the program, in parentheses, may hold anything.
 fn cpu_in(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -98,10 +114,21 @@ fn peak_resident_of(pid: u32) -> Result<u64> {
     peak_resident_in(&status).context("/proc/PID/status is not as expected")
 }
 
+/// What is resident now, in bytes, from `/proc/PID/status`.
+///
+/// # Errors
+/// When the process has ended, or this system tells nothing about processes.
+pub(crate) fn resident_of(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read /proc")?;
+    bytes_in(&status, "VmRSS:").context("/proc/PID/status is not as expected")
+}
+
 fn peak_resident_in(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    bytes_in(status, "VmHWM:")
+}
+
+fn bytes_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

@@ -6,22 +6,30 @@
 
 mod chart;
 mod drain;
+mod etcd;
+mod informer;
+pub mod instructions;
+mod latency;
 mod measure;
+mod memory;
 mod pvc;
 mod raw;
 mod report;
 mod samples;
+mod scale;
 mod server;
 pub mod workqueue;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use futures::future::BoxFuture;
 
 use crate::control_plane::{Binaries, ControlPlane, Options};
+use crate::harness::belayer::{get, sum};
 
-pub(crate) use self::measure::Measured;
+pub(crate) use self::measure::{Measured, resident_of};
 pub(crate) use self::report::{Goal, Report};
 pub(crate) use self::server::Traffic;
 
@@ -47,7 +55,15 @@ impl Bench {
 /// All of them, in the order in which they are listed.
 #[must_use]
 pub fn all() -> Vec<Bench> {
-    vec![drain::bench(), workqueue::bench(), pvc::bench()]
+    vec![
+        drain::bench(),
+        pvc::bench(),
+        latency::bench(),
+        informer::bench(),
+        memory::bench(),
+        scale::bench(),
+        workqueue::bench(),
+    ]
 }
 
 /// What a benchmark runs on, and how much of it.
@@ -69,8 +85,38 @@ impl Bed {
         ControlPlane::start(&self.binaries, &Options::api_server_alone()).await
     }
 
+    /// What is measured in a process of its own: built beside this program.
+    pub(crate) fn contender(&self) -> Result<PathBuf> {
+        contender()
+    }
+
     /// The binary.
     pub(crate) fn belayer(&self) -> &Path {
         &self.belayer
     }
+}
+
+/// The program `belayer-contender`, built beside this one.
+///
+/// # Errors
+/// When it is not there.
+pub fn contender() -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("belayer-contender");
+    anyhow::ensure!(path.is_file(), "{} is not built", path.display());
+    Ok(path)
+}
+
+/// Whether a Belayer whose metrics are on this port has complete caches.
+pub(crate) async fn belayer_is_ready(port: u16) -> bool {
+    get(loopback(port), "/readyz").await.is_ok()
+}
+
+/// The sum of the series of a metric of the Belayer whose metrics are on this port.
+pub(crate) async fn belayer_says(port: u16, metric: &str) -> Result<f64> {
+    let text = get(loopback(port), "/metrics").await?;
+    Ok(sum(&text, metric, &[]))
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }

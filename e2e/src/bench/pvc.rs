@@ -104,8 +104,8 @@ async fn run(bed: Bed) -> Result<Report> {
     ] {
         report.goal(Goal {
             metric,
-            of: BELAYER,
-            against,
+            of: BELAYER.to_owned(),
+            against: against.to_owned(),
             at_most,
         });
     }

@@ -19,6 +19,7 @@ pub struct Report {
     metrics: Vec<(&'static str, &'static str)>,
     contenders: Vec<Contender>,
     goals: Vec<Goal>,
+    limits: Vec<Limit>,
     notes: Vec<String>,
 }
 
@@ -35,9 +36,20 @@ pub(crate) struct Goal {
     /// Of which metric.
     pub(crate) metric: &'static str,
     /// Whose figure.
-    pub(crate) of: &'static str,
+    pub(crate) of: String,
     /// Divided by whose.
-    pub(crate) against: &'static str,
+    pub(crate) against: String,
+    /// May be this large.
+    pub(crate) at_most: f64,
+}
+
+/// A figure that is to be reached whatever others need.
+#[derive(Debug, Clone)]
+pub(crate) struct Limit {
+    /// Of which metric.
+    pub(crate) metric: &'static str,
+    /// Whose figure.
+    pub(crate) of: String,
     /// May be this large.
     pub(crate) at_most: f64,
 }
@@ -55,6 +67,7 @@ impl Report {
             metrics: metrics.to_vec(),
             contenders: Vec::new(),
             goals: Vec::new(),
+            limits: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -90,6 +103,11 @@ impl Report {
         self.goals.push(goal);
     }
 
+    /// A limit.
+    pub(crate) fn limit(&mut self, limit: Limit) {
+        self.limits.push(limit);
+    }
+
     fn median(&self, contender: &str, metric: &str) -> Option<f64> {
         let at = self.metrics.iter().position(|(name, _)| *name == metric)?;
         let contender = self.contenders.iter().find(|have| have.name == contender)?;
@@ -122,6 +140,30 @@ impl Report {
         (said, Some(reached))
     }
 
+    /// The limit in words, and whether it was kept; `None` if it could not be measured.
+    fn kept(&self, limit: &Limit) -> (String, Option<bool>) {
+        let Limit {
+            metric,
+            of,
+            at_most,
+        } = limit;
+        let Some(median) = self.median(of, metric) else {
+            return (format!("{metric}: {of} was not measured"), None);
+        };
+        let reached = median <= *at_most;
+        let verdict = if reached { "reached" } else { "MISSED" };
+        let (median, at_most) = (figure(median), figure(*at_most));
+        let said = format!("{metric}: {of} needs {median}, goal at most {at_most}: {verdict}");
+        (said, Some(reached))
+    }
+
+    fn verdicts(&self) -> Vec<(String, Option<bool>)> {
+        let limits = self.limits.iter().map(|limit| self.kept(limit));
+        limits
+            .chain(self.goals.iter().map(|goal| self.judged(goal)))
+            .collect()
+    }
+
     /// The report as Markdown: what is printed, and what the documents show.
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!("### {}\n\n| |", self.title);
@@ -139,8 +181,8 @@ impl Report {
             text.push('\n');
         }
         text.push('\n');
-        for goal in &self.goals {
-            let _ = writeln!(text, "- {}", self.judged(goal).0);
+        for (said, _) in self.verdicts() {
+            let _ = writeln!(text, "- {said}");
         }
         for note in &self.notes {
             let _ = writeln!(text, "- {note}");
@@ -161,12 +203,9 @@ impl Report {
             })
             .collect();
         let goals: Vec<_> = self
-            .goals
-            .iter()
-            .map(|goal| {
-                let (said, reached) = self.judged(goal);
-                json!({ "goal": said, "reached": reached })
-            })
+            .verdicts()
+            .into_iter()
+            .map(|(said, reached)| json!({ "goal": said, "reached": reached }))
             .collect();
         json!({
             "name": self.name, "title": self.title, "contenders": contenders,
@@ -201,6 +240,38 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+
+    /// Puts it into a document, between the two comments that name it.
+    ///
+    /// # Errors
+    /// When the document cannot be read or written, or has no such comments.
+    pub fn write_into(&self, document: &Path) -> Result<()> {
+        let read = || format!("read {}", document.display());
+        let text = fs::read_to_string(document).with_context(read)?;
+        let text = self.replaced_in(&text).with_context(|| {
+            let (start, end) = self.marks();
+            format!("{} has no {start} and {end}", document.display())
+        })?;
+        fs::write(document, text).with_context(|| format!("write {}", document.display()))
+    }
+
+    fn marks(&self) -> (String, String) {
+        let name = self.name;
+        (
+            format!("<!-- bench {name} -->"),
+            format!("<!-- end {name} -->"),
+        )
+    }
+
+    fn replaced_in(&self, text: &str) -> Option<String> {
+        let (start, end) = self.marks();
+        let (before, rest) = text.split_once(&start)?;
+        let (_, after) = rest.split_once(&end)?;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let command = format!("`cargo xtask bench {}`, {cores} processors", self.name);
+        let body = self.markdown();
+        Some(format!("{before}{start}\n{body}\n{command}\n{end}{after}"))
     }
 
     /// Prints it.
@@ -238,8 +309,8 @@ mod tests {
     fn goal(at_most: f64) -> Goal {
         Goal {
             metric: "wall",
-            of: "Belayer",
-            against: "raw",
+            of: "Belayer".to_owned(),
+            against: "raw".to_owned(),
             at_most,
         }
     }
@@ -267,10 +338,39 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_reached() {
         let unknown = Goal {
-            against: "nobody",
+            against: "nobody".to_owned(),
             ..goal(2.0)
         };
         assert_eq!(report().judged(&unknown).1, None);
+    }
+
+    #[test]
+    fn a_limit_is_kept_or_missed() {
+        let limit = |at_most| Limit {
+            metric: "wall",
+            of: "Belayer".to_owned(),
+            at_most,
+        };
+        let (said, kept) = report().kept(&limit(3.0));
+        assert_eq!(said, "wall: Belayer needs 3.00, goal at most 3.00: reached");
+        assert_eq!(kept, Some(true));
+        assert_eq!(report().kept(&limit(2.9)).1, Some(false));
+    }
+
+    #[test]
+    fn a_document_gets_the_table_between_its_comments() {
+        let text = "a\n<!-- bench drain -->\nold\n<!-- end drain -->\nb\n";
+        let new = report().replaced_in(text).unwrap();
+        assert!(
+            new.starts_with("a\n<!-- bench drain -->\n### 10 pods"),
+            "{new}"
+        );
+        assert!(new.ends_with("\n<!-- end drain -->\nb\n"), "{new}");
+        assert!(
+            new.contains("`cargo xtask bench drain`") && !new.contains("old"),
+            "{new}"
+        );
+        assert_eq!(report().replaced_in("nothing"), None);
     }
 
     #[test]

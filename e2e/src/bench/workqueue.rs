@@ -69,8 +69,8 @@ async fn run(bed: Bed) -> Result<Report> {
     for (against, at_most) in [("client-go", 1.0 / 2.0), ("controller-runtime", 1.0 / 12.0)] {
         report.goal(Goal {
             metric: "wall",
-            of: "Belayer",
-            against,
+            of: "Belayer".to_owned(),
+            against: against.to_owned(),
             at_most,
         });
     }

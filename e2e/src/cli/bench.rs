@@ -1,12 +1,22 @@
 //! `belayer-e2e bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::bench::instructions::{self, Bounds};
 use crate::bench::{self, Bed, Bench};
 use crate::control_plane::{Binaries, BuildError};
+
+/// Counted, not timed: the one benchmark that can fail.
+const INSTRUCTIONS: &str = "instructions";
+
+const INSTRUCTIONS_ABOUT: &str = "instructions and allocations of the hot paths, checked against the \
+    bounds in e2e/instructions.json (asked for by name; needs valgrind)";
+
+/// From the top of the repository.
+const BOUNDS: &str = "e2e/instructions.json";
 
 /// Measure against the peers
 ///
@@ -33,6 +43,14 @@ pub(super) struct Measure {
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     out: PathBuf,
 
+    /// Put the tables into this document, too
+    #[arg(long, value_name = "FILE")]
+    docs: Option<PathBuf>,
+
+    /// For `instructions`: write the bounds anew instead of checking them
+    #[arg(long)]
+    bless: bool,
+
     /// Run Belayer's queue alone and print what it cost: what the benchmark starts
     #[arg(long, hide = true)]
     queue_alone: bool,
@@ -56,7 +74,16 @@ impl Measure {
             for bench in &all {
                 anstream::println!("{:<12} {}", bench.name, bench.about);
             }
+            anstream::println!("{INSTRUCTIONS:<12} {INSTRUCTIONS_ABOUT}");
             return Ok(());
+        }
+        if self.names == [INSTRUCTIONS] {
+            let bounds = if self.bless {
+                Bounds::Bless
+            } else {
+                Bounds::Check
+            };
+            return instructions::run(&bench::contender()?, Path::new(BOUNDS), bounds);
         }
         let wanted = wanted(all, &self.names)?;
         ensure!(self.rounds > 0, "--rounds must be at least 1");
@@ -90,6 +117,9 @@ impl Measure {
                 .with_context(|| format!("the benchmark {}", bench.name))?;
             report.print();
             report.write(&self.out)?;
+            if let Some(document) = &self.docs {
+                report.write_into(document)?;
+            }
         }
         anstream::eprintln!("tables and pictures are in {}", self.out.display());
         Ok(())

@@ -19,4 +19,4 @@ pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub use self::plane::{Beside, ClaimController, ControlPlane, Options};
 pub use self::process::Process;
-pub use self::rights::service_account_kubeconfig;
+pub use self::rights::{node_agent_kubeconfig, service_account_kubeconfig};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
@@ -27,10 +27,44 @@ pub async fn service_account_kubeconfig(
     name: &str,
     path: &Path,
 ) -> Result<()> {
+    bound_kubeconfig(client, admin, (namespace, name), None, path).await
+}
+
+/// The same for the node agent of a node, which must exist: the token says which, as that of a pod on it
+/// does.
+///
+/// # Errors
+/// When the node or the account does not exist or the server gives no token.
+pub async fn node_agent_kubeconfig(
+    client: &Client,
+    admin: &Kubeconfig,
+    node: &str,
+    path: &Path,
+) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let found = nodes.get(node).await.context("the agent's node")?;
+    let bound = BoundObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Node".into()),
+        name: Some(node.into()),
+        uid: found.metadata.uid,
+    };
+    let account = ("belayer-node-agent", "belayer-node-agent");
+    bound_kubeconfig(client, admin, account, Some(bound), path).await
+}
+
+async fn bound_kubeconfig(
+    client: &Client,
+    admin: &Kubeconfig,
+    (namespace, name): (&str, &str),
+    bound: Option<BoundObjectReference>,
+    path: &Path,
+) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             expiration_seconds: Some(TOKEN_SECONDS),
+            bound_object_ref: bound,
             ..TokenRequestSpec::default()
         }),
         ..TokenRequest::default()

@@ -21,6 +21,9 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const SCRAPE_DEADLINE: Duration = Duration::from_secs(5);
 
+/// The configuration of the controllers, in their folder.
+const CONFIG_FILE: &str = "config.yaml";
+
 /// How to start Belayer.
 #[derive(Debug, Clone, Default)]
 pub struct BelayerOptions {
@@ -28,9 +31,50 @@ pub struct BelayerOptions {
     config: Option<String>,
     kubeconfig: Option<PathBuf>,
     server: Option<SocketAddr>,
+    election: Election,
+    name: Option<&'static str>,
+    role: Role,
+}
+
+/// Whether a Belayer elects a leader with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Election {
+    /// No: who is killed with -9 would be waited for by the next.
+    #[default]
+    Without,
+    /// As the arguments say.
+    With,
+}
+
+/// What a process of Belayer is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Role {
+    /// The controllers.
+    #[default]
+    Controllers,
+    /// The agent of a node.
+    NodeAgent,
 }
 
 impl BelayerOptions {
+    /// As one of several replicas, with a folder of this name for its log and files.
+    #[must_use]
+    pub fn replica(mut self, name: &'static str) -> Self {
+        self.election = Election::With;
+        self.name = Some(name);
+        self
+    }
+
+    /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
+    #[must_use]
+    pub fn node_agent(node: &str) -> Self {
+        Self {
+            role: Role::NodeAgent,
+            ..Self::default()
+        }
+        .argument(&format!("--node-name={node}"))
+    }
+
     /// With one more argument.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -41,7 +85,7 @@ impl BelayerOptions {
     /// With this configuration file; the header is added.
     #[must_use]
     pub fn config(mut self, keys: &str) -> Self {
-        self.config = Some(format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}"));
+        self.config = Some(with_head(keys));
         self
     }
 
@@ -60,12 +104,17 @@ impl BelayerOptions {
     }
 }
 
+fn with_head(keys: &str) -> String {
+    format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}")
+}
+
 /// A running Belayer. Dropping it kills it.
 #[derive(Debug)]
 pub struct Belayer {
     process: Process,
     metrics: SocketAddr,
     debug: SocketAddr,
+    dir: PathBuf,
 }
 
 impl Belayer {
@@ -76,6 +125,8 @@ impl Belayer {
         dir: &Path,
         options: &BelayerOptions,
     ) -> Result<Self> {
+        let dir = &options.name.map_or(dir.to_owned(), |name| dir.join(name));
+        fs::create_dir_all(dir)?;
         let [metrics, debug] = free_ports()?;
         let [metrics, debug] =
             [metrics, debug].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -86,24 +137,38 @@ impl Belayer {
         if let Some(server) = options.server {
             kubeconfig = rerouted(&kubeconfig, server, dir)?;
         }
-        let mut arguments = vec![
-            "run".to_owned(),
+        let name = match options.role {
+            Role::Controllers => "belayer",
+            Role::NodeAgent => "node-agent",
+        };
+        let mut arguments = match options.role {
+            Role::Controllers => vec!["run".to_owned(), format!("--debug-bind-address={debug}")],
+            Role::NodeAgent => vec!["node-agent".to_owned()],
+        };
+        arguments.extend([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--metrics-bind-address={metrics}"),
-            format!("--debug-bind-address={debug}"),
             "--log-level=debug".to_owned(),
-        ];
+        ]);
+        if options.role == Role::Controllers && options.election == Election::Without {
+            arguments.push("--leader-elect=false".to_owned());
+        }
         if let Some(config) = &options.config {
-            let path = dir.join("config.yaml");
+            let path = dir.join(match options.role {
+                Role::Controllers => CONFIG_FILE,
+                Role::NodeAgent => "node-agent.yaml",
+            });
             fs::write(&path, config)?;
             arguments.push(format!("--config={}", path.display()));
         }
         arguments.extend(options.arguments.iter().cloned());
-        let process = Process::start("belayer", binary, arguments, &dir.join("belayer.log"))?;
+        let log = dir.join(format!("{name}.log"));
+        let process = Process::start(name, binary, arguments, &log)?;
         Ok(Self {
             process,
             metrics,
             debug,
+            dir: dir.to_owned(),
         })
     }
 
@@ -152,6 +217,34 @@ impl Belayer {
     /// When the system refuses.
     pub async fn kill(mut self) -> Result<()> {
         self.process.kill().await
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// What `/livez` or `/readyz` answers.
+    ///
+    /// # Errors
+    /// When the endpoint does not answer with success.
+    pub async fn probe(&self, path: &str) -> Result<String> {
+        get(self.metrics, path).await
+    }
+
+    /// Writes its configuration file anew, as an editor or a mounted ConfigMap does: another file
+    /// of the same name.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn reconfigure(&self, keys: &str) -> Result<()> {
+        let new = self.dir.join("config.yaml.new");
+        fs::write(&new, with_head(keys))?;
+        fs::rename(&new, self.dir.join(CONFIG_FILE))?;
+        Ok(())
     }
 
     /// Waits until it ends by itself.
@@ -208,7 +301,8 @@ fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf
     Ok(path)
 }
 
-async fn get(address: SocketAddr, path: &str) -> Result<String> {
+/// What an endpoint answers.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<String> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let url = format!("http://{address}{path}").parse()?;
     let exchange = async {
@@ -226,7 +320,7 @@ async fn get(address: SocketAddr, path: &str) -> Result<String> {
 }
 
 /// Adds up the series of one metric in the text format.
-fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let value = |line: &str| -> Option<f64> {
         let (series, value) = line.rsplit_once(' ')?;
         let (own_name, own_labels) = series.split_once('{').unwrap_or((series, ""));

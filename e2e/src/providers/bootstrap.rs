@@ -51,6 +51,17 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         }
         "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
+        "node-agent-namespace" => {
+            include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
+        }
+        "node-agent-service-account" => {
+            include_str!("../../../deploy/manifests/node-agent/service-account.yaml")
+        }
+        "node-agent-rbac" => include_str!("../../../deploy/manifests/node-agent/rbac.yaml"),
+        "node-agent-policy" => include_str!("../../../deploy/manifests/node-agent/policy.yaml"),
+        "node-agent-daemonset" => {
+            include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
+        }
         _ => anyhow::bail!("no manifest {name}"),
     })
 }
@@ -139,6 +150,10 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "crd-pod-recreation",
         "pod-recreation-records-policy",
         "gate-configmap",
+        "node-agent-namespace",
+        "node-agent-service-account",
+        "node-agent-rbac",
+        "node-agent-policy",
     ] {
         apply(client, manifest(name)?).await?;
     }
@@ -180,7 +195,12 @@ mod tests {
             "workflow-hold-policy",
             "namespace-guard-policy",
             "pod-write-policy",
-            "deployment"
+            "deployment",
+            "node-agent-namespace",
+            "node-agent-service-account",
+            "node-agent-rbac",
+            "node-agent-policy",
+            "node-agent-daemonset"
         )]
         name: &str,
     ) {

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::conformance::Compactor;
-use crate::control_plane::{Kubeconfig, plane, service_account_kubeconfig};
+use crate::control_plane::{Kubeconfig, node_agent_kubeconfig, plane, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
 use crate::peers::Peer;
 
@@ -148,6 +148,9 @@ impl Backend for KindBackend {
             Capability::Rbac,
             Capability::Protobuf,
         ];
+        if super::is_root() {
+            can.push(Capability::Root);
+        }
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
@@ -167,6 +170,13 @@ impl Backend for KindBackend {
 
     fn belayer_kubeconfig(&self) -> &Path {
         &self.belayer
+    }
+
+    fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let server = server_of(&self.admin)?;
+            node_agent_kubeconfig(&self.client, &server, node, path).await
+        })
     }
 
     fn recorder(&self) -> Option<&dyn Recorder> {

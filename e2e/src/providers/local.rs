@@ -16,7 +16,8 @@ use super::bootstrap::{apply, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::{Compactor, beside};
 use crate::control_plane::{
-    Binaries, ClaimController, ControlPlane, Options, service_account_kubeconfig,
+    Binaries, ClaimController, ControlPlane, Options, node_agent_kubeconfig,
+    service_account_kubeconfig,
 };
 use crate::harness::{Kubectl, eventually};
 use crate::peers::Peer;
@@ -112,6 +113,9 @@ impl Backend for LocalBackend {
         if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
         }
+        if super::is_root() {
+            can.push(Capability::Root);
+        }
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
@@ -131,6 +135,15 @@ impl Backend for LocalBackend {
 
     fn belayer_kubeconfig(&self) -> &Path {
         &self.belayer
+    }
+
+    fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>> {
+        Box::pin(node_agent_kubeconfig(
+            self.plane.client(),
+            self.plane.admin(),
+            node,
+            path,
+        ))
     }
 
     fn recorder(&self) -> Option<&dyn Recorder> {

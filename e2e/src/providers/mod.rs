@@ -46,6 +46,8 @@ pub enum Capability {
     Kubectl,
     /// Programs with client-go can be run here.
     ClientGo,
+    /// Scenarios are run by root, who may mount.
+    Root,
     /// kube-controller-manager runs, and its own controller of claims can be switched off.
     ClaimController,
 }
@@ -63,6 +65,7 @@ impl fmt::Display for Capability {
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go (Go builds it)",
+            Self::Root => "root",
             Self::ClaimController => "kube-controller-manager's controller of claims",
         })
     }
@@ -106,6 +109,10 @@ pub trait Backend: Send + Sync {
     /// The kubeconfig of Belayer's ServiceAccount, with exactly the rights that are deployed.
     fn belayer_kubeconfig(&self) -> &Path;
 
+    /// Writes the kubeconfig of the node agent of a node: of its ServiceAccount, with the rights that are
+    /// deployed, and with a token that names the node.
+    fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>>;
+
     /// The record of Belayer's requests, where there is one.
     fn recorder(&self) -> Option<&dyn Recorder>;
 
@@ -127,6 +134,11 @@ pub trait Backend: Send + Sync {
     fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// Whether scenarios are run by root: the same for every provider.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// A place in the record of Belayer's requests.

@@ -64,7 +64,7 @@ impl Provider for Sandbox {
                 belayer,
                 record,
                 sandbox,
-                _listener: listener,
+                listener,
                 _dir: dir,
             };
             Ok(Arc::new(backend) as Arc<dyn Backend>)
@@ -78,7 +78,7 @@ struct SandboxBackend {
     belayer: PathBuf,
     record: Record,
     sandbox: belayer_sandbox::Sandbox,
-    _listener: Listener,
+    listener: Listener,
     _dir: TempDir,
 }
 
@@ -91,6 +91,9 @@ impl Backend for SandboxBackend {
             Capability::Recorder,
             Capability::Faults,
         ];
+        if super::is_root() {
+            can.push(Capability::Root);
+        }
         if Kubectl::is_installed() {
             can.push(Capability::Kubectl);
         }
@@ -110,6 +113,11 @@ impl Backend for SandboxBackend {
 
     fn belayer_kubeconfig(&self) -> &Path {
         &self.belayer
+    }
+
+    fn agent_kubeconfig<'a>(&'a self, _: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>> {
+        let written = fs::write(path, self.listener.kubeconfig_for("node-agent"));
+        Box::pin(std::future::ready(written.map_err(Into::into)))
     }
 
     fn recorder(&self) -> Option<&dyn Recorder> {

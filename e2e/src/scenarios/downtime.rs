@@ -204,7 +204,7 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
 }
 
 /// The API server's address, as in the kubeconfig.
-fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> {
+pub(super) fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> {
     let read = kube::config::Kubeconfig::read_from(cluster.backend().belayer_kubeconfig())?;
     let server = read
         .clusters

@@ -2,6 +2,7 @@
 
 mod admission;
 mod argo;
+mod check;
 mod claims;
 mod claims_replacing;
 mod crash;
@@ -9,17 +10,24 @@ mod decision_table;
 mod downtime;
 mod drain;
 mod drain_running;
+mod election;
 mod faults;
 mod foreign;
 mod gate;
 mod identity;
 mod kubectl;
 mod kubelet;
+mod node_agent;
 mod outcomes;
 mod owners;
 mod peers;
 mod quiet;
 mod recreation;
+mod recreation_beside;
+mod recreation_nodes;
+mod recreation_server;
+mod reload;
+mod rights;
 mod selector;
 mod size;
 mod start;
@@ -49,9 +57,14 @@ pub fn all() -> Vec<Scenario> {
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
+        election::scenarios(),
+        reload::scenarios(),
+        rights::scenarios(),
         stuck::scenarios(),
+        check::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),
         wire::scenarios(),
@@ -61,6 +74,9 @@ pub fn all() -> Vec<Scenario> {
         drain_running::scenarios(),
         uninstall::scenarios(),
         recreation::scenarios(),
+        recreation_beside::scenarios(),
+        recreation_nodes::scenarios(),
+        recreation_server::scenarios(),
     ]
     .into_iter()
     .flatten()

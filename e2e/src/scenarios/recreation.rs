@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::{AdmissionPolicies, ClaimController, Kubelet};
 
-const SOON: Duration = Duration::from_secs(60);
-const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
+pub(super) const SOON: Duration = Duration::from_secs(60);
+pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -58,20 +58,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn options() -> BelayerOptions {
+pub(super) fn options() -> BelayerOptions {
     BelayerOptions::default()
         .argument("--controllers=pod-recreation")
         .config("podRecreation:\n  backoffSeconds: 1\n")
 }
 
-fn records(cluster: &Cluster) -> Api<DynamicObject> {
+pub(super) fn records(cluster: &Cluster) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk("belayer.dev", "v1alpha1", "PodRecreation");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "podrecreations");
     Api::namespaced_with(cluster.client().clone(), cluster.namespace(), &resource)
 }
 
 /// A pod that uses much of what admission and the server add to, or change.
-fn rich_pod(name: &str) -> Value {
+pub(super) fn rich_pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -109,12 +109,12 @@ fn rich_pod(name: &str) -> Value {
     })
 }
 
-async fn create(cluster: &Cluster, pod: Value) -> Result<DynamicObject> {
+pub(super) async fn create(cluster: &Cluster, pod: Value) -> Result<DynamicObject> {
     let pod = serde_json::from_value(pod)?;
     Ok(cluster.pods().create(&PostParams::default(), &pod).await?)
 }
 
-async fn told(cluster: &Cluster, name: &str, status: Value) -> Result<()> {
+pub(super) async fn told(cluster: &Cluster, name: &str, status: Value) -> Result<()> {
     let patch = Patch::Merge(json!({ "status": status }));
     cluster
         .pods()
@@ -123,11 +123,11 @@ async fn told(cluster: &Cluster, name: &str, status: Value) -> Result<()> {
     Ok(())
 }
 
-fn rejection() -> Value {
+pub(super) fn rejection() -> Value {
     json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough resource: cpu" })
 }
 
-async fn held(cluster: &Cluster, name: &str) -> Result<()> {
+pub(super) async fn held(cluster: &Cluster, name: &str) -> Result<()> {
     eventually("it is held", SOON, async || {
         let pod = cluster.pods().get(name).await?;
         let all = finalizers(&pod);
@@ -138,7 +138,11 @@ async fn held(cluster: &Cluster, name: &str) -> Result<()> {
 }
 
 /// The next pod of the name, held.
-async fn successor(cluster: &Cluster, name: &str, before: &str) -> Result<DynamicObject> {
+pub(super) async fn successor(
+    cluster: &Cluster,
+    name: &str,
+    before: &str,
+) -> Result<DynamicObject> {
     eventually("it is re-created", SOON, async || {
         let pod = cluster.pods().get(name).await?;
         ensure!(pod.uid().as_deref() != Some(before), "it is the old one");
@@ -147,7 +151,7 @@ async fn successor(cluster: &Cluster, name: &str, before: &str) -> Result<Dynami
     .await
 }
 
-async fn in_phase(cluster: &Cluster, phase: &str) -> Result<DynamicObject> {
+pub(super) async fn in_phase(cluster: &Cluster, phase: &str) -> Result<DynamicObject> {
     eventually(&format!("its record is {phase}"), SOON, async || {
         let all = records(cluster).list(&Default::default()).await?;
         let record = all.items.into_iter().next().context("no record")?;
@@ -159,7 +163,7 @@ async fn in_phase(cluster: &Cluster, phase: &str) -> Result<DynamicObject> {
 }
 
 /// A pod's spec without what admission makes up anew for each pod.
-fn comparable(pod: &DynamicObject) -> Value {
+pub(super) fn comparable(pod: &DynamicObject) -> Value {
     let text = pod.data["spec"].to_string();
     let mut out = String::new();
     let mut rest = text.as_str();
@@ -320,13 +324,13 @@ async fn by_kubelet(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-fn nodes(cluster: &Cluster) -> Api<DynamicObject> {
+pub(super) fn nodes(cluster: &Cluster) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk("", "v1", "Node");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "nodes");
     Api::all_with(cluster.client().clone(), &resource)
 }
 
-async fn bind(cluster: &Cluster, pod: &str, node: &str) -> Result<()> {
+pub(super) async fn bind(cluster: &Cluster, pod: &str, node: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": { "name": pod },
         "target": { "apiVersion": "v1", "kind": "Node", "name": node },

@@ -104,6 +104,7 @@ fixtures! {
     "our-rows": "pods at each row of pod-finalizer's table",
     "our-claim": "claims that Belayer holds: one in use, one not",
     "our-workflow": "workflows that Belayer holds: one with held pods, one without",
+    "our-status": "what Belayer holds in a namespace, and that it does not run",
     "our-hold": "a pod that Belayer's hold keeps",
 }
 

@@ -12,7 +12,7 @@ pub(super) fn normal(output: &str, namespace: &str) -> String {
         let text = if text.starts_with("Looked at") {
             counts(&text)
         } else {
-            workloads(&text)
+            versions(&workloads(&text))
         };
         lines.push(
             format!("{}{text}", " ".repeat(indent))
@@ -95,6 +95,21 @@ fn workloads(text: &str) -> String {
         let number = words[at - 1].bytes().all(|byte| byte.is_ascii_digit());
         if words[at] == "Deployments," && number {
             words[at - 1] = "<n>";
+        }
+    }
+    words.join(" ")
+}
+
+/// Which server it is depends on the provider.
+fn versions(text: &str) -> String {
+    let mut words: Vec<&str> = text.split(' ').collect();
+    for at in 1..words.len() {
+        if words[at - 1] == "Kubernetes" && words[at].starts_with("v1.") {
+            words[at] = if words[at].ends_with(';') {
+                "<version>;"
+            } else {
+                "<version>"
+            };
         }
     }
     words.join(" ")

@@ -11,6 +11,7 @@ use clap::Args;
 
 use self::counts::Counts;
 use self::step::Step;
+use crate::bench;
 use crate::cargo::cargo;
 use crate::e2e::{self, Provider};
 
@@ -72,6 +73,18 @@ fn whole() -> Result<Vec<Step>> {
             e2e::scenarios(Provider::Local),
         ),
     ]);
+    if bench::has_valgrind() {
+        steps.push(Step::check("build what is counted", bench::build()));
+        steps.push(Step::check(
+            "instruction counts of the hot paths",
+            bench::instructions(),
+        ));
+    } else {
+        steps.push(Step::skipped(
+            "instruction counts of the hot paths",
+            "valgrind is not installed",
+        ));
+    }
     Ok(steps)
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Step {
     name: String,
     command: Command,
     kind: Kind,
+    /// Why it cannot be taken here.
+    skipped: Option<&'static str>,
 }
 
 impl Step {
@@ -39,6 +41,15 @@ impl Step {
             name: name.to_owned(),
             command,
             kind: Kind::Check,
+            skipped: None,
+        }
+    }
+
+    /// A step that cannot be taken here; it is named and counts as skipped.
+    pub(super) fn skipped(name: &str, why: &'static str) -> Self {
+        Self {
+            skipped: Some(why),
+            ..Self::check(name, Command::new("true"))
         }
     }
 
@@ -64,7 +75,15 @@ impl Step {
             name,
             mut command,
             kind,
+            skipped,
         } = self;
+        if let Some(why) = skipped {
+            println!("skip {name}: {why}");
+            return Ok(Counts {
+                skipped: 1,
+                ..Counts::default()
+            });
+        }
         let started = Instant::now();
         let bar = bar(&name);
         if bar.is_none() {
@@ -224,6 +243,12 @@ mod tests {
                 skipped: 0
             }
         );
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_taken_counts_as_skipped() {
+        let counts = Step::skipped("a check", "there is no tool").run().unwrap();
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
     }
 
     #[test]

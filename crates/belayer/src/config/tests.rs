@@ -59,8 +59,8 @@ fn a_flag_counts_more_than_the_file() {
     "b.yaml:3: podfinalizer: unknown key `podfinalizer`: did you mean `podFinalizer`?"
 )]
 #[case::another_unknown_root(
-    "leaderElection: {}",
-    "b.yaml:3: leaderElection: unknown key `leaderElection`: known are apiVersion, kind, podFinalizer"
+    "leaderElections: {}",
+    "b.yaml:3: leaderElections: unknown key `leaderElections`: did you mean `leaderElection`?"
 )]
 #[case::unknown_key(
     "podFinalizer:\n  worker: 1",
@@ -183,3 +183,10 @@ fn a_file_that_is_not_there_is_named() {
         "{error}"
     );
 }
+
+#[cfg(all(
+    feature = "workflow-finalizer",
+    feature = "pvc-protection",
+    feature = "pod-recreation"
+))]
+mod bad;

@@ -141,6 +141,7 @@ impl Controller {
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
+                tenure: belayer_core::election::Tenure::unlimited(),
                 observer: witness,
                 components: Components {
                     pod_finalizer: Some(Settings::default()),

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::inspect::{ClusterArguments, duration};
+use belayer_core::duration;
+
+use crate::inspect::ClusterArguments;
 
 /// The end of the help.
 pub(crate) const HELP: &str = "\
@@ -97,7 +99,7 @@ pub struct DrainArguments {
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
+    match duration::parse(text).map_err(|error| error.to_string())? {
         time if time.is_zero() => Err("it needs some time: 1s at least".to_owned()),
         time => Ok(time),
     }

@@ -40,8 +40,8 @@ pub struct LookArguments {
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Output>,
 
-    /// Belayer's configuration file, where it runs with one: by its selectors and
-    /// kinds it is judged what Belayer does
+    /// Belayer's configuration file, if it runs with one: what it holds, and by
+    /// which rule, depends on it
     #[arg(
         long,
         value_name = "FILE",
@@ -85,7 +85,7 @@ pub struct StuckArguments {
     pub selector: Option<LabelSelector>,
 
     /// Only what is past its grace for that long, such as 90s, 10m, 2h, 3d
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
     /// How to print it, and by which configuration.
@@ -213,57 +213,4 @@ impl ExplainArguments {
 fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
     !text.is_empty() && text != "." && text != ".." && text.chars().all(good)
-}
-
-/// `90s`, `1h30m`, `3d`; a bare number is refused.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time, such as 90s, 10m, 2h or 3d");
-    let mut total = 0_u64;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.chars().take_while(char::is_ascii_digit).count();
-        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
-        let unit = rest[digits..].chars().next().ok_or_else(wrong)?;
-        let seconds = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3_600,
-            'd' => 86_400,
-            _ => return Err(wrong()),
-        };
-        let part = number.checked_mul(seconds).ok_or_else(wrong)?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = &rest[digits + 1..];
-    }
-    if text.is_empty() || total > 100 * 365 * 86_400 {
-        return Err(wrong());
-    }
-    Ok(Duration::from_secs(total))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case("0s", 0)]
-    #[case("90s", 90)]
-    #[case("1h30m", 5_400)]
-    #[case("3d", 259_200)]
-    fn times_are_read(#[case] text: &str, #[case] seconds: u64) {
-        assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-    }
-
-    #[rstest]
-    #[case("")]
-    #[case("5")]
-    #[case("m")]
-    #[case("-5m")]
-    #[case("5w")]
-    #[case("5mü")]
-    #[case("99999999999999999999d")]
-    fn what_is_no_time_is_refused(#[case] text: &str) {
-        assert!(duration(text).is_err());
-    }
 }

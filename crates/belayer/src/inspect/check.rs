@@ -21,7 +21,8 @@ pub(super) const MISSING: u8 = 3;
 /// When the cluster cannot be reached; and, with its own exit code, when something is missing.
 pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let source = Source::given(arguments.look.config.as_deref())?;
-    let controllers = Controllers::parse(&arguments.controllers).map_err(Failure::configuration)?;
+    let controllers = Controllers::parse(&arguments.controllers)
+        .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
     let subject = subject(&arguments)?;
     let (reader, _) = super::connect(&arguments.cluster).await?;

@@ -1,7 +1,13 @@
 //! What our own components say of an object: one explainer each.
 
+#[cfg(any(feature = "pod-finalizer", feature = "workflow-finalizer"))]
+mod census;
 #[cfg(feature = "pod-finalizer")]
 mod pod_finalizer;
+#[cfg(feature = "pod-recreation")]
+mod pod_recreation;
+#[cfg(feature = "pod-recreation")]
+mod pod_recreation_record;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
 #[cfg(feature = "workflow-finalizer")]
@@ -29,6 +35,10 @@ pub(super) fn all(
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
+        #[cfg(feature = "pod-recreation")]
+        Box::new(pod_recreation::PodRecreation::new(reader, &source)?),
+        #[cfg(feature = "pod-recreation")]
+        Box::new(pod_recreation_record::Records::new(&source)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
         #[cfg(feature = "workflow-finalizer")]

@@ -23,7 +23,6 @@ use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
-pub(crate) use arguments::duration;
 pub use arguments::{
     CheckArguments, ClusterArguments, ExplainArguments, LookArguments, Output, StatusArguments,
     StuckArguments,

@@ -5,6 +5,7 @@ use belayer_core::rights;
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
+    feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
 use belayer_core::{names, object::Resource};
@@ -12,6 +13,7 @@ use belayer_preflight::Part;
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
+    feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
 use belayer_preflight::{Kind, Policy};
@@ -26,11 +28,18 @@ use crate::exit::Failure;
 ///
 /// When the configuration makes no sense.
 pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Failure> {
-    let mut parts = vec![part(
-        "every component",
-        "ClusterRole belayer-core and Role belayer-gate",
-        rights::ground(),
-    )];
+    let mut parts = vec![
+        part(
+            "every component",
+            "ClusterRole belayer-core and Role belayer-gate",
+            rights::ground(),
+        ),
+        part(
+            "leader election",
+            "Role belayer-leader-election",
+            rights::election(),
+        ),
+    ];
     for controller in controllers.iter() {
         match controller {
             #[cfg(feature = "pod-finalizer")]
@@ -38,6 +47,13 @@ pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Fa
             #[cfg(feature = "workflow-finalizer")]
             crate::controllers::Controller::WorkflowFinalizer => {
                 parts.push(workflow_finalizer(source)?);
+            }
+            #[cfg(feature = "pod-recreation")]
+            crate::controllers::Controller::PodRecreation => {
+                source
+                    .pod_recreation(None)
+                    .map_err(Failure::configuration)?;
+                parts.push(pod_recreation());
             }
             #[cfg(feature = "pvc-protection")]
             crate::controllers::Controller::PvcProtection => parts.push(pvc_protection(source)?),
@@ -167,6 +183,31 @@ fn owner_kind(kind: &Resource) -> Kind {
         without: "the component waits for it and starts when it appears; the others work",
         fix: "",
         optional: true,
+    }
+}
+
+#[cfg(feature = "pod-recreation")]
+fn pod_recreation() -> Part {
+    use belayer_pod_recreation::{NAME, api, rights};
+
+    let pods = Resource::new("", "v1", "Pod", "pods");
+    Part {
+        kinds: vec![Kind {
+            resource: api::resource(),
+            without: "the component waits for it and starts when it appears; the others work",
+            fix: "belayer crds | kubectl apply -f -",
+            optional: true,
+        }],
+        // Pods ask by an annotation, so that the policy has no label to mention.
+        policies: vec![Policy {
+            name: "belayer-pod-recreation-hold",
+            resource: pods.clone(),
+            finalizer: names::POD_RECREATION_HOLD.to_owned(),
+            labels: Vec::new(),
+            switch: "holdRecreations",
+        }],
+        holds: vec![(pods, names::POD_RECREATION_HOLD.to_owned())],
+        ..part(NAME, "ClusterRole belayer-pod-recreation", rights::rights())
     }
 }
 

@@ -65,6 +65,12 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
             kind: rule.kind.clone(),
         }));
     }
+    #[cfg(feature = "pod-recreation")]
+    holds.push(Hold {
+        component: belayer_pod_recreation::NAME,
+        finalizers: vec![belayer_core::names::POD_RECREATION_HOLD],
+        kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+    });
     #[cfg(feature = "pvc-protection")]
     {
         let settings = source

@@ -46,7 +46,8 @@ impl Ground {
     /// The ground, and what sends its Events.
     pub(super) fn new(options: &Options, keep_of_namespaces: Keep) -> (Self, EventSender) {
         let executor = Executor::new(options.client.clone(), options.bounds, options.writes)
-            .with_switch(HoldSwitch::new(Holding::Unknown));
+            .with_switch(HoldSwitch::new(Holding::Unknown))
+            .within(options.tenure.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let interner = Interner::default();

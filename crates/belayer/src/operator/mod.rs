@@ -12,6 +12,7 @@
     )),
     allow(
         dead_code,
+        unused_imports,
         unused_mut,
         reason = "a build that leaves a component out has no use for what only that one shares"
     )
@@ -39,10 +40,14 @@ use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
 use belayer_core::executor::{Bounds, Writes};
+use belayer_core::index;
+use belayer_core::informer::InformerBuilder;
+use belayer_core::owned;
 use belayer_core::runner::Observer;
-use belayer_core::slim::Keep;
+use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_metrics::{Known, KnownValues};
 #[cfg(feature = "pod-finalizer")]
@@ -51,6 +56,8 @@ use belayer_pod_finalizer::component as pod_finalizer_component;
 use belayer_pod_finalizer::component::PodFinalizer;
 #[cfg(feature = "pod-finalizer")]
 use belayer_pod_finalizer::profile::config::Settings as PodFinalizerSettings;
+#[cfg(feature = "pod-finalizer")]
+use belayer_pod_finalizer::profile::{Cleanup, Profile};
 #[cfg(feature = "pod-recreation")]
 use belayer_pod_recreation::PodRecreation;
 #[cfg(feature = "pod-recreation")]
@@ -65,8 +72,13 @@ use belayer_workflow_finalizer::component as workflow_finalizer_component;
 #[cfg(feature = "workflow-finalizer")]
 use belayer_workflow_finalizer::config::Settings as WorkflowFinalizerSettings;
 
+use crate::config::Source;
 use crate::controllers::Controller;
 use crate::drain::switched_off::SwitchedOff;
+use crate::exit::Failure;
+#[cfg(feature = "pod-finalizer")]
+use crate::gates::Gate;
+use crate::gates::Gates;
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
 use feed::{Beside, Crew, Feed};
@@ -91,6 +103,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// Whether writes are sent.
     pub writes: Writes,
+    /// When this process may write: until it may, only the caches are kept warm.
+    pub tenure: Tenure,
     /// Is told of everything that is executed.
     pub observer: Arc<dyn Observer>,
     /// What each component does.
@@ -127,6 +141,30 @@ impl Components {
         self
     }
 
+    /// Whether they use nothing that a feature gate switches off.
+    ///
+    /// # Errors
+    /// With the key that does.
+    pub fn allowed_by(&self, gates: &Gates, source: &Source) -> Result<(), Failure> {
+        #[cfg(feature = "pod-finalizer")]
+        if let Some(on) = self
+            .pod_finalizer
+            .as_ref()
+            .filter(|_| !gates.is_on(Gate::PodCleanup))
+        {
+            let cleans = |profile: &Arc<Profile>| profile.cleanup != Cleanup::None;
+            if let Some(index) = on.profiles.iter().position(cleans) {
+                let key = format!("podFinalizer.profiles[{index}].cleanup");
+                let message = "needs the feature gate PodCleanup, which is switched off: remove \
+                               the key, or --feature-gates=PodCleanup=true";
+                return Err(Failure::configuration(source.error(key, message)));
+            }
+        }
+        #[cfg(not(feature = "pod-finalizer"))]
+        let _ = (gates, source);
+        Ok(())
+    }
+
     /// Whether a component runs.
     fn runs(&self, controller: Controller) -> bool {
         match controller {
@@ -159,11 +197,35 @@ impl Components {
         keep
     }
 
+    /// The indexes by which some component finds pods: an index costs some thirty bytes per pod.
+    fn index_pods(&self, builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
+        #[cfg(feature = "pod-finalizer")]
+        let builder = match &self.pod_finalizer {
+            Some(_) => builder
+                .index(index::PODS_BY_OWNER, index::owner_of_pod)
+                .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod),
+            None => builder,
+        };
+        #[cfg(feature = "pvc-protection")]
+        let builder = match &self.pvc_protection {
+            Some(_) => builder.index(index::PODS_BY_CLAIM, index::claims_of_bound_pod),
+            None => builder,
+        };
+        #[cfg(feature = "workflow-finalizer")]
+        let builder = match &self.workflow_finalizer {
+            Some(_) => builder.index(owned::HELD_BY_OWNER, owned::held_by_owner),
+            None => builder,
+        };
+        builder
+    }
+
     /// The labels of namespaces that some rule reads.
     fn keep_of_namespaces(&self) -> Keep {
         let keep = Keep::nothing();
         #[cfg(feature = "pod-finalizer")]
         let keep = keep.and(&pod_finalizer_component::keep_of_namespaces());
+        #[cfg(feature = "pod-recreation")]
+        let keep = keep.and(&belayer_pod_recreation::component::keep_of_namespaces());
         #[cfg(feature = "workflow-finalizer")]
         let keep = keep.and(&workflow_finalizer_component::keep_of_namespaces());
         keep
@@ -233,6 +295,9 @@ pub struct Operator {
     recreation: Option<Arc<PodRecreation>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
+    /// Before these the workers do not start.
+    tenure: Tenure,
+    turn: Option<CancellationToken>,
 }
 
 impl Operator {
@@ -242,7 +307,8 @@ impl Operator {
         let (mut ground, sender) = Ground::new(&options, components.keep_of_namespaces());
         let (kinds, keep) = components.owners();
         let mut owners = Owners::new(&ground, kinds, keep);
-        let mut pods = Pods::new(&ground, components.keep_of_pods());
+        let indexes = |builder| components.index_pods(builder);
+        let mut pods = Pods::new(&ground, components.keep_of_pods(), indexes);
         let mut holds: Vec<(&'static str, HoldsOf)> = Vec::new();
 
         #[cfg(feature = "pod-finalizer")]
@@ -254,7 +320,7 @@ impl Operator {
 
         #[cfg(feature = "pod-recreation")]
         let recreations = components.pod_recreation.as_ref().map(|settings| {
-            let joined = recreations::join(settings, &ground, &mut pods);
+            let joined = recreations::join(settings, &mut ground, &mut pods);
             holds.push(recreations::holds(&joined.0));
             joined
         });
@@ -336,7 +402,15 @@ impl Operator {
             #[cfg(feature = "pod-recreation")]
             recreation,
             after_work,
+            tenure: options.tenure,
+            turn: None,
         }
+    }
+
+    /// Has the workers wait for their turn, which begins when the token is cancelled: another
+    /// operator of this process works until then, while this one fills its caches.
+    pub fn wait_for_turn(&mut self) -> CancellationToken {
+        self.turn.get_or_insert_default().clone()
     }
 
     /// How it is doing, for the endpoints.
@@ -401,7 +475,14 @@ impl Operator {
             }
             let mut crews = JoinSet::new();
             for (crew, started) in self.crews.into_iter().zip(self.started) {
-                crews.spawn(work(crew, started, stop.clone()));
+                let (tenure, turn) = (self.tenure.clone(), self.turn.clone());
+                let may_start = async move {
+                    if let Some(turn) = turn {
+                        turn.cancelled().await;
+                    }
+                    tenure.begun().await;
+                };
+                crews.spawn(work(crew, started, may_start, stop.clone()));
             }
             while crews.join_next().await.is_some() {}
         }
@@ -416,10 +497,19 @@ impl Operator {
 
 /// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
 /// an informer waits for it; the others work.
-async fn work(crew: Crew, started: Started, stop: CancellationToken) {
+async fn work(
+    crew: Crew,
+    started: Started,
+    may_start: impl Future<Output = ()>,
+    stop: CancellationToken,
+) {
     let needs = crew.needs.into_iter().map(feed::synced);
     let synced = futures::future::join_all(needs);
     if stop.run_until_cancelled(synced).await.is_none() {
+        return;
+    }
+    started.are_ready();
+    if stop.run_until_cancelled(may_start).await.is_none() {
         return;
     }
     tracing::info!(queue = crew.name, "synced; the workers start");

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use belayer_core::facts::Wake;
-use belayer_core::index;
+use belayer_core::informer::InformerBuilder;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::owned;
 use belayer_core::runner::{self, Component, Runner};
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
@@ -27,19 +26,17 @@ pub(super) struct Pods {
 }
 
 impl Pods {
-    /// Pods whose labels and annotations in `keep` somebody reads.
-    pub(super) fn new(ground: &Ground, keep: Keep) -> Self {
+    /// Pods whose labels and annotations in `keep` somebody reads, and which are found by `indexes`.
+    pub(super) fn new(
+        ground: &Ground,
+        keep: Keep,
+        indexes: impl FnOnce(InformerBuilder<Pod>) -> InformerBuilder<Pod>,
+    ) -> Self {
         let watched = Watched::new(
             &ground.client,
             Resource::new("", "v1", "Pod", "pods"),
             ground.decoders(keep),
-            |builder| {
-                builder
-                    .index(index::PODS_BY_OWNER, index::owner_of_pod)
-                    .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
-                    .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
-                    .index(owned::HELD_BY_OWNER, owned::held_by_owner)
-            },
+            indexes,
         );
         let queue = WorkQueue::new(QUEUE);
         let runner = Runner::builder(ground.runner(&watched, &queue, names::POD_HOLDS));

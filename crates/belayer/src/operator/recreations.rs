@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use serde_json::Value;
 
 use belayer_core::facts::OwnerOracle;
@@ -24,7 +25,7 @@ const QUEUE: &str = "recreations";
 /// informer and a queue of their own.
 pub(super) fn join(
     settings: &Settings,
-    ground: &Ground,
+    ground: &mut Ground,
     pods: &mut Pods,
 ) -> (Arc<PodRecreation>, Feed, Crew) {
     write_zeros();
@@ -55,6 +56,10 @@ pub(super) fn join(
         executor: Arc::clone(&ground.executor),
         pod_decoders: pods.watched.decoders.clone(),
         record_decoders: watched.decoders.clone(),
+        owners: Arc::new(OwnerOracle::new(
+            Arc::clone(&ground.executor),
+            ground.decoders(Keep::nothing()),
+        )),
         events: ground.events.clone(),
         clock: Arc::new(belayer_core::ambient::now),
     });
@@ -63,10 +68,15 @@ pub(super) fn join(
     pods.watched.on_event(move |event| told.on_pod(event));
     pods.register(Arc::clone(&recreation), settings.workers);
     let told = Arc::clone(&recreation);
+    ground
+        .namespaces
+        .on_event(move |event| told.on_namespace(event));
+    let told = Arc::clone(&recreation);
     watched.on_event(move |event| told.on_record(event));
     watched.informer().add_handler(Arc::new(machine.clone()));
 
     let workers = settings.workers;
+    let breakers = machine.clone();
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();
     let crew = Crew {
@@ -74,7 +84,7 @@ pub(super) fn join(
         queue,
         needs: vec![feed.state(), pods_state],
         start: Box::new(move || machine.work(workers)),
-        beside: Vec::new(),
+        beside: vec![Box::new(|stop| breakers.tell_breakers(stop).boxed())],
     };
     (recreation, feed, crew)
 }

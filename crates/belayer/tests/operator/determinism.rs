@@ -59,6 +59,7 @@ fn operator(sandbox: &Sandbox) -> Operator {
         namespace: "belayer-system".into(),
         bounds: Bounds::default(),
         writes: Writes::Sent,
+        tenure: belayer_core::election::Tenure::unlimited(),
         observer: Arc::new(()),
         components: Components {
             pod_finalizer: Some(Default::default()),

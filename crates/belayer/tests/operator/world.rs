@@ -89,6 +89,7 @@ impl World {
                 ..Bounds::default()
             },
             writes,
+            tenure: belayer_core::election::Tenure::unlimited(),
             observer: Arc::new(()),
             components: Components {
                 pod_finalizer: Some(pod_finalizer),

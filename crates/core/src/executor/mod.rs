@@ -9,6 +9,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::election::Tenure;
 use crate::holding::HoldSwitch;
 use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
 use crate::names;
@@ -31,6 +32,7 @@ pub struct Executor {
     client: Client,
     limits: Limits,
     writes: Writes,
+    tenure: Tenure,
     holding: HoldSwitch,
 }
 
@@ -68,8 +70,15 @@ impl Executor {
             client,
             limits: Limits::new(bounds),
             writes,
+            tenure: Tenure::unlimited(),
             holding: HoldSwitch::default(),
         }
+    }
+
+    /// The same where writes are sent only while `tenure` lasts.
+    #[must_use]
+    pub fn within(self, tenure: Tenure) -> Self {
+        Self { tenure, ..self }
     }
 
     /// The same executor, whose users add holds only where `switch` allows it.
@@ -106,18 +115,20 @@ impl Executor {
         request.send(&self.client).await
     }
 
-    /// Writes something; waits for its turn first. With `--dry-run` nothing is sent.
+    /// Writes something; waits for its turn first. With `--dry-run` nothing is sent, and nothing by
+    /// a replica that does not lead.
     ///
     /// # Errors
     ///
-    /// As [`Request::send`]. After a time-out or a broken connection the write may have been
+    /// As [`Request::send`], or [`RequestError::NotLeading`]. After a time-out or a broken connection the write may have been
     /// applied.
     pub async fn write(&self, request: &Request, class: Class) -> Result<Sent, RequestError> {
         if self.writes == Writes::DryRun {
             return Ok(Sent::DryRun);
         }
         let _leave = self.limits.leave(class).await;
-        request.send(&self.client).await.map(Sent::Applied)
+        let answer = self.tenure.within(request.send(&self.client)).await;
+        answer.map(Sent::Applied)
     }
 
     /// Deletes this very object, with background propagation. The answer is read as little as

@@ -20,6 +20,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 pub use namespace::{
     IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
@@ -303,7 +304,17 @@ impl<Q: Question> Shared<Q> {
         let mut failures = 0;
         loop {
             let begun = Moment::now();
-            match self.oracle.look(&question).await {
+            // A look is for all who wait, so it is the child of none of them.
+            let span = tracing::debug_span!(
+                "look",
+                belayer.question = Q::NAME,
+                belayer.about = %question,
+                belayer.answer = tracing::field::Empty,
+            );
+            let answer = self.oracle.look(&question).instrument(span.clone()).await;
+            let word = answer.as_ref().map_or("error", Q::outcome);
+            span.record("belayer.answer", word);
+            match answer {
                 Ok(_) if self.is_outdated(&question, begun) => {}
                 Ok(answer) => return self.answered(&question, Fact { answer, begun }),
                 Err(error) => {

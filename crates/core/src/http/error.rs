@@ -26,6 +26,10 @@ pub enum RequestError {
     /// The answer was complete and makes no sense. A write has been applied.
     #[error("the answer cannot be read: {0}")]
     Decode(String),
+    /// Another replica leads, or may lead: see [`Tenure`](crate::election::Tenure). A write that was
+    /// under way may have been applied.
+    #[error("this replica does not lead and may not write")]
+    NotLeading,
     /// The request could not be built: a path or header that HTTP does not allow. Nothing was sent.
     #[error("the request cannot be built: {0}")]
     Build(String),
@@ -47,7 +51,8 @@ pub enum ErrorClass {
     Gone,
     /// 429.
     TooManyRequests,
-    /// 502, 503: nobody there to answer; during an API server's start also for kinds it has.
+    /// 502, 503: nobody there to answer; during an API server's start also for kinds it has. Or we
+    /// may not write for now, because another replica leads.
     Unavailable,
     /// 401.
     Unauthorized,
@@ -111,6 +116,7 @@ impl RequestError {
         match self {
             Self::Api(error) => error.class(),
             Self::Timeout(_) => ErrorClass::Timeout,
+            Self::NotLeading => ErrorClass::Unavailable,
             Self::Connection(_) | Self::Interrupted(_) => ErrorClass::Connection,
             Self::TooLarge { .. } | Self::Decode(_) => ErrorClass::Decode,
             Self::Build(_) => ErrorClass::Other,

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument as _;
 
 use super::{ApiError, RequestError};
 
@@ -173,6 +174,26 @@ impl Request {
     ///
     /// Any answer that is not a success, and everything that can go wrong on the way.
     pub async fn send(&self, client: &Client) -> Result<Answer, RequestError> {
+        // Here and not in the client: that one sends from a task of its own, where nobody knows
+        // on whose behalf.
+        let span = tracing::debug_span!(
+            "request",
+            otel.name = self.method.as_str(),
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            otel.status_description = tracing::field::Empty,
+            http.request.method = self.method.as_str(),
+            http.response.status_code = tracing::field::Empty,
+            url.path = self.path.as_str(),
+        );
+        let answer = self.exchange(client).instrument(span.clone()).await;
+        if !span.is_disabled() {
+            note(&span, &answer);
+        }
+        answer
+    }
+
+    async fn exchange(&self, client: &Client) -> Result<Answer, RequestError> {
         let deadline = Instant::now() + self.timeout;
         let late = |_| RequestError::Timeout(self.timeout);
         let response = timeout_at(deadline, self.head(client))
@@ -244,6 +265,21 @@ impl Request {
         request
             .body(Body::from(self.body.clone()))
             .map_err(|error| RequestError::Build(error.to_string()))
+    }
+}
+
+/// Notes on the span of a request what came of it.
+fn note(span: &tracing::Span, answer: &Result<Answer, RequestError>) {
+    let code = match answer {
+        Ok(answer) => Some(answer.status.as_u16()),
+        Err(error) => error.api().map(|api| api.code),
+    };
+    if let Some(code) = code {
+        span.record("http.response.status_code", code);
+    }
+    if let Err(error) = answer {
+        span.record("otel.status_code", "ERROR");
+        span.record("otel.status_description", error.to_string());
     }
 }
 

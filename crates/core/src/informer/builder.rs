@@ -168,19 +168,14 @@ impl<K: Slim> InformerBuilder<K> {
         self
     }
 
-    /// Adds an index: objects are found by each of the `values` under `name`. Values may depend
-    /// only on what [`Slim::differs`] compares.
-    pub fn index<V, F>(mut self, name: &'static str, values: F) -> Self
-    where
-        F: Fn(&K) -> V + Send + Sync + 'static,
-        V: IntoIterator,
-        V::Item: Into<Arc<str>>,
-    {
-        let values = move |object: &K, show: &mut dyn FnMut(Arc<str>)| {
-            values(object)
-                .into_iter()
-                .for_each(|value| show(value.into()));
-        };
+    /// Adds an index: objects are found under `name` by each of the values that `values` shows.
+    /// Values may depend only on what [`Slim::differs`] compares, and must always be the same for
+    /// the same object: they are not stored, but asked for again.
+    pub fn index(
+        mut self,
+        name: &'static str,
+        values: impl Fn(&K, &mut dyn FnMut(&str)) + Send + Sync + 'static,
+    ) -> Self {
         self.indexes.push(IndexDefinition {
             name,
             values: Box::new(values),

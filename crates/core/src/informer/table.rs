@@ -1,4 +1,6 @@
-use std::collections::BTreeSet;
+mod index;
+mod slab;
+
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -8,6 +10,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::moment::Moment;
 use crate::object::ObjectKey;
 use crate::slim::Slim;
+
+pub(super) use index::IndexDefinition;
+use index::{Index, Slots, Value};
+use slab::Slab;
 
 /// An object in a store.
 pub struct Stored<K> {
@@ -70,85 +76,25 @@ impl<K: Slim> Stored<K> {
     }
 }
 
-/// Shows the values under which an object is found.
-type Values<K> = dyn Fn(&K, &mut dyn FnMut(Arc<str>)) + Send + Sync;
-
-/// What an index is called and what it finds objects by.
-pub(super) struct IndexDefinition<K> {
-    pub(super) name: &'static str,
-    pub(super) values: Box<Values<K>>,
-}
-
 /// Objects by key and by the values of the indexes.
 ///
 /// Every object has a slot; the key table and the indexes hold slot numbers only, so that no key
-/// is stored twice. Nothing iterates over a hash table: order is that of the slots.
+/// and no value is stored twice. Nothing iterates over a hash table: order is that of the slots.
 pub(super) struct Table<K> {
     definitions: Arc<[IndexDefinition<K>]>,
-    slots: Vec<Option<Stored<K>>>,
-    free: Vec<u32>,
+    slab: Slab<K>,
     by_key: HashTable<u32>,
     /// One per definition.
-    indexes: Vec<HashTable<Entry>>,
+    indexes: Vec<Index>,
     hasher: DefaultHashBuilder,
-}
-
-struct Entry {
-    value: Arc<str>,
-    slots: Slots,
-}
-
-/// Most values lead to one object, some to thousands.
-enum Slots {
-    One(u32),
-    Many(BTreeSet<u32>),
-}
-
-impl Slots {
-    fn len(&self) -> usize {
-        match self {
-            Self::One(_) => 1,
-            Self::Many(slots) => slots.len(),
-        }
-    }
-
-    fn insert(&mut self, slot: u32) {
-        match self {
-            Self::One(have) if *have == slot => {}
-            Self::One(have) => *self = Self::Many(BTreeSet::from([*have, slot])),
-            Self::Many(slots) => {
-                slots.insert(slot);
-            }
-        }
-    }
-
-    /// Whether none is left.
-    fn remove(&mut self, slot: u32) -> bool {
-        match self {
-            Self::One(have) => *have == slot,
-            Self::Many(slots) => {
-                slots.remove(&slot);
-                slots.is_empty()
-            }
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u32> {
-        let (one, many) = match self {
-            Self::One(slot) => (Some(*slot), None),
-            Self::Many(slots) => (None, Some(slots)),
-        };
-        one.into_iter().chain(many.into_iter().flatten().copied())
-    }
 }
 
 impl<K: Slim> Table<K> {
     pub(super) fn new(definitions: Arc<[IndexDefinition<K>]>) -> Self {
-        let indexes = definitions.iter().map(|_| HashTable::new()).collect();
+        let indexes = definitions.iter().map(|_| Index::new()).collect();
         Self {
             definitions,
-            slots: Vec::new(),
-            free: Vec::new(),
+            slab: Slab::new(),
             by_key: HashTable::new(),
             indexes,
             hasher: DefaultHashBuilder::default(),
@@ -165,36 +111,34 @@ impl<K: Slim> Table<K> {
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored<K>> {
-        self.at(self.slot(key)?)
+        self.slab.get(self.slot(key)?)
     }
 
     pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Stored<K>> {
-        let slot = self.slot(key)?;
-        self.slots.get_mut(slot as usize)?.as_mut()
+        self.slab.get_mut(self.slot(key)?)
     }
 
     /// In the order in which they came, except that slots of objects that went are used again.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stored<K>> {
-        self.slots.iter().flatten()
+        self.slab.iter()
     }
 
     /// As [`Table::iter`]. What is changed must not change key or index values.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stored<K>> {
-        self.slots.iter_mut().flatten()
+        self.slab.iter_mut()
     }
 
     /// Those with `value` in the index at `index`, in slot order.
     pub(super) fn find(&self, index: usize, value: &str) -> impl Iterator<Item = &Stored<K>> {
-        let slots = self.entry(index, value).map(|entry| &entry.slots);
+        let slots = self.slots(index, value);
         slots
             .into_iter()
             .flat_map(Slots::iter)
-            .filter_map(|slot| self.at(slot))
+            .filter_map(|slot| self.slab.get(slot))
     }
 
     pub(super) fn count(&self, index: usize, value: &str) -> usize {
-        self.entry(index, value)
-            .map_or(0, |entry| entry.slots.len())
+        self.slots(index, value).map_or(0, Slots::len)
     }
 
     /// The place of the index called `name`.
@@ -214,139 +158,93 @@ impl<K: Slim> Table<K> {
     pub(super) fn insert(&mut self, stored: Stored<K>) -> Option<Stored<K>> {
         if let Some(slot) = self.slot(stored.key()) {
             self.reindex(slot, &stored.object);
-            return self.slots[slot as usize].replace(stored);
+            return Some(std::mem::replace(self.slab.get_mut(slot)?, stored));
         }
         let object = Arc::clone(&stored.object);
-        let slot = self.take_slot(stored)?;
+        let slot = self.slab.insert(stored)?;
         let Self {
-            hasher,
-            slots,
+            definitions,
+            slab,
             by_key,
-            ..
+            indexes,
+            hasher,
         } = self;
         let hash = hasher.hash_one(object.key());
-        by_key.insert_unique(hash, slot, |slot| hash_slot(hasher, slots, *slot));
-        for (value, index) in self.values_of(&object) {
-            self.link(index, value, slot);
+        by_key.insert_unique(hash, slot, |slot| hash_slot(hasher, slab, *slot));
+        for (definition, index) in definitions.iter().zip(indexes) {
+            (definition.values)(&object, &mut |value| {
+                index.link(&Value::new(value, hasher, slab, definition), slot);
+            });
         }
         None
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Stored<K>> {
-        let hash = self.hasher.hash_one(key);
-        let slots = &self.slots;
-        let found = self
-            .by_key
-            .find_entry(hash, |slot| is_at(slots, *slot, key))
+        let Self {
+            definitions,
+            slab,
+            by_key,
+            indexes,
+            hasher,
+        } = self;
+        let hash = hasher.hash_one(key);
+        let found = by_key
+            .find_entry(hash, |slot| is_at(slab, *slot, key))
             .ok()?;
         let (slot, _) = found.remove();
-        let stored = self.slots.get_mut(slot as usize)?.take()?;
-        for (value, index) in self.values_of(&stored.object) {
-            self.unlink(index, &value, slot);
+        // While the object is still there: it may be the one that says which value an entry is of.
+        let object = Arc::clone(&slab.get(slot)?.object);
+        for (definition, index) in definitions.iter().zip(indexes) {
+            (definition.values)(&object, &mut |value| {
+                index.unlink(&Value::new(value, hasher, slab, definition), slot);
+            });
         }
-        self.free.push(slot);
-        Some(stored)
-    }
-
-    fn at(&self, slot: u32) -> Option<&Stored<K>> {
-        self.slots.get(slot as usize)?.as_ref()
+        slab.remove(slot)
     }
 
     fn slot(&self, key: &ObjectKey) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         self.by_key
-            .find(hash, |slot| is_at(&self.slots, *slot, key))
+            .find(hash, |slot| is_at(&self.slab, *slot, key))
             .copied()
     }
 
-    /// `None` when four billion objects are stored: the new one is dropped.
-    fn take_slot(&mut self, stored: Stored<K>) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = Some(stored);
-            return Some(slot);
-        }
-        let slot = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Some(stored));
-        Some(slot)
+    fn slots(&self, index: usize, value: &str) -> Option<&Slots> {
+        let definition = self.definitions.get(index)?;
+        let value = Value::new(value, &self.hasher, &self.slab, definition);
+        self.indexes.get(index)?.find(&value)
     }
 
-    /// Each value once, with the index it belongs to.
-    fn values_of(&self, object: &K) -> Vec<(Arc<str>, usize)> {
-        let mut values = Vec::new();
-        for (index, definition) in self.definitions.iter().enumerate() {
-            (definition.values)(object, &mut |value| values.push((value, index)));
-        }
-        values.sort();
-        values.dedup();
-        values
-    }
-
+    /// To be called before the new object takes the old one's slot.
     fn reindex(&mut self, slot: u32, new: &K) {
-        if self.definitions.is_empty() {
-            return;
-        }
-        let new = self.values_of(new);
-        let old = self
-            .at(slot)
-            .map(|old| self.values_of(&old.object))
-            .unwrap_or_default();
-        for (value, index) in old.iter().filter(|value| new.binary_search(value).is_err()) {
-            self.unlink(*index, value, slot);
-        }
-        for (value, index) in new.iter().filter(|value| old.binary_search(value).is_err()) {
-            self.link(*index, Arc::clone(value), slot);
-        }
-    }
-
-    fn entry(&self, index: usize, value: &str) -> Option<&Entry> {
-        let hash = self.hasher.hash_one(value);
-        self.indexes
-            .get(index)?
-            .find(hash, |entry| *entry.value == *value)
-    }
-
-    fn link(&mut self, index: usize, value: Arc<str>, slot: u32) {
         let Self {
-            hasher, indexes, ..
+            definitions,
+            slab,
+            indexes,
+            hasher,
+            ..
         } = self;
-        let Some(entries) = indexes.get_mut(index) else {
-            return;
-        };
-        let hash = hasher.hash_one(&*value);
-        match entries.find_mut(hash, |entry| entry.value == value) {
-            Some(entry) => entry.slots.insert(slot),
-            None => {
-                let entry = Entry {
-                    value,
-                    slots: Slots::One(slot),
-                };
-                entries.insert_unique(hash, entry, |entry| hasher.hash_one(&*entry.value));
+        let Some(old) = slab.get(slot) else { return };
+        for (definition, index) in definitions.iter().zip(indexes) {
+            let (old, new) = (definition.values_of(&old.object), definition.values_of(new));
+            if old == new {
+                continue;
+            }
+            for value in old.iter().filter(|value| !new.contains(value)) {
+                index.unlink(&Value::new(value, hasher, slab, definition), slot);
+            }
+            for value in new.iter().filter(|value| !old.contains(value)) {
+                index.link(&Value::new(value, hasher, slab, definition), slot);
             }
         }
     }
-
-    fn unlink(&mut self, index: usize, value: &str, slot: u32) {
-        let hash = self.hasher.hash_one(value);
-        let Some(entries) = self.indexes.get_mut(index) else {
-            return;
-        };
-        let Ok(mut found) = entries.find_entry(hash, |entry| *entry.value == *value) else {
-            return;
-        };
-        if found.get_mut().slots.remove(slot) {
-            found.remove();
-        }
-    }
 }
 
-fn is_at<K: Slim>(slots: &[Option<Stored<K>>], slot: u32, key: &ObjectKey) -> bool {
-    slots
-        .get(slot as usize)
-        .and_then(Option::as_ref)
-        .is_some_and(|have| have.key() == key)
+fn is_at<K: Slim>(slab: &Slab<K>, slot: u32, key: &ObjectKey) -> bool {
+    slab.get(slot).is_some_and(|have| have.key() == key)
 }
 
-fn hash_slot<K: Slim>(hasher: &DefaultHashBuilder, slots: &[Option<Stored<K>>], slot: u32) -> u64 {
-    let stored = slots.get(slot as usize).and_then(Option::as_ref);
-    stored.map_or(0, |stored| hasher.hash_one(stored.key()))
+fn hash_slot<K: Slim>(hasher: &DefaultHashBuilder, slab: &Slab<K>, slot: u32) -> u64 {
+    slab.get(slot)
+        .map_or(0, |stored| hasher.hash_one(stored.key()))
 }

@@ -114,6 +114,15 @@ pub enum Known<S> {
 }
 
 impl<S> Known<S> {
+    /// Which kind of work is done for it; `None` if nothing is known of any.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        match self {
+            Self::Known(view) => Some(view.phase),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+
     /// Whether something may run for the object, now or later. True for what is not known yet:
     /// ask this before taking away what runs.
     #[must_use]
@@ -296,7 +305,8 @@ impl<L: Lifecycle> Lifecycles<L> {
         all
     }
 
-    /// Waits until no unfinished work is known for the object.
+    /// Waits until no unfinished work is known for the object; for ever if there is some when the
+    /// lifecycles are shut down, for nobody will finish it.
     pub async fn finished(&self, object: &Identity) {
         self.shared
             .wait_until(|gate| match gate.standing(object) {
@@ -320,6 +330,11 @@ impl<L: Lifecycle> Lifecycles<L> {
         self.shared.close();
         self.shared.tasks.wait().await;
         self.publish_metrics();
+    }
+
+    #[cfg(test)]
+    pub(super) fn gate(&self) -> &Gate<Arc<L::Snapshot>> {
+        &self.shared.gate
     }
 
     /// Publishes the gauges. Done every 2 s and by every [`reconcile`](Self::reconcile) anyway.

@@ -107,6 +107,7 @@ impl<S: Clone> Gate<S> {
         let Some(entry) = state.names.get_mut(key) else {
             return Next::Exit;
         };
+        debug_assert!(entry.cancel.is_none(), "two workers for one name");
         let step = if closed {
             Step::Rest
         } else {
@@ -208,9 +209,13 @@ impl<S: Clone> Gate<S> {
         }
     }
 
+    /// Nothing is in flight, and nothing will be handed out at this moment.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         let state = self.state.lock();
-        state.names.values().all(|entry| entry.slot.is_quiet(now))
+        state.names.values().all(|entry| {
+            let left = state.closed && entry.cancel.is_none();
+            left || entry.slot.is_quiet(now)
+        })
     }
 
     /// Names that have a worker.

@@ -71,8 +71,18 @@
 //!   ends without a run.
 //! - **Errors** back off per object, with full jitter; a change is acted on at once all the same. A
 //!   cancelled run is no error. [`Synced::Terminal`] is none either. A panic is caught and counted.
-//! - **Resync** is per object, from half to one and a half times late at most: each settled object is
-//!   looked at again by itself. There is no sweep over all of them.
+//! - **Resync** is per object: each settled one is looked at again by itself, after one to one and a
+//!   half times the interval. There is no sweep over all of them, and a change puts the resync off.
+//!
+//! # What it asks for
+//!
+//! Observations of one name are to be told in the order of the store, as an
+//! [informer](crate::informer)'s handler gets them: after the deletion of a UID the table knows
+//! nothing of it any more, so a late update would begin it anew, until the next pass ends it. And
+//! [`reconcile`](Lifecycles::reconcile) is to be called every few seconds.
+//!
+//! All times are tokio's, so tests can pause them; [`Deadline`]s are moments, everything else is a
+//! [`Duration`](std::time::Duration).
 //!
 //! There is no limit on how many names are worked on at once: a name that hangs must not keep others
 //! from ending. Work that needs a limit holds a semaphore.

@@ -1,5 +1,8 @@
 //! The state table of one name: who occupies it, who waits for it, and whose work has finished.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use tokio::time::Instant;
 
 use super::object::Deadline;
@@ -21,6 +24,9 @@ use crate::object::Uid;
 /// | waits for its name | pending | pending | ends without a run | ends without a run | ends without a run |
 /// | new, name taken | waits, ends the older | waits, ends the older | ends without a run, ends the older | - | - |
 ///
+/// An object that waits behind [remains](Self::found) is not one that ends without a run: a process
+/// before this one may have begun it, so it is terminated when its turn comes.
+///
 /// [`Created`]: Observation::Created
 /// [`Updated`]: Observation::Updated
 /// [`Terminating`]: Observation::Terminating
@@ -31,14 +37,8 @@ pub struct Slot<S> {
     occupant: Option<Status<S>>,
     /// A name belongs to one object at a time, so of those that wait only the newest exists.
     next: Option<Status<S>>,
-    tombstones: Vec<Tombstone>,
-}
-
-/// A UID whose work has finished and that is still in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Tombstone {
-    uid: Uid,
-    seen: Moment,
+    /// UIDs whose work has finished and that are still in the store, and when they were last heard of.
+    tombstones: BTreeMap<Uid, Moment>,
 }
 
 impl<S> Default for Slot<S> {
@@ -46,7 +46,7 @@ impl<S> Default for Slot<S> {
         Self {
             occupant: None,
             next: None,
-            tombstones: Vec::new(),
+            tombstones: BTreeMap::new(),
         }
     }
 }
@@ -56,18 +56,18 @@ impl<S: Clone> Slot<S> {
     /// clock; a [pass](Self::pass) over a list that is older leaves the object alone.
     pub fn observe(&mut self, uid: &Uid, observation: Observation<S>, seen: Moment) -> Effects {
         let mut fx = Effects::default();
-        if let Some(index) = self.tombstones.iter().position(|dead| dead.uid == *uid) {
+        if let Entry::Occupied(mut tombstone) = self.tombstones.entry(uid.clone()) {
             match observation {
-                Observation::Deleted => drop(self.tombstones.swap_remove(index)),
+                Observation::Deleted => drop(tombstone.remove()),
                 Observation::Created(snapshot) => {
-                    self.tombstones.swap_remove(index);
+                    tombstone.remove();
                     fx.restarts += 1;
                     self.arrive(Status::new(uid.clone(), snapshot, seen), &mut fx);
                 }
                 Observation::Updated(_)
                 | Observation::Terminating { .. }
                 | Observation::Kill { .. } => {
-                    self.tombstones[index].seen = seen;
+                    tombstone.insert(seen);
                     fx.dropped += 1;
                 }
             }
@@ -131,10 +131,7 @@ impl<S: Clone> Slot<S> {
             end,
         });
         if !status.is_gone() {
-            self.tombstones.push(Tombstone {
-                uid: status.uid,
-                seen: status.seen,
-            });
+            self.tombstones.insert(status.uid, status.seen);
         }
     }
 
@@ -159,7 +156,6 @@ impl<S: Clone> Slot<S> {
                 self.retire(over, end, fx);
                 self.occupant = self.next.take();
             }
-            fx.wake = true;
         }
     }
 
@@ -196,7 +192,7 @@ impl<S: Clone> Slot<S> {
         let uid = desired.as_ref().map(|(uid, _)| *uid);
         let vanished = |other: &Uid, heard: Moment| Some(other) != uid && heard <= as_of;
         self.tombstones
-            .retain(|dead| !vanished(&dead.uid, dead.seen));
+            .retain(|dead, heard| !vanished(dead, *heard));
         for status in self.occupant.iter_mut().chain(&mut self.next) {
             if vanished(&status.uid, status.seen) {
                 status.vanished(&mut fx);
@@ -226,13 +222,12 @@ impl<S: Clone> Slot<S> {
 
     /// Whether this UID is worked on, waits, or has finished.
     fn knows(&self, uid: &Uid) -> bool {
-        self.statuses().any(|status| status.uid == *uid)
-            || self.tombstones.iter().any(|dead| dead.uid == *uid)
+        self.statuses().any(|status| status.uid == *uid) || self.tombstones.contains_key(uid)
     }
 
     fn heard_after(&self, moment: Moment) -> bool {
         self.statuses().any(|status| status.seen > moment)
-            || self.tombstones.iter().any(|dead| dead.seen > moment)
+            || self.tombstones.values().any(|heard| *heard > moment)
     }
 
     fn statuses(&self) -> impl Iterator<Item = &Status<S>> {
@@ -275,8 +270,8 @@ impl<S: Clone> Slot<S> {
             },
             failures: status.failures(),
         });
-        let finished = self.tombstones.iter().map(|dead| View {
-            uid: dead.uid.clone(),
+        let finished = self.tombstones.keys().map(|uid| View {
+            uid: uid.clone(),
             phase: Phase::Finished,
             config: Config::Desired,
             snapshot: None,

@@ -137,6 +137,7 @@ impl<S: Clone> Status<S> {
                 self.wake(fx);
             }
             Observation::Kill { deadline } => {
+                self.restart = None;
                 self.terminate(deadline, fx);
             }
             Observation::Deleted => {

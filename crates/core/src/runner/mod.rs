@@ -8,6 +8,7 @@
 mod component;
 mod merge;
 mod outcome;
+mod trace;
 mod work;
 
 use std::collections::BTreeSet;
@@ -99,7 +100,7 @@ impl<K: Slim> Runner<K> {
         let shared = Arc::clone(&self.shared);
         Workers::spawn(count, self.shared.queue.clone(), move |key| {
             let shared = Arc::clone(&shared);
-            async move { shared.work_on(key).await }
+            async move { shared.traced(key).await }
         })
     }
 

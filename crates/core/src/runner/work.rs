@@ -20,6 +20,7 @@ use super::component::{AnyComponent, AnyWrite};
 use super::component::{Asked, By, Considered, Recorded};
 use super::merge::{Merged, merge};
 use super::outcome::{Executed, What, report};
+use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
 const IN_PLACE_RETRIES: u32 = 5;
@@ -83,6 +84,7 @@ impl<K: Slim> Shared<K> {
             .map(|component| component.consider(object, now))
             .collect();
         self.withhold(object.object.key(), &mut considered);
+        trace::decided(attempt, considered.iter().map(|one| one.by));
         let regarding = self.regarding(&object.object);
         for notice in considered.iter().flat_map(|one| &one.notices) {
             self.events.tell(&regarding, notice);
@@ -251,6 +253,7 @@ impl<K: Slim> Shared<K> {
 
     fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
+        trace::done(by, uid.as_str(), &what);
         report(&*self.observer, &Executed { by, key, uid, what });
     }
 

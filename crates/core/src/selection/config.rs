@@ -249,19 +249,12 @@ pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigEr
 /// # Errors
 /// With the key that makes no sense, and what to do about it.
 pub fn duration(path: &Path, text: &str, least: Duration) -> Result<Duration, ConfigError> {
-    let parsed: Result<jiff::SignedDuration, _> = text.parse();
-    let duration = parsed
-        .ok()
-        .and_then(|signed| Duration::try_from(signed).ok())
-        .ok_or_else(|| {
-            path.clone().error(format!(
-                "{text:?} is no duration, such as 30s, 10m or 1h30m"
-            ))
-        })?;
+    let duration =
+        crate::duration::parse(text).map_err(|error| path.clone().error(error.to_string()))?;
     if duration < least {
         return Err(path.clone().error(format!(
-            "{text:?} is too short: at least {}s",
-            least.as_secs()
+            "{text:?} is too short: at least {}",
+            crate::duration::format(least)
         )));
     }
     Ok(duration)

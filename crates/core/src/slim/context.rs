@@ -1,8 +1,10 @@
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
+
+use crate::object::OwnerReference;
 
 /// What a decoder needs besides the bytes: which labels and annotations to keep, and where equal
 /// strings are shared. Cheap to clone; one [`Interner`] may serve all kinds.
@@ -70,41 +72,47 @@ fn sorted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Arc<[Arc<str>]> 
     names.into()
 }
 
-/// Equal strings, stored once: namespaces, nodes, finalizers, owners.
+/// Equal things, stored once: namespaces, nodes and finalizers, and the owners of objects.
 ///
-/// It cannot leak: strings that nobody else holds are swept out whenever the table has doubled
-/// since the last sweep, so that it never holds more than twice what is alive (plus a floor).
+/// It cannot leak: what nobody else holds is swept out whenever a table has doubled since its last
+/// sweep, so that it never holds more than twice what is alive (plus a floor).
 #[derive(Debug, Clone, Default)]
-pub struct Interner(Arc<Mutex<Strings>>);
+pub struct Interner(Arc<Mutex<Tables>>);
 
 #[derive(Debug, Default)]
-struct Strings {
-    table: HashTable<Arc<str>>,
+struct Tables {
+    strings: Shared<str>,
+    owners: Shared<OwnerReference>,
     hasher: DefaultHashBuilder,
+}
+
+#[derive(Debug)]
+struct Shared<T: ?Sized> {
+    table: HashTable<Arc<T>>,
     sweep_at: usize,
 }
 
-/// Below this many strings sweeping is not worth it.
+/// Below this many entries sweeping is not worth it.
 const SWEEP_FLOOR: usize = 1024;
 
 impl Interner {
     /// The shared string equal to `text`.
     pub fn intern(&self, text: &str) -> Arc<str> {
-        let mut strings = self.0.lock();
-        let hash = strings.hasher.hash_one(text);
-        if let Some(found) = strings.table.find(hash, |have| **have == *text) {
-            return Arc::clone(found);
-        }
-        strings.sweep_if_grown();
-        let shared: Arc<str> = text.into();
-        let Strings { table, hasher, .. } = &mut *strings;
-        table.insert_unique(hash, Arc::clone(&shared), |have| hasher.hash_one(&**have));
-        shared
+        let Tables {
+            strings, hasher, ..
+        } = &mut *self.0.lock();
+        strings.share(hasher, text, || text.into())
+    }
+
+    /// The shared owner equal to `owner`.
+    pub fn intern_owner(&self, owner: OwnerReference) -> Arc<OwnerReference> {
+        let Tables { owners, hasher, .. } = &mut *self.0.lock();
+        owners.share(hasher, &owner, || Arc::new(owner.clone()))
     }
 
     /// How many strings are held.
     pub fn len(&self) -> usize {
-        self.0.lock().table.len()
+        self.0.lock().strings.table.len()
     }
 
     /// Whether nothing is held.
@@ -113,13 +121,39 @@ impl Interner {
     }
 }
 
-impl Strings {
+impl<T: ?Sized> Default for Shared<T> {
+    fn default() -> Self {
+        Self {
+            table: HashTable::new(),
+            sweep_at: SWEEP_FLOOR,
+        }
+    }
+}
+
+impl<T: Eq + Hash + ?Sized> Shared<T> {
+    fn share(
+        &mut self,
+        hasher: &DefaultHashBuilder,
+        wanted: &T,
+        make: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T> {
+        let hash = hasher.hash_one(wanted);
+        if let Some(found) = self.table.find(hash, |have| **have == *wanted) {
+            return Arc::clone(found);
+        }
+        self.sweep_if_grown();
+        let made = make();
+        self.table
+            .insert_unique(hash, Arc::clone(&made), |have| hasher.hash_one(&**have));
+        made
+    }
+
     fn sweep_if_grown(&mut self) {
-        if self.table.len() < self.sweep_at.max(SWEEP_FLOOR) {
+        if self.table.len() < self.sweep_at {
             return;
         }
         self.table.retain(|have| Arc::strong_count(have) > 1);
-        self.sweep_at = self.table.len() * 2;
+        self.sweep_at = SWEEP_FLOOR.max(self.table.len() * 2);
     }
 }
 

@@ -7,25 +7,29 @@ use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
 /// Labels or annotations that somebody asked for by name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+pub struct Labels(
+    /// Most objects have none that is kept: then this is one word. Never empty.
+    #[allow(clippy::box_collection, reason = "a boxed slice is two words")]
+    Option<Box<Vec<(Arc<str>, Arc<str>)>>>,
+);
 
 impl Labels {
     /// The value of `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .binary_search_by(|(have, _)| (**have).cmp(name))
-            .ok()
-            .map(|found| &*self.0[found].1)
+        let pairs = self.0.as_ref()?;
+        let found = pairs.binary_search_by(|(have, _)| (**have).cmp(name));
+        found.ok().map(|found| &*pairs[found].1)
     }
 
     /// All pairs, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+        let pairs = self.0.iter().flat_map(|pairs| pairs.iter());
+        pairs.map(|(name, value)| (&**name, &**value))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 }
 
@@ -36,7 +40,8 @@ impl<N: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(N, V)> for Labels {
             .map(|(n, v)| (n.into(), v.into()))
             .collect();
         pairs.sort();
-        Self(pairs.into_boxed_slice())
+        pairs.shrink_to_fit();
+        Self((!pairs.is_empty()).then(|| Box::new(pairs)))
     }
 }
 
@@ -55,8 +60,9 @@ pub struct ObjectMeta {
     pub deletion_grace_period: Option<i64>,
     /// `metadata.finalizers`, all of them, in the server's order.
     pub finalizers: Box<[Arc<str>]>,
-    /// The owner reference with `controller: true`, if there is one.
-    pub controller: Option<OwnerReference>,
+    /// The owner reference with `controller: true`, if there is one. All objects of one owner share
+    /// it.
+    pub controller: Option<Arc<OwnerReference>>,
     /// The labels that the informer was told to keep.
     pub labels: Labels,
     /// The annotations that the informer was told to keep.

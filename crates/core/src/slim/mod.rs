@@ -14,7 +14,7 @@ pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};
 pub use namespace::Namespace;
-pub use pod::{Phase, Pod};
+pub use pod::{Failure, Phase, Pod};
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 

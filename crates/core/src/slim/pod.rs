@@ -45,20 +45,26 @@ pub struct Pod {
     /// Names of the claims of its generic ephemeral volumes, `<pod>-<volume>`. A claim of that name
     /// is the pod's only if the pod is its controller owner.
     pub ephemeral_claims: Box<[Arc<str>]>,
-    /// Names of its volumes.
-    pub volumes: Box<[Arc<str>]>,
     /// `status.phase`.
     pub phase: Phase,
     /// `status.reason`.
     pub reason: Option<Arc<str>>,
-    /// `status.message`, kept only while the phase is `Failed`.
-    pub message: Option<Arc<str>>,
     /// Whether the pod has an IP.
     pub has_ip: bool,
-    /// `status.startTime`: when the kubelet took the pod.
-    pub start_time: Option<Timestamp>,
     /// Whether any container, init or ephemeral ones included, is known to have started at all.
     pub started: bool,
+    /// What is kept only while the phase is `Failed`.
+    pub failure: Option<Box<Failure>>,
+}
+
+/// What is kept of a pod only once it has failed: rules that judge a failure read it, and the many
+/// pods that have not failed shall not pay for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// `status.message`.
+    pub message: Option<Arc<str>>,
+    /// `status.startTime`: when the kubelet took the pod.
+    pub start_time: Option<Timestamp>,
     /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so it is left
     /// out of [`Slim::differs`].
     pub status_written: Option<Timestamp>,
@@ -72,14 +78,11 @@ impl Pod {
             node_name: None,
             claims: Box::default(),
             ephemeral_claims: Box::default(),
-            volumes: Box::default(),
             phase: Phase::Pending,
             reason: None,
-            message: None,
             has_ip: false,
-            start_time: None,
             started: false,
-            status_written: None,
+            failure: None,
         }
     }
 
@@ -92,6 +95,11 @@ impl Pod {
     /// nothing runs any more.
     pub fn is_shut_down(&self) -> bool {
         self.meta.is_deleting() && self.meta.deletion_grace_period == Some(0)
+    }
+
+    /// `status.message` of a pod that has failed.
+    pub fn message(&self) -> Option<&Arc<str>> {
+        self.failure.as_ref()?.message.as_ref()
     }
 
     /// Whether the pod has ended: its phase is terminal.
@@ -110,12 +118,16 @@ impl Slim for Pod {
             || self.node_name != older.node_name
             || self.claims != older.claims
             || self.ephemeral_claims != older.ephemeral_claims
-            || self.volumes != older.volumes
             || self.phase != older.phase
             || self.reason != older.reason
-            || self.message != older.message
             || self.has_ip != older.has_ip
-            || self.start_time != older.start_time
             || self.started != older.started
+            || match (&self.failure, &older.failure) {
+                (None, None) => false,
+                (Some(new), Some(old)) => {
+                    (&new.message, new.start_time) != (&old.message, old.start_time)
+                }
+                (Some(_), None) | (None, Some(_)) => true,
+            }
     }
 }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Shared;
 use super::backoff::Backoff;
 use super::band::Band;
 use super::clock::Tick;
+use super::desk::Operation;
 use super::state::{Finished, Taken, Verdict, When};
 use super::table::NONE;
+use super::{Key, Shared};
 
 /// A key handed out by [`WorkQueue::next`](super::WorkQueue::next). Nobody else gets the key while
 /// the item lives.
@@ -17,7 +18,7 @@ use super::table::NONE;
 /// [`retry`](Self::retry) or plain [`done`](Self::done). An item that is dropped, be it by a panic
 /// or because the future holding it was cancelled, counts as done: the key is not stuck, its
 /// failures are kept, and it runs again only if it was added meanwhile.
-pub struct Item<'q, K> {
+pub struct Item<'q, K: Key> {
     queue: &'q Shared<K>,
     key: K,
     /// `NONE` once the verdict is in.
@@ -28,7 +29,7 @@ pub struct Item<'q, K> {
     failures: u32,
 }
 
-impl<'q, K> Item<'q, K> {
+impl<'q, K: Key> Item<'q, K> {
     pub(super) fn new(queue: &'q Shared<K>, taken: Taken<K>) -> Self {
         let Taken {
             key,
@@ -109,38 +110,37 @@ impl<'q, K> Item<'q, K> {
         })
     }
 
+    /// Returns the delay of a failure.
     fn finish(&mut self, verdict: Verdict) -> Duration {
         let index = std::mem::replace(&mut self.index, NONE);
         if index == NONE {
             return Duration::ZERO;
         }
         let now = self.queue.clock.now();
-        let mut state = self.queue.state.lock();
-        let Finished {
-            dropped,
-            took,
-            delay,
-            idle,
-        } = state.finish(index, verdict, now);
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
-        if idle {
-            self.queue.idle.notify_waiters();
+        self.queue.meters.worked(now.since(self.started));
+        let desk = &self.queue.desk;
+        if let Verdict::Failed { .. } = verdict {
+            return desk.with(|state| {
+                let Finished { dropped, delay } = state.finish(index, verdict, now);
+                (delay, dropped)
+            });
         }
-        self.queue.meters.worked(took);
-        drop(dropped);
-        delay
+        desk.submit(Operation::Finish {
+            index,
+            verdict,
+            now,
+        });
+        Duration::ZERO
     }
 }
 
-impl<K> Drop for Item<'_, K> {
+impl<K: Key> Drop for Item<'_, K> {
     fn drop(&mut self) {
         self.finish(Verdict::Done);
     }
 }
 
-impl<K: fmt::Debug> fmt::Debug for Item<'_, K> {
+impl<K: Key + fmt::Debug> fmt::Debug for Item<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
             .field("key", &self.key)

@@ -60,14 +60,16 @@
 //!   work in progress finish, and neither accepts anything new.
 //! - **Metrics** under client-go's names; see [`WorkQueue::refresh_metrics`].
 //!
-//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock; keys are
-//! hashed before it is taken and wakers are called and keys dropped after it is released.
+//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock, for which
+//! neither an add nor the end of work ever waits; keys are hashed before it is taken and wakers are
+//! called and keys dropped after it is released.
 //! [`Workers`] is the loop that most users want around it.
 
 mod backoff;
 mod band;
 mod clock;
 mod delays;
+mod desk;
 mod item;
 mod list;
 mod metrics;
@@ -87,9 +89,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::metrics::SharedString;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
 pub use backoff::Backoff;
 pub use band::{Ageing, Band};
 pub use item::Item;
@@ -98,8 +97,9 @@ pub(crate) use workers::panic_message;
 pub use workers::{Outcome, Workers};
 
 use clock::Clock;
+use desk::{Desk, Operation};
 use metrics::Meters;
-use state::{Phase, State, When};
+use state::{Phase, When};
 use table::Hasher;
 
 /// How many keys [`WorkQueue::add_all`] adds under one lock.
@@ -133,9 +133,7 @@ struct Shared<K> {
     hasher: Hasher,
     clock: Clock,
     meters: Meters,
-    state: Mutex<State<K>>,
-    /// Told when the queue is shut down and nothing is processed any more.
-    idle: Notify,
+    desk: Desk<K>,
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -146,7 +144,7 @@ impl<K> Clone for WorkQueue<K> {
     }
 }
 
-impl<K> fmt::Debug for WorkQueue<K> {
+impl<K: Key> fmt::Debug for WorkQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue")
             .field("name", &self.shared.name)
@@ -155,7 +153,7 @@ impl<K> fmt::Debug for WorkQueue<K> {
     }
 }
 
-impl<K> WorkQueue<K> {
+impl<K: Key> WorkQueue<K> {
     /// A queue with default [`Options`]. `name` is the `name` label of its metrics.
     pub fn new(name: impl Into<SharedString>) -> Self {
         Self::with_options(name, Options::default())
@@ -171,8 +169,7 @@ impl<K> WorkQueue<K> {
             hasher: Hasher::default(),
             clock: Clock::start(),
             meters,
-            state: Mutex::new(State::new(options.ageing)),
-            idle: Notify::new(),
+            desk: Desk::new(options.ageing),
         };
         Self {
             shared: Arc::new(shared),
@@ -189,7 +186,7 @@ impl<K> WorkQueue<K> {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = self.shared.clock.now();
-        self.shared.state.lock().snapshot(now)
+        self.shared.desk.look(|state| state.snapshot(now))
     }
 
     /// Publishes gauges and counters: depth, adds, retries, unfinished work, longest running. Call
@@ -219,13 +216,11 @@ impl<K> WorkQueue<K> {
     /// Waits until the queue is shut down and nothing is being processed any more.
     pub async fn drained(&self) {
         loop {
-            let mut idle = pin!(self.shared.idle.notified());
+            let mut idle = pin!(self.shared.desk.idle.notified());
             idle.as_mut().enable();
-            {
-                let state = self.shared.state.lock();
-                if state.phase == Phase::ShutDown && state.idle() {
-                    return;
-                }
+            let desk = &self.shared.desk;
+            if desk.look(|state| state.phase == Phase::ShutDown && state.idle()) {
+                return;
             }
             idle.await;
         }
@@ -234,24 +229,13 @@ impl<K> WorkQueue<K> {
     /// Whether adds are ignored, because of a shutdown with or without drain.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.shared.state.lock().phase != Phase::Open
+        self.shared.desk.look(|state| state.phase != Phase::Open)
     }
 
     fn close(&self, phase: Phase) {
-        let mut state = self.shared.state.lock();
-        let dropped = state.close(phase);
-        let idle = state.phase == Phase::ShutDown && state.idle();
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
-        if idle {
-            self.shared.idle.notify_waiters();
-        }
-        drop(dropped);
+        self.shared.desk.with(|state| ((), state.close(phase)));
     }
-}
 
-impl<K: Key> WorkQueue<K> {
     /// Adds a key to be worked on as soon as its turn comes. Merges if it waits already.
     pub fn add(&self, key: K, band: Band) {
         self.insert(key, band, None);
@@ -267,7 +251,6 @@ impl<K: Key> WorkQueue<K> {
         let shared = &*self.shared;
         let mut keys = keys.into_iter().map(|key| (shared.hasher.hash(&key), key));
         let mut batch = Vec::with_capacity(BATCH);
-        let mut known = Vec::new();
         loop {
             // The caller's iterator runs outside the lock.
             batch.extend(keys.by_ref().take(BATCH));
@@ -275,28 +258,23 @@ impl<K: Key> WorkQueue<K> {
                 return;
             }
             let now = shared.clock.now();
-            let mut state = shared.state.lock();
-            for (hash, key) in batch.drain(..) {
-                known.extend(state.add(hash, key, band, When::Now, now));
-            }
-            let wakes = state.settle();
-            drop(state);
-            wakes.fire();
-            known.clear();
+            shared.desk.with(|state| {
+                let add = |(hash, key)| state.add(hash, key, band, When::Now, now);
+                ((), batch.drain(..).filter_map(add).collect())
+            });
         }
     }
 
     fn insert(&self, key: K, band: Band, delay: Option<Duration>) {
         let shared = &*self.shared;
-        let hash = shared.hasher.hash(&key);
         let now = shared.clock.now();
-        let when = delay.map_or(When::Now, |delay| When::At(now.after(delay)));
-        let mut state = shared.state.lock();
-        let known = state.add(hash, key, band, when, now);
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
-        drop(known);
+        shared.desk.submit(Operation::Add {
+            hash: shared.hasher.hash(&key),
+            key,
+            band,
+            when: delay.map_or(When::Now, |delay| When::At(now.after(delay))),
+            now,
+        });
     }
 
     /// Counts a failure of `key` and adds it after a delay drawn from `backoff`, which is returned.
@@ -307,28 +285,25 @@ impl<K: Key> WorkQueue<K> {
         let hash = shared.hasher.hash(&key);
         let draw = crate::ambient::unit();
         let now = shared.clock.now();
-        let mut state = shared.state.lock();
-        let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
-        drop(known);
-        delay
+        shared.desk.with(|state| {
+            let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);
+            (delay, known.into_iter().collect())
+        })
     }
 
     /// Forgets the failures of a key: its object is gone, or it succeeded elsewhere. A key that
     /// waits goes on waiting.
     pub fn forget(&self, key: &K) {
         let hash = self.shared.hasher.hash(key);
-        let forgotten = self.shared.state.lock().forget(hash, key);
-        drop(forgotten);
+        let desk = &self.shared.desk;
+        desk.with(|state| ((), state.forget(hash, key)));
     }
 
     /// Failures of a key in a row, since it last succeeded or was forgotten.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {
         let hash = self.shared.hasher.hash(key);
-        self.shared.state.lock().failures(hash, key)
+        self.shared.desk.look(|state| state.failures(hash, key))
     }
 
     /// The next key to work on; waits for one. `None` once the queue is shut down.
@@ -345,11 +320,7 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn try_next(&self) -> Option<Item<'_, K>> {
         let now = self.shared.clock.now();
-        let mut state = self.shared.state.lock();
-        let taken = state.take(now);
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
+        let taken = self.shared.desk.with(|state| (state.take(now), Vec::new()));
         taken.map(|taken| Item::new(&self.shared, taken))
     }
 }

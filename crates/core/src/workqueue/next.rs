@@ -36,11 +36,9 @@ impl<'q, K: Key> Future for Next<'q, K> {
         let this = self.get_mut();
         loop {
             let now = this.queue.clock.now();
-            let mut state = this.queue.state.lock();
-            let look = state.look(&mut this.ticket, cx.waker(), now);
-            let wakes = state.settle();
-            drop(state);
-            wakes.fire();
+            let ticket = &mut this.ticket;
+            let desk = &this.queue.desk;
+            let look = desk.with(|state| (state.look(ticket, cx.waker(), now), Vec::new()));
             let alarm = match look {
                 Look::Taken(taken) => return Poll::Ready(Some(Item::new(this.queue, taken))),
                 Look::Closed => return Poll::Ready(None),
@@ -72,10 +70,7 @@ impl<K: Key> Drop for Next<'_, K> {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
-        let mut state = self.queue.state.lock();
-        state.give_up(ticket);
-        let wakes = state.settle();
-        drop(state);
-        wakes.fire();
+        let desk = &self.queue.desk;
+        desk.with(|state| (state.give_up(ticket), Vec::new()));
     }
 }

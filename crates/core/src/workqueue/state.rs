@@ -3,6 +3,7 @@
 
 mod end;
 
+use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::backoff::Backoff;
 use super::band::{Ageing, Band, Turns};
 use super::clock::{Tick, nanos};
 use super::delays::Delays;
+use super::desk::Operation;
 use super::list::List;
 use super::metrics::Snapshot;
 use super::table::{Found, KeyHash, Place, Rerun, Table};
@@ -72,17 +74,15 @@ pub(super) enum Look<K> {
 pub(super) struct Finished<K> {
     /// Keys of entries that are not needed any more, to be dropped outside the lock.
     pub(super) dropped: Vec<K>,
-    /// How long the work took, in nanoseconds.
-    pub(super) took: u64,
     /// The backoff drawn by [`Verdict::Failed`].
     pub(super) delay: Duration,
-    /// The queue is shut down and this was the last key being processed.
-    pub(super) idle: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct State<K> {
     pub(super) table: Table<K>,
+    /// Operations that were left by who found the lock taken, while they are worked off.
+    pub(super) tray: VecDeque<Operation<K>>,
     /// Keys to hand out, by band.
     ready: [List; 3],
     /// Keys being processed that are to run again at once, by band.
@@ -106,6 +106,7 @@ impl<K> State<K> {
     pub(super) fn new(ageing: Ageing) -> Self {
         Self {
             table: Table::new(),
+            tray: VecDeque::new(),
             ready: [List::EMPTY; 3],
             reruns: [0; 3],
             processing: List::EMPTY,

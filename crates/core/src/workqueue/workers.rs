@@ -53,7 +53,7 @@ pub enum Outcome {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Workers<K> {
+pub struct Workers<K: Key> {
     queue: WorkQueue<K>,
     tasks: JoinSet<()>,
     /// Publishes metrics until the workers are gone.
@@ -166,7 +166,7 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
-async fn refresh<K: Send + 'static>(queue: WorkQueue<K>) {
+async fn refresh<K: Key>(queue: WorkQueue<K>) {
     loop {
         queue.refresh_metrics();
         tokio::time::sleep(REFRESH).await;

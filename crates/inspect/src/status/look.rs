@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
 
 use super::own::{ask, leader_of};
 use super::{
@@ -118,7 +120,9 @@ pub async fn status(
         }
     }
     let mut installation = installation(reader, &query.own_namespace, now, &mut unknown).await;
-    own(reader, &mut installation, &mut components, &mut unknown).await;
+    let mut notes = Vec::new();
+    notes.extend(draining(reader, &query.own_namespace).await);
+    own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
         .map(|((namespace, component), numbers)| Place {
@@ -146,6 +150,7 @@ pub async fn status(
         namespaces,
         warnings,
         unknown,
+        notes,
     })
 }
 
@@ -304,6 +309,23 @@ async fn denied(reader: &Reader, namespace: Option<&str>) -> Result<HashSet<Stri
         .collect())
 }
 
+/// Whether the gate says that no hold is to be added any more.
+async fn draining(reader: &Reader, namespace: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Gate {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
+    // What cannot be seen here is no news: the switch is nearly always where it should be.
+    let look = reader.object::<Gate>(&maps, &key).await;
+    let mode = look.found()?.data.get("mode")?;
+    (mode == "draining").then(|| {
+        format!("configmap {key} says draining: no hold is added until it says normal again")
+    })
+}
+
 async fn installation(
     reader: &Reader,
     namespace: &str,
@@ -438,7 +460,7 @@ async fn own(
     reader: &Reader,
     installation: &mut Installation,
     components: &mut [Component],
-    unknown: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) {
     let elected = installation.leader.is_some();
     let pods = installation.pods.iter_mut().flatten();
@@ -457,7 +479,7 @@ async fn own(
                 component.own = said.own.get(component.component).copied();
             }
         }
-        Err(why) => unknown.push(format!(
+        Err(why) => notes.push(format!(
             "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
             pod.name
         )),

@@ -74,6 +74,7 @@ fn status() -> Status {
         }],
         warnings: vec!["pod-finalizer may not release 1".into()],
         unknown: vec!["who knows: not allowed".into()],
+        notes: vec!["by the way".into()],
     }
 }
 
@@ -93,6 +94,8 @@ shop        pod-finalizer   1200   12        1        14m shop/pods/build-1
 Warning: pod-finalizer may not release 1
 
 Not known: who knows: not allowed
+
+Note: by the way
 ";
     assert_eq!(text(&status(), Style::default(), &Plain), expected);
 }

@@ -25,6 +25,7 @@ pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     for (heading, lines) in [
         ("Warning", &status.warnings),
         ("Not known", &status.unknown),
+        ("Note", &status.notes),
     ] {
         if !lines.is_empty() {
             out.push('\n');

@@ -17,7 +17,8 @@ pub fn explanation(
     let mut out = String::new();
     let opening = opening(explanation, now);
     let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "  ")));
-    for explained in &explanation.belayer {
+    let all = &explanation.belayer;
+    for explained in all.iter().filter(|one| !is_beside_the_point(one, all)) {
         out.push('\n');
         component(explained, style, paint, &mut out);
     }
@@ -78,6 +79,14 @@ pub fn explanation(
 fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
     let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
     group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && belayer.iter().any(ours)
+}
+
+/// A component that has nothing to do with the object, while another one has: a pod of a workflow
+/// is no matter of re-creation. Where none has, each says why not.
+fn is_beside_the_point(explained: &Explained, all: &[Explained]) -> bool {
+    let acts = |one: &Explained| one.action != Action::Nothing || one.held;
+    let says = !explained.missing.is_empty() || !explained.notes.is_empty();
+    !acts(explained) && !says && all.iter().any(acts)
 }
 
 fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {

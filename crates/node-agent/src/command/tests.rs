@@ -50,7 +50,7 @@ async fn placeholders_and_environment_tell_of_the_pod_and_no_shell_reads_them() 
     let program = script(
         dir.path(),
         &format!(
-            "{{ for a in \"$@\"; do echo \"$a\"; done; env | grep ^POD_ | sort; env | grep -c HOME; }} > {}",
+            "{{ for a in \"$@\"; do echo \"$a\"; done; env | grep ^POD_ | sort; env | grep -c HOME; }} > {}; true",
             out.display()
         ),
     );
@@ -73,11 +73,17 @@ async fn placeholders_and_environment_tell_of_the_pod_and_no_shell_reads_them() 
 
 #[tokio::test]
 async fn a_failure_tells_the_end_of_what_was_written() {
-    let error = run(&shell("yes x | head -c 100000; echo >&2 the end; exit 3", 30))
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with("hook failed: exit status: 3: "), "{error}");
+    let error = run(&shell(
+        "yes x | head -c 100000; echo >&2 the end; exit 3",
+        30,
+    ))
+    .await
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.starts_with("hook failed: exit status: 3: "),
+        "{error}"
+    );
     assert!(error.ends_with("x the end"), "{error}");
     assert!(error.len() < 600, "{error}");
 }
@@ -132,7 +138,10 @@ async fn a_program_that_is_cancelled_is_asked_first() {
 async fn a_program_that_is_not_there_is_told() {
     let command = Command::new("hook", vec!["/nowhere/hook".into()], 5).unwrap();
     let told = command.check().unwrap_err().to_string();
-    assert!(told.contains("/nowhere/hook") && told.contains("No such file"), "{told}");
+    assert!(
+        told.contains("/nowhere/hook") && told.contains("No such file"),
+        "{told}"
+    );
     let error = run(&command).await.unwrap_err();
     assert!(matches!(error, RunError::Start { .. }), "{error}");
     let directory = Command::new("hook", vec!["/usr".into()], 5).unwrap();

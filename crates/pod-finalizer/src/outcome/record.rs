@@ -298,7 +298,7 @@ mod tests {
 
     fn pod(controller: Option<OwnerReference>) -> Pod {
         Pod::new(ObjectMeta {
-            controller,
+            controller: controller.map(Arc::new),
             ..ObjectMeta::new(
                 ObjectKey::new("ci", "step"),
                 Uid::new("u-1"),

@@ -229,3 +229,39 @@ fn a_successor_carries_our_hold_the_record_and_its_attempt() {
     assert_eq!(tried["metadata"]["generateName"], "web-");
     assert!(tried["metadata"].get("name").is_none());
 }
+
+#[rstest]
+#[case::quota(
+    "pods \"web-x7k2p\" is forbidden: exceeded quota: q",
+    "pods \"web\" is forbidden: exceeded quota: q"
+)]
+#[case::twice(
+    "Pod \"web-x7k2p\" is invalid: \"web-x7k2p\"",
+    "Pod \"web\" is invalid: \"web\""
+)]
+#[case::another_name(
+    "pods \"web-other-one\" is forbidden",
+    "pods \"web-other-one\" is forbidden"
+)]
+#[case::without_a_name(
+    "admission webhook denied the request",
+    "admission webhook denied the request"
+)]
+#[case::cut_off("pods \"web-x7k2p", "pods \"web-x7k2p")]
+fn a_refusal_of_a_rehearsal_names_the_pod(#[case] message: &str, #[case] expected: &str) {
+    assert_eq!(unrehearsed(message, "web"), expected);
+}
+
+#[test]
+fn what_a_limit_range_put_in_goes() {
+    let metadata = json!({ "annotations": {
+        "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container main",
+    } });
+    let spec = json!({ "containers": [{ "name": "main", "image": "busybox",
+        "resources": { "requests": { "cpu": "100m" } } }] });
+    let pod = pod_to_create(&rejected(metadata, spec));
+    assert_eq!(
+        pod["spec"]["containers"],
+        json!([{ "name": "main", "image": "busybox", "resources": {} }])
+    );
+}

@@ -201,7 +201,12 @@ const NOW: i64 = 1_010;
     row::NOTHING,
     "nothing"
 )]
-#[case::step_1_not_one_that_was_cancelled(Snapshot { cancelled: Asked::Yes, ..see(None, refused("u-1")) }, row::NOTHING, "nothing")]
+#[case::step_1_one_that_was_cancelled_is_told(Snapshot { cancelled: Asked::Yes, ..see(None, refused("u-1")) }, row::MARK, "mark")]
+#[case::step_1_a_record_of_a_pod_that_nothing_selects(
+    see(record(None), PodView { selection: Selection::No, ..refused("u-1") }),
+    row::REPORTED,
+    "Ended"
+)]
 #[case::step_1_the_record_begins(see(record(None), refused("u-1")), row::BEGIN, "Rejected")]
 #[case::step_1_a_restored_record_is_ignored(see(record(None), None), row::ORPHAN, "nothing")]
 #[case::step_1_a_record_of_another_pod_is_ignored(
@@ -303,7 +308,7 @@ const NOW: i64 = 1_010;
     row::NOTHING,
     "waits"
 )]
-#[case::step_7_refused_for_an_hour(see(denied_since(NOW - 3_600, record(Some(Phase::Creating))), None), row::DENIED, "Ended")]
+#[case::step_7_refused_for_an_hour(see(denied_since(NOW - 3_600, record(Some(Phase::Creating))), None), row::DENIED, "Ended if gone")]
 #[case::step_7_a_stranger_was_faster(
     see(attempts(1, record(Some(Phase::Creating))), pod("u-9")),
     row::CANCELLED,
@@ -392,6 +397,27 @@ const NOW: i64 = 1_010;
     see(ended_at(NOW, record(Some(Phase::Exhausted))), refused("u-1")),
     row::MARK,
     "mark"
+)]
+#[case::the_end_a_pod_that_an_old_leader_created_goes(
+    see(ended_at(NOW, record(Some(Phase::Ended))), marked(2, pod("u-9"))),
+    row::IN_VAIN,
+    "delete u-9"
+)]
+#[case::the_end_one_that_runs_stays(
+    see(
+        ended_at(NOW, record(Some(Phase::Ended))),
+        started(marked(2, pod("u-9")))
+    ),
+    row::NOTHING,
+    "waits"
+)]
+#[case::the_end_the_pod_that_is_known_stays(
+    see(
+        recreated_as("u-2", ended_at(NOW, record(Some(Phase::Exhausted)))),
+        marked(2, refused("u-2"))
+    ),
+    row::NOTHING,
+    "waits"
 )]
 #[case::the_end_is_kept_for_a_while(see(ended_at(NOW - 3_599, record(Some(Phase::Started))), None), row::NOTHING, "waits")]
 #[case::the_end_of_the_record(see(ended_at(NOW - 3_600, record(Some(Phase::Started))), None), row::EXPIRED, "delete record")]

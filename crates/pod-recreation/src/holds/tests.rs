@@ -168,6 +168,16 @@ fn told(decision: &HoldDecision) -> &'static str {
     row::RECORD_ENDED,
     "RecordEnded"
 )]
+#[case::row_05_an_old_leaders_pod_is_deleted_first(
+    see(marked(2, pod()), record(Phase::Ended)),
+    row::KEEP,
+    ""
+)]
+#[case::row_07_an_old_leaders_pod_after_the_end(
+    see(deleting(marked(2, pod())), record(Phase::Ended)),
+    row::LEFTOVER,
+    "Leftover"
+)]
 #[case::row_05_first_it_is_told(see(rejected(pod()), record(Phase::Exhausted)), row::KEEP, "")]
 #[case::row_05_told(
     see(asking(LEAVE, rejected(pod())), record(Phase::Exhausted)),
@@ -222,7 +232,13 @@ fn told(decision: &HoldDecision) -> &'static str {
     row::UNSELECTED,
     "Unselected"
 )]
-#[case::row_11_the_record_was_deleted(HoldSnapshot { cancelled: Asked::Yes, ..absent(rejected(pod())) }, row::UNSELECTED, "Unselected")]
+#[case::row_11_the_record_was_deleted_first_it_is_told(HoldSnapshot { cancelled: Asked::Yes, ..absent(rejected(pod())) }, row::KEEP, "")]
+#[case::row_11_the_record_was_deleted(HoldSnapshot { cancelled: Asked::Yes, ..absent(rejected(asking(LEAVE, pod()))) }, row::UNSELECTED, "Unselected")]
+#[case::row_11_told_by_an_earlier_process(
+    absent(rejected(asking(LEAVE, pod()))),
+    row::UNSELECTED,
+    "Unselected"
+)]
 #[case::row_12_until_it_starts(absent(pod()), row::KEEP, "")]
 #[case::row_12_until_it_is_recorded(absent(rejected(pod())), row::KEEP, "")]
 #[case::row_12_unknown_is_not_absent(see(deleting(pod()), RecordSight::Unknown), row::KEEP, "")]

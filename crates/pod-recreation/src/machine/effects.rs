@@ -5,23 +5,28 @@ use std::time::Duration;
 use belayer_core::decision::{Notice, Severity};
 use belayer_core::executor::{Sent, Writes};
 use belayer_core::http::{Answer, ErrorClass, RequestError};
+use belayer_core::invariants::{self, Invariant};
 use belayer_core::names::RECREATION_UID_ANNOTATION;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Outcome};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::owners::Owners;
 use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, KIND, Phase, Policy, Spec, Status, Wipe};
-use crate::carry::{Chain, pod_to_create, rehearsal, successor};
+use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed};
 use crate::component::pod_key;
-use crate::decide::{Effect, Snapshot, Step, finished, taken};
+use crate::decide::{Effect, Snapshot, Step, cut_short, finished, taken};
 use crate::reason;
 use crate::record::Record;
 use crate::snapshot::{Asked, PodView, Sight};
 
 /// A store that cannot say is asked again after this time.
 pub(super) const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// Whether holds may be added again is asked after this time.
+const DRAINED: Duration = Duration::from_secs(5);
 
 /// What the caches do not show yet shows soon: a look after this time, should no event come.
 const SOON: Duration = Duration::from_secs(2);
@@ -35,9 +40,20 @@ impl Shared {
         effect: Effect,
         notice: Option<&Notice>,
     ) -> Outcome {
+        if effect.leads_to_a_hold() && !self.parts.executor.holding().allows() {
+            // Drained: what is under way stays safe in its record, and goes on when holds may be added.
+            return Outcome::Again { after: DRAINED };
+        }
         let taken = match (effect, snapshot.record.as_deref()) {
             (Effect::CreateRecord { pod, wipe }, _) => {
                 self.create_record(key, snapshot, &pod, wipe).await
+            }
+            (Effect::Mark { pod, text }, record) => {
+                let pod_key = record.map(pod_key).or_else(|| self.candidate(key));
+                match pod_key {
+                    Some(pod_key) => self.mark(&pod_key, &pod, &text).await,
+                    None => return Outcome::Done,
+                }
             }
             (_, None) => return Outcome::Done,
             (Effect::Status(step), Some(record)) => self.status(record, &step).await,
@@ -54,7 +70,6 @@ impl Shared {
             (Effect::LookAtNode { node, step }, Some(record)) => {
                 self.look_at_node(record, &node, &step).await
             }
-            (Effect::Mark { pod, text }, Some(record)) => self.mark(record, &pod, &text).await,
             (Effect::DeleteRecord, Some(record)) => {
                 self.delete_record(record).await.map(|()| Outcome::Done)
             }
@@ -177,6 +192,10 @@ impl Shared {
                     let next = taken(record, (self.parts.clock)());
                     return self.write(record, &next, Some("name_taken")).await;
                 }
+                if ours && record.status.phase == Some(Phase::Creating) {
+                    // The create was carried out after all: its answer was lost.
+                    return Ok(Outcome::Again { after: SOON });
+                }
             }
         }
         self.write(record, &step.next, step.counts).await
@@ -214,7 +233,7 @@ impl Shared {
         Ok(Outcome::Done)
     }
 
-    fn report_breakers(&self) {
+    pub(super) fn report_breakers(&self) {
         let open = self.storm.open_breakers();
         metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => "node").set(open as f64);
     }
@@ -252,7 +271,10 @@ impl Shared {
         }
         match refused {
             None => self.write(record, &step.next, step.counts).await,
-            Some(error) => self.denied(snapshot, record, error).await,
+            Some(error) => {
+                let message = unrehearsed(&error.to_string(), &record.pod_name);
+                self.denied(snapshot, record, error, message).await
+            }
         }
     }
 
@@ -262,6 +284,7 @@ impl Shared {
         snapshot: &Snapshot,
         record: &Record,
         error: RequestError,
+        message: String,
     ) -> Result<Outcome, RequestError> {
         if is_namespace_terminating(&error) {
             let why = "the namespace is being deleted";
@@ -271,7 +294,6 @@ impl Shared {
         if !is_denied(&error) {
             return Err(error);
         }
-        let message = error.to_string();
         let notice = Notice {
             severity: Severity::Warning,
             reason: "RecreationDenied",
@@ -324,11 +346,33 @@ impl Shared {
         step: &Step,
         node: Option<&str>,
     ) -> Result<Outcome, RequestError> {
+        let Some(spec) = self.spec(record).await? else {
+            return Ok(Outcome::Again { after: SOON });
+        };
+        let namespace = record.meta.key.namespace().unwrap_or_default();
+        match self.owners(namespace, &spec).await {
+            Ok(Owners::Want) => {}
+            Ok(Owners::Ended(why)) => {
+                let why = format!("not re-created: {why}");
+                let next = cut_short(record, &why, (self.parts.clock)());
+                return self.write(record, &next, Some("cancelled")).await;
+            }
+            Err(error) => {
+                tracing::debug!(record = %record.meta.key, %error, "an owner could not be looked at");
+                return Ok(Outcome::Retry(Backoff::ERROR));
+            }
+        }
         let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
         if let Err(wait) = self.storm.admit(owner.map(Uid::as_str), node) {
             self.report_breakers();
             return Ok(Outcome::Again { after: wait });
         }
+        let (reserved, budget) = (step.next.attempts, record.policy.max_retries);
+        debug_assert!(
+            invariants::one_pod(0, reserved, budget),
+            "{}: {reserved} reserved of {budget}",
+            Invariant::OnePod
+        );
         self.write(record, &step.next, step.counts).await
     }
 
@@ -363,7 +407,10 @@ impl Shared {
             Err(error) if error.class() == ErrorClass::AlreadyExists => {
                 return self.name_in_use(record, &key).await;
             }
-            Err(error) => return self.denied(snapshot, record, error).await,
+            Err(error) => {
+                let message = error.to_string();
+                return self.denied(snapshot, record, error, message).await;
+            }
         };
         let created: Value = created.json()?;
         let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
@@ -432,13 +479,12 @@ impl Shared {
         }
     }
 
-    async fn mark(&self, record: &Record, pod: &Uid, text: &str) -> Result<Outcome, RequestError> {
-        let key = pod_key(record);
-        let Some((live, view)) = self.read_pod(&key).await? else {
+    async fn mark(&self, key: &ObjectKey, pod: &Uid, text: &str) -> Result<Outcome, RequestError> {
+        let Some((live, view)) = self.read_pod(key).await? else {
             return Ok(Outcome::Again { after: SOON });
         };
         if view.uid == *pod && view.asks.leave == Asked::No {
-            self.mark_pod(&key, &live, text).await?;
+            self.mark_pod(key, &live, text).await?;
         }
         Ok(Outcome::Again { after: SOON })
     }
@@ -462,8 +508,8 @@ fn read_spec(answer: &Answer) -> Result<Spec, RequestError> {
         .map_err(|error| RequestError::Decode(error.to_string()))
 }
 
-/// The pod's owners own the record too, so that it goes with them; but none of them controls it, nor is
-/// it a reason to wait with their deletion.
+/// The pod's owners own the record too, so that it goes with them; but it is no reason to wait with their
+/// deletion, which would take a right on them.
 fn plain_owners(pod: &Value) -> Vec<Value> {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let owners = owners.into_iter().flatten().cloned();

@@ -20,11 +20,13 @@ use belayer_inspect::report::age;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
-use belayer_pod_finalizer::snapshot::{Gate, Held, Snapshot};
+use belayer_pod_finalizer::profile::MaxUnselected;
+use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapshot};
 use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::GATE_KEY;
 
 use super::Decided;
+use super::census::{Census, census};
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -32,6 +34,7 @@ use crate::exit::Failure;
 pub(super) struct PodFinalizer {
     looks: Looks,
     pods: JsonDecoder<Pod>,
+    max_unselected: MaxUnselected,
     /// What the profiles are from.
     profiles_from: String,
 }
@@ -68,6 +71,7 @@ impl PodFinalizer {
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },
+            max_unselected: settings.max_unselected,
             profiles_from: match config {
                 Some(path) => format!("by the profiles of {}", path.display()),
                 None => "by the built-in profile argo; --config names another".to_owned(),
@@ -86,15 +90,37 @@ impl PodFinalizer {
             .decode_object(&answer.body)
             .map_err(|error| format!("pod {key}: {error}"))?;
         let (gate, gate_known) = gate(reader).await;
-        let snapshot = self
+        let mut snapshot = self
             .looks
             .snapshot(&pod, gate)
             .await
             .map_err(|error| error.to_string())?;
+        if is_unselected(&snapshot) {
+            snapshot.mass_release = self.mass_release(reader).await?;
+        }
         let decision = decide(&snapshot, Timestamp::now());
         let mut explained = self.in_words(&pod, &snapshot, &decision);
         explained.notes.extend(gate_known);
         Ok(explained)
+    }
+
+    /// Whether so many pods are unselected that all of them are kept.
+    async fn mass_release(&self, reader: &Reader) -> Result<MassRelease, String> {
+        let profiles = &self.looks.profiles;
+        let keeps = (
+            component::keep_of_pods(profiles),
+            component::keep_of_namespaces(),
+        );
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let counted = census(
+            reader,
+            &pods,
+            names::POD_STATUS_HOLD,
+            keeps,
+            |pod, namespace| explain::is_selected(profiles, pod, namespace),
+        );
+        let Census { held, unselected } = counted.await?;
+        Ok(self.max_unselected.mass_release(unselected, held))
     }
 
     fn in_words(&self, pod: &Pod, snapshot: &Snapshot, decision: &PodDecision) -> Explained {
@@ -116,6 +142,14 @@ impl PodFinalizer {
             ..decided.explained(|action| waits(action, held, self.looks.resync))
         }
     }
+}
+
+/// Only a held pod that nothing selects is let go by a rule that counts all others.
+fn is_unselected(snapshot: &Snapshot) -> bool {
+    snapshot
+        .pod
+        .as_ref()
+        .is_some_and(|pod| pod.held == Held::Yes && !matches!(pod.selection, Selection::By { .. }))
 }
 
 fn waits(action: Action, held: bool, resync: Duration) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::facts::NamespaceOracle;
+use belayer_core::facts::{NamespaceOracle, is_ignored};
 use belayer_core::http::{METADATA_ONLY, Request};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::names;
@@ -18,9 +18,10 @@ use belayer_workflow_finalizer::config::Settings;
 use belayer_workflow_finalizer::decide::decide;
 use belayer_workflow_finalizer::explain::{self, Looks};
 use belayer_workflow_finalizer::look::PodsOracle;
-use belayer_workflow_finalizer::snapshot::{Held, Snapshot};
+use belayer_workflow_finalizer::snapshot::{Held, Selection, Snapshot};
 
 use super::Decided;
+use super::census::{Census, census};
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -71,10 +72,33 @@ impl WorkflowFinalizer {
             namespaces: Arc::new(namespaces),
             pods: Arc::new(PodsOracle::new(Arc::clone(reader.executor()))),
         };
-        let snapshot = looks
+        let mut snapshot = looks
             .snapshot(&workflow, &self.settings)
             .await
             .map_err(|error| error.to_string())?;
+        let unselected = snapshot
+            .workflow
+            .as_ref()
+            .is_some_and(|view| view.held == Held::Yes && view.selection != Selection::Yes);
+        if unselected {
+            let keeps = (
+                component::keep_of_owners(&self.settings),
+                component::keep_of_namespaces(),
+            );
+            let counted = census(
+                reader,
+                kind,
+                names::WORKFLOW_HOLD,
+                keeps,
+                |workflow, namespace| {
+                    let place = workflow.key.namespace().unwrap_or_default();
+                    rule.selects(&workflow.labels, place)
+                        && !namespace.is_some_and(|namespace| is_ignored(&namespace.labels))
+                },
+            );
+            let Census { held, unselected } = counted.await?;
+            snapshot.mass_release = self.settings.max_unselected.mass_release(unselected, held);
+        }
         Ok(in_its_words(&workflow, &snapshot))
     }
 }

@@ -89,6 +89,7 @@ impl Shop {
                 ..Bounds::default()
             },
             writes,
+            tenure: belayer_core::election::Tenure::unlimited(),
             observer: Arc::new(()),
             components: Components {
                 pvc_protection: Some(Settings {

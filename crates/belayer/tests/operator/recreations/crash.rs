@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use belayer_core::invariants::{self, Invariant};
 use belayer_pod_recreation::Settings;
-use belayer_sandbox::{Fault, Gvr, Match};
+use belayer_sandbox::{Fault, Gvr, Match, Verb, Write};
 use rstest::rstest;
 
 use super::{RECORDS, Yard};
@@ -43,6 +44,15 @@ fn over(yard: &Yard) -> bool {
 fn check(yard: &Yard, rejections: usize, told: &str) {
     let record = yard.record();
     let status = &record["status"];
+    let number = |field: &str| status[field].as_u64().unwrap() as u32;
+    let live = yard.list(&Gvr::PODS).len();
+    assert!(
+        invariants::one_pod(live, number("attempts"), 3),
+        "{told}: {}: {status:#}",
+        Invariant::OnePod
+    );
+    let ran = yard.started("web");
+    assert!(invariants::ran_once(ran), "{told}: {}", Invariant::RanOnce);
     let recreated = rejections.min(3);
     assert_eq!(status["attempts"], recreated, "{told}: {status:#}");
     assert_eq!(status["podRecreated"], recreated, "{told}: {status:#}");
@@ -157,4 +167,50 @@ async fn an_old_leader_wakes_up(#[values(100, 1_500, 4_000, 20_000)] millis: u64
             old_leader(plural, position as u64, Duration::from_millis(millis)).await;
         }
     }
+}
+
+/// An old leader is about to create a pod, and sleeps. Meanwhile the user has cancelled, or the new
+/// leader's pod ran and was deleted by its user: nothing may come back, whether the old leader lives to
+/// look again or not.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at once")] then: &str) {
+    const OLD: &str = "belayer-old";
+    let yard = Yard::rejecting(1);
+    let faults = yard.world.sandbox.faults();
+    let creates = || Match::verb(Verb::Create).resource("pods").client(OLD);
+    // The first is the rehearsal.
+    let sleep = Duration::from_secs(15);
+    let hit = faults.inject(Fault::on(creates()).nth(2).delay(sleep));
+    let mut settings = Settings::default();
+    settings.policy.backoff_seconds = 1;
+    let old = yard.run_as(OLD, settings.clone());
+    yard.pod("web");
+    yard.until("the old leader is about to create", || hit.hits() == 1)
+        .await;
+    let new = yard.run_as(BELAYER, settings);
+    yard.until("the new one's pod runs", || yard.is_settled("web"))
+        .await;
+    yard.delete("web");
+    yard.wait("it is gone", || yard.find("web").is_none()).await;
+    if then == "ends at once" {
+        // Whatever the old leader still sends after its create is lost.
+        let rest = Match::writes().resource("pods").client(OLD);
+        faults.inject(Fault::on(rest).hang());
+    }
+    let before = yard.creates();
+    yard.wait("the old leader has created", || {
+        let writes = yard.writes_of(&Gvr::PODS);
+        let its = |w: &&Write| w.actor.to_string() == OLD && w.verb == Verb::Create && w.changed();
+        writes.iter().filter(its).count() == 1
+    })
+    .await;
+    assert_eq!(before, 1);
+    yard.wait("its pod goes again", || yard.find("web").is_none())
+        .await;
+    yard.pass(Duration::from_secs(300)).await;
+    assert!(yard.find("web").is_none(), "it came back after the end");
+    assert_eq!(yard.started("web"), 1);
+    old.crash();
+    new.stop().await;
 }

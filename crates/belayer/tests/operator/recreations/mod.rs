@@ -1,6 +1,9 @@
 //! pod-recreation, whole, on the embedded API server under paused time. The tests play the kubelet.
 
+mod beside;
+mod bounds;
 mod crash;
+mod explained;
 mod life;
 mod many;
 mod users;
@@ -71,9 +74,19 @@ impl Running {
 
 impl Yard {
     fn new() -> Self {
-        let companions = Companions::none()
-            .with(Companion::GarbageCollector)
-            .with(Companion::Namespaces);
+        Self::with(
+            Companions::none()
+                .with(Companion::GarbageCollector)
+                .with(Companion::Namespaces),
+        )
+    }
+
+    /// Where nothing goes with its owner.
+    fn without_garbage_collection() -> Self {
+        Self::with(Companions::none().with(Companion::Namespaces))
+    }
+
+    fn with(companions: Companions) -> Self {
         let sandbox = Sandbox::builder().seed(7).companions(companions).build();
         let cluster = sandbox.cluster().clone();
         let time = simulate(7, move || cluster.clock().now());
@@ -102,6 +115,17 @@ impl Yard {
     }
 
     fn run_as(&self, name: &str, settings: Settings) -> Running {
+        self.run_components(name, Self::components(settings))
+    }
+
+    fn components(settings: Settings) -> Components {
+        Components {
+            pod_recreation: Some(settings),
+            ..Components::default()
+        }
+    }
+
+    fn run_components(&self, name: &str, components: Components) -> Running {
         let operator = Operator::new(Options {
             client: client::in_process(self.world.sandbox.service(name)),
             namespace: "belayer-system".into(),
@@ -111,11 +135,9 @@ impl Yard {
                 ..Bounds::default()
             },
             writes: Writes::Sent,
+            tenure: belayer_core::election::Tenure::unlimited(),
             observer: Arc::new(()),
-            components: Components {
-                pod_recreation: Some(settings),
-                ..Components::default()
-            },
+            components,
         });
         let stop = CancellationToken::new();
         let task = tokio::spawn(operator.run(stop.clone()));
@@ -141,6 +163,21 @@ impl Yard {
         }
         let pod = self.world.create(&Gvr::PODS, Some(YARD), object);
         uid(&pod)
+    }
+
+    /// A pod that asks to be re-created, with more in its spec.
+    fn pod_on(&self, name: &str, more: Value) {
+        let mut spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "namespace": YARD, "name": name,
+                "annotations": { "belayer.dev/recreate": "true" } },
+            "spec": spec,
+        });
+        self.world.create(&Gvr::PODS, Some(YARD), object);
     }
 
     fn find(&self, name: &str) -> Option<Arc<Value>> {
@@ -276,6 +313,16 @@ impl Yard {
             self.no_loss();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// Waits until `condition` holds while the kubelet does nothing.
+    async fn wait(&self, what: &str, condition: impl Fn() -> bool) {
+        crate::world::within(Duration::from_secs(600), what, condition).await;
+    }
+
+    /// Lets time pass while the kubelet does nothing.
+    async fn wait_for(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 
     /// Plays for a while.

@@ -13,6 +13,7 @@ use crate::world::BELAYER;
 #[rstest]
 #[case::before_anything_was_recorded("", 0)]
 #[case::rejected("Rejected", 0)]
+#[case::created_and_not_known_yet("Creating", 1)]
 #[case::recreated("Recreated", 1)]
 #[case::started("Started", 1)]
 #[tokio::test(start_paused = true)]
@@ -30,7 +31,7 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     let belayer = yard.run();
     yard.pod("web");
     yard.until("it is there", || {
-        yard.pods_seen("web") > 0 && yard.phase() == phase
+        yard.pods_seen("web") > 0 && yard.phase() == phase && yard.find("web").is_some()
     })
     .await;
     yard.delete("web");
@@ -46,13 +47,109 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     belayer.stop().await;
 }
 
+/// From the intent on the deletion is ours: one more by the user changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_after_ours_was_intended_cancels_nothing() {
+    let yard = Yard::new();
+    let deletes = Match::verb(Verb::Delete).resource("pods").client(BELAYER);
+    let slow = Fault::on(deletes).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is intended", || yard.phase() == "Deleting")
+        .await;
+    yard.delete("web");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_ne!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// The new pod is deleted before its record knows of it: our hold keeps it until then, so that its
+/// absence would mean that it was never created.
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_the_moment_it_was_created_does_not_come_again() {
+    let yard = Yard::new();
+    let looks = Match::verb(Verb::Get)
+        .resource("podrecreations")
+        .client(BELAYER);
+    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("the new one is there", || {
+        yard.find("web").is_some_and(|pod| uid(&pod) != first)
+    })
+    .await;
+    assert_eq!(
+        yard.phase(),
+        "Creating",
+        "its record does not know of it yet"
+    );
+    yard.delete("web");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(yard.is_held("web"), "it was let go before it was known");
+    yard.wait("it is gone", || yard.find("web").is_none()).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(yard.find("web").is_none(), "it came again");
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// Cancelled while the deletion was about to be sent: the pod is looked for in its record first.
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_in_the_last_moment_keeps_the_rejected_pod() {
+    let yard = Yard::new();
+    let looks = Match::verb(Verb::Get)
+        .resource("podrecreations")
+        .client(BELAYER);
+    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is intended", || yard.phase() == "Deleting")
+        .await;
+    let name = super::text(&yard.record(), "/metadata/name");
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), first);
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
+/// Somebody else's finalizer is respected: the name is not free before it is.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_finalizer_is_waited_for() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.wait("it is held", || yard.is_held("web")).await;
+    let theirs = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
+    let none = belayer_sandbox::Subresource::None;
+    let both = theirs(&["belayer.dev/pod-recreation", "example.com/theirs"]);
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", both, none);
+    yard.pass(Duration::from_secs(300)).await;
+    assert_eq!(yard.phase(), "Deleting");
+    assert!(!yard.is_held("web"));
+    assert_eq!(yard.creates(), 0);
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", theirs(&[]), none);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
 #[rstest]
+#[case("Rejected")]
 #[case("Deleting")]
 #[case("Waiting")]
 #[case("Creating")]
 #[tokio::test(start_paused = true)]
 async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     let yard = Yard::new();
+    // Slow enough to be caught in each phase.
     let pods = Match::verbs([Verb::Create, Verb::Delete])
         .resource("pods")
         .client(BELAYER);
@@ -71,6 +168,11 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(yard.started("web"), 0);
     assert!(!yard.is_held("web"), "a hold is left behind");
+    if phase == "Creating" {
+        // The create was on its way: a look afterwards found that nobody wants the pod any more.
+        assert_eq!(yard.creates(), 1);
+        assert!(yard.find("web").is_none(), "it was created all the same");
+    }
     assert!(
         yard.find("web")
             .is_none_or(|pod| pod["metadata"]["deletionTimestamp"].is_null()),
@@ -99,10 +201,12 @@ async fn another_controller_takes_the_name() {
 
 #[tokio::test(start_paused = true)]
 async fn the_namespace_is_deleted_meanwhile() {
-    for phase in ["Rejected", "Waiting", "Recreated"] {
+    for phase in ["Rejected", "Deleting", "Waiting", "Creating", "Recreated"] {
         let yard = Yard::new();
-        let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-        let slow = Fault::on(creates).delay(Duration::from_millis(500));
+        let pods = Match::verbs([Verb::Create, Verb::Delete])
+            .resource("pods")
+            .client(BELAYER);
+        let slow = Fault::on(pods).delay(Duration::from_millis(500));
         yard.world.sandbox.faults().inject(slow);
         let belayer = yard.run();
         yard.pod("web");

@@ -270,5 +270,6 @@ async fn a_pods_heartbeat_is_no_update() {
         .await;
     run.hears(&["updated p:u@7 from p:u@6", "at 7"]).await;
     let pod = run.store.lookup(&Run::<Pod>::key("p")).found().unwrap();
-    assert_eq!(pod.status_written, "2026-01-01T00:00:12Z".parse().ok());
+    let written = pod.failure.as_ref().unwrap().status_written;
+    assert_eq!(written, "2026-01-01T00:00:12Z".parse().ok());
 }

@@ -228,8 +228,8 @@ fn describe<K: SlimJson>(server: &Server) -> InformerBuilder<K> {
     });
     Informer::builder(server.client(), workflows(), Decoders::new(decoder))
         .seed(1)
-        .index("by-label", |o: &K| {
-            o.meta().labels.get("kept").map(str::to_owned)
+        .index("by-label", |o: &K, show| {
+            o.meta().labels.get("kept").into_iter().for_each(show);
         })
 }
 

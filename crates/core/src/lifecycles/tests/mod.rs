@@ -1,4 +1,11 @@
 //! Tests of lifecycles.
 
 mod driver;
+mod exhaustive;
+mod interleavings;
+mod kubelet;
+mod metering;
+mod model;
+mod node_agent;
+mod slot;
 mod world;

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::lifecycles::{
@@ -234,6 +235,12 @@ impl Lifecycle for World {
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
+/// What comes soon if it comes at all. On paused time a wait for what never comes fails at once.
+pub(super) async fn soon<F: Future>(future: F) -> F::Output {
+    let never = timeout(SECOND * 300, future).await;
+    never.expect("what is waited for never comes")
+}
+
 /// An object of the one name that most tests need.
 pub(super) fn web(uid: &str) -> Identity {
     named("web", uid)
@@ -244,7 +251,10 @@ pub(super) fn named(name: &str, uid: &str) -> Identity {
 }
 
 /// An observation that has to stop within so many seconds.
-pub(super) fn stop_within(snapshot: &'static str, seconds: u64) -> Observation<Arc<&'static str>> {
+pub(super) fn stop_within(
+    snapshot: &'static str,
+    seconds: u64,
+) -> Observation<Arc<<World as Lifecycle>::Snapshot>> {
     Observation::Terminating {
         snapshot: Arc::new(snapshot),
         deadline: Deadline::within(Duration::from_secs(seconds)),

@@ -177,13 +177,13 @@ impl<'a> JsonMeta<'a> {
 
 impl JsonOwner<'_> {
     // All pods of one owner say the same.
-    fn to_reference(&self, interner: &Interner) -> OwnerReference {
-        OwnerReference {
+    fn to_reference(&self, interner: &Interner) -> Arc<OwnerReference> {
+        interner.intern_owner(OwnerReference {
             api_version: interner.intern(&self.api_version),
             kind: interner.intern(&self.kind),
             name: interner.intern(&self.name),
-            uid: Uid::new(interner.intern(&self.uid)),
-        }
+            uid: Uid::new(&*self.uid),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::fields::{Text, each, nullable, present, timestamp};
 use super::{JsonMeta, SlimJson};
-use crate::slim::{DecodeContext, DecodeError, Phase, Pod};
+use crate::slim::{DecodeContext, DecodeError, Failure, Phase, Pod};
 
 /// A pod as it stands in the bytes.
 #[derive(Debug, Default, Deserialize)]
@@ -155,7 +155,15 @@ impl SlimJson for Pod {
         let interner = &context.interner;
         let some = |text: &str| (!text.is_empty()).then(|| interner.intern(text));
         let phase = Phase::parse(&status.phase);
-        let keeps_message = phase == Phase::Failed && !status.message.is_empty();
+        let failure = if phase == Phase::Failed {
+            Some(Box::new(Failure {
+                message: (!status.message.is_empty()).then(|| Arc::from(&*status.message)),
+                start_time: timestamp("status.startTime", &status.start_time)?,
+                status_written: metadata.status_written(),
+            }))
+        } else {
+            None
+        };
         Ok(Self {
             node_name: some(&spec.node_name),
             claims: spec.volumes.iter().filter_map(JsonVolume::claim).collect(),
@@ -164,20 +172,13 @@ impl SlimJson for Pod {
                 .iter()
                 .filter_map(|volume| volume.ephemeral_claim(metadata.name()))
                 .collect(),
-            volumes: spec
-                .volumes
-                .iter()
-                .map(|volume| interner.intern(&volume.name))
-                .collect(),
             phase,
             reason: some(&status.reason),
-            message: keeps_message.then(|| Arc::from(&*status.message)),
             has_ip: !status.pod_ip.is_empty(),
-            start_time: timestamp("status.startTime", &status.start_time)?,
             started: status.container_statuses
                 || status.init_container_statuses
                 || status.ephemeral_container_statuses,
-            status_written: metadata.status_written(),
+            failure,
             meta,
         })
     }

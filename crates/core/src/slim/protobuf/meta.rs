@@ -132,7 +132,10 @@ fn pairs(pairs: Vec<Pair>) -> Labels {
 }
 
 /// The reference, if it is the one with `controller: true`.
-fn controlling(message: &[u8], interner: &Interner) -> Result<Option<OwnerReference>, DecodeError> {
+fn controlling(
+    message: &[u8],
+    interner: &Interner,
+) -> Result<Option<Arc<OwnerReference>>, DecodeError> {
     let (mut api_version, mut kind) = (Cow::default(), Cow::default());
     let (mut name, mut uid) = (Cow::default(), Cow::default());
     let mut controller = false;
@@ -148,11 +151,13 @@ fn controlling(message: &[u8], interner: &Interner) -> Result<Option<OwnerRefere
         }
     }
     // All pods of one owner say the same.
-    Ok(controller.then(|| OwnerReference {
-        api_version: interner.intern(&api_version),
-        kind: interner.intern(&kind),
-        name: interner.intern(&name),
-        uid: Uid::new(interner.intern(&uid)),
+    Ok(controller.then(|| {
+        interner.intern_owner(OwnerReference {
+            api_version: interner.intern(&api_version),
+            kind: interner.intern(&kind),
+            name: interner.intern(&name),
+            uid: Uid::new(&uid),
+        })
     }))
 }
 

@@ -1,11 +1,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::meta::{meta, status_written};
-use super::{Fields, SlimProtobuf};
-use crate::slim::{DecodeContext, DecodeError, Interner, Phase, Pod};
+use super::{Field, Fields, SlimProtobuf};
+use crate::slim::{DecodeContext, DecodeError, Failure, Interner, Phase, Pod};
 
 /// Field numbers of `PodStatus`.
 mod number {
@@ -38,22 +36,22 @@ impl SlimProtobuf for Pod {
             node_name,
             claims,
             ephemeral_claims,
-            volumes,
         } = Spec::read(spec, meta.key.name(), &context.interner)?;
         let status = Status::read(status)?;
-        let keeps_message = status.phase == Phase::Failed && !status.message.is_empty();
+        let failure = if status.phase == Phase::Failed {
+            Some(Box::new(status.failure(metadata)?))
+        } else {
+            None
+        };
         Ok(Self {
             node_name,
             claims,
             ephemeral_claims,
-            volumes,
             phase: status.phase,
             reason: some(&status.reason, &context.interner),
-            message: keeps_message.then(|| Arc::from(&*status.message)),
             has_ip: status.has_ip,
-            start_time: status.start_time,
             started: status.started,
-            status_written: status_written(metadata)?,
+            failure,
             meta,
         })
     }
@@ -67,12 +65,11 @@ struct Spec {
     node_name: Option<Arc<str>>,
     claims: Box<[Arc<str>]>,
     ephemeral_claims: Box<[Arc<str>]>,
-    volumes: Box<[Arc<str>]>,
 }
 
 impl Spec {
     fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
-        let (mut node_name, mut volumes) = (None, Vec::new());
+        let mut node_name = None;
         let (mut claims, mut ephemeral_claims) = (Vec::new(), Vec::new());
         for field in Fields::of(message) {
             let field = field?;
@@ -81,7 +78,6 @@ impl Spec {
                     let volume = Volume::read(field.bytes("spec.volumes")?)?;
                     claims.extend(volume.claim());
                     ephemeral_claims.extend(volume.ephemeral_claim(pod));
-                    volumes.push(interner.intern(&volume.name));
                 }
                 10 => node_name = some(&field.text("spec.nodeName")?, interner),
                 _ => {}
@@ -91,7 +87,6 @@ impl Spec {
             node_name,
             claims: claims.into(),
             ephemeral_claims: ephemeral_claims.into(),
-            volumes: volumes.into(),
         })
     }
 }
@@ -153,7 +148,7 @@ struct Status<'a> {
     message: Cow<'a, str>,
     reason: Cow<'a, str>,
     has_ip: bool,
-    start_time: Option<Timestamp>,
+    start_time: Option<Field<'a>>,
     started: bool,
 }
 
@@ -167,7 +162,7 @@ impl<'a> Status<'a> {
                 number::MESSAGE => status.message = field.text("status.message")?,
                 number::REASON => status.reason = field.text("status.reason")?,
                 number::POD_IP => status.has_ip = !field.bytes("status.podIP")?.is_empty(),
-                number::START_TIME => status.start_time = field.time("status.startTime")?,
+                number::START_TIME => status.start_time = Some(field),
                 number::CONTAINER_STATUSES
                 | number::INIT_CONTAINER_STATUSES
                 | number::EPHEMERAL_CONTAINER_STATUSES => {
@@ -177,6 +172,18 @@ impl<'a> Status<'a> {
             }
         }
         Ok(status)
+    }
+
+    fn failure(&self, metadata: &[u8]) -> Result<Failure, DecodeError> {
+        let start_time = match &self.start_time {
+            Some(field) => field.time("status.startTime")?,
+            None => None,
+        };
+        Ok(Failure {
+            message: (!self.message.is_empty()).then(|| Arc::from(&*self.message)),
+            start_time,
+            status_written: status_written(metadata)?,
+        })
     }
 }
 

@@ -42,11 +42,9 @@ impl<K> State<K> {
         }
         self.processing.remove(&mut self.table.entries, index);
         let entry = self.table.entry_mut(index);
-        let mut took = 0;
         if let Place::Processing { started, rerun } =
             std::mem::replace(&mut entry.place, Place::Idle)
         {
-            took = now.since(started);
             self.started -= u128::from(started.0);
             match rerun {
                 Rerun::No => {}
@@ -61,12 +59,7 @@ impl<K> State<K> {
         if self.phase == Phase::Draining && self.closed() {
             self.phase = Phase::ShutDown;
         }
-        Finished {
-            dropped,
-            took,
-            delay,
-            idle: self.phase == Phase::ShutDown && self.idle(),
-        }
+        Finished { dropped, delay }
     }
 
     /// Removes an entry that is not needed any more, now or a little later.

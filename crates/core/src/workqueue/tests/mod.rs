@@ -1,5 +1,6 @@
 //! The rules of the module's documentation, one by one; then against a model; then under load.
 
+mod desk;
 mod metering;
 mod model;
 mod order;
@@ -11,7 +12,7 @@ mod work;
 
 use std::time::Duration;
 
-use super::{Ageing, Item, Metering, Options, WorkQueue};
+use super::{Ageing, Item, Key, Metering, Options, WorkQueue};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -20,7 +21,7 @@ fn queue() -> WorkQueue<&'static str> {
     silent(Ageing::default())
 }
 
-fn silent<K>(ageing: Ageing) -> WorkQueue<K> {
+fn silent<K: Key>(ageing: Ageing) -> WorkQueue<K> {
     WorkQueue::with_options(
         "test",
         Options {

@@ -1,0 +1,154 @@
+//! The table of keys against the code: every key is in it, with its default, and nothing else is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::{CommandFactory as _, Parser as _};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cli::{Cli, Command, RunArguments};
+use crate::config::{API_VERSION, Source};
+use crate::kubeconfig::Sources;
+use crate::options::Settings;
+
+fn arguments() -> RunArguments {
+    match Cli::try_parse_from(["belayer", "run"]).unwrap().command {
+        Command::Run(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settings(text: &str) -> Settings {
+    let text = format!("apiVersion: {API_VERSION}\n{text}");
+    let source = Source::parse(Path::new("b.yaml"), text).unwrap();
+    Settings::resolve(&arguments(), &source, &Sources::default()).unwrap()
+}
+
+/// Keys that hold a map of anything, which cannot be asked for what they know.
+fn is_free(path: &str) -> bool {
+    KEYS.iter()
+        .any(|key| key.path == path && key.takes.contains(':'))
+}
+
+/// A document with `value` at the place that a path without indexes names.
+fn nested(path: &str, value: Value) -> Value {
+    path.rsplit('.')
+        .filter(|part| !part.is_empty())
+        .fold(value, |value, part| match part.strip_suffix("[]") {
+            Some(part) => json!({ part: [value] }),
+            None => json!({ part: value }),
+        })
+}
+
+/// The keys that the code knows at a place, as it tells somebody who mistypes one there.
+fn known_to_the_code(prefix: &str) -> BTreeSet<String> {
+    const NOBODY_MEANS_THIS: &str = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq";
+    let document = nested(prefix, json!({ NOBODY_MEANS_THIS: 1 }));
+    let error = Source::parse(Path::new("b.yaml"), document.to_string())
+        .unwrap_err()
+        .to_string();
+    let (_, known) = error
+        .split_once("known are ")
+        .unwrap_or_else(|| panic!("{prefix}: {error}"));
+    known.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_key_of_the_code_is_in_the_table_and_no_other() {
+    let mut prefixes = BTreeSet::from([String::new()]);
+    for key in KEYS {
+        let parts: Vec<_> = key.path.split('.').collect();
+        for end in 1..parts.len() {
+            prefixes.insert(parts[..end].join("."));
+        }
+    }
+    assert!(prefixes.len() > 20, "{prefixes:?}");
+    for prefix in &prefixes {
+        let below = |path: &str| -> Option<String> {
+            let rest = match prefix.as_str() {
+                "" => path,
+                prefix => path.strip_prefix(prefix)?.strip_prefix('.')?,
+            };
+            let first = rest.split('.').next()?;
+            Some(first.trim_end_matches("[]").to_owned())
+        };
+        let in_the_table: BTreeSet<String> =
+            KEYS.iter().filter_map(|key| below(key.path)).collect();
+        assert_eq!(known_to_the_code(prefix), in_the_table, "under {prefix:?}");
+    }
+    // A key that takes no map of anything and no list is a leaf: it has nothing below it.
+    for key in KEYS.iter().filter(|key| is_free(key.path)) {
+        assert!(!prefixes.contains(key.path), "{}", key.path);
+    }
+}
+
+#[test]
+fn the_defaults_in_the_table_are_those_of_the_code() {
+    let mut written = 0;
+    let mut document = json!({ "apiVersion": API_VERSION });
+    for key in KEYS
+        .iter()
+        .filter(|key| !key.path.contains("[]") && !key.default.is_empty())
+    {
+        let set: crate::config::Set = format!("{}={}", key.path, key.default).parse().unwrap();
+        set.apply(&mut document);
+        written += 1;
+    }
+    assert!(written > 40, "{written}");
+    let source = Source::parse(Path::new("b.yaml"), document.to_string()).unwrap();
+    let all_written = Settings::resolve(&arguments(), &source, &Sources::default()).unwrap();
+    assert_eq!(format!("{all_written:#?}"), format!("{:#?}", settings("")));
+}
+
+#[test]
+fn every_flag_in_the_table_exists() {
+    let command = Cli::command();
+    let run = command.find_subcommand("run").unwrap();
+    let flags: BTreeSet<String> = run
+        .get_arguments()
+        .chain(command.get_arguments())
+        .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
+        .collect();
+    for key in KEYS.iter().filter(|key| !key.flag.is_empty()) {
+        assert!(flags.contains(key.flag), "{}: {}", key.path, key.flag);
+    }
+}
+
+/// Whoever changes a key sees here that the page is to be written anew:
+/// `UPDATE_DOCS=1 cargo test --workspace --lib -- the_page_of_the_configuration`.
+#[test]
+fn the_page_of_the_configuration_is_what_the_table_says() {
+    const BEGIN: &str = "<!-- keys: made of the table in the code -->\n";
+    const END: &str = "<!-- end of keys -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let wanted = format!("{before}{BEGIN}{}\n{END}{after}", reference());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(
+            page == wanted,
+            "docs/configuration.md is not what the table says"
+        );
+    }
+}
+
+#[test]
+fn a_key_in_a_document_finds_its_entry() {
+    let of = |path: &str| entry(path).unwrap().path;
+    assert_eq!(of("podFinalizer.workers"), "podFinalizer.workers");
+    assert_eq!(
+        of("podFinalizer.profiles[3].mode"),
+        "podFinalizer.profiles[].mode"
+    );
+    assert_eq!(of("featureGates.X"), "featureGates");
+    assert_eq!(of("limits"), "limits.qps");
+    assert_eq!(
+        of("podFinalizer.profiles[0].owner"),
+        "podFinalizer.profiles[].owner.group"
+    );
+    assert!(entry("nothing").is_none());
+}

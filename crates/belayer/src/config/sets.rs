@@ -1,0 +1,105 @@
+//! `--set KEY=VALUE`: any key of the file, given on the command line.
+
+use std::str::FromStr;
+
+use serde_json::{Map, Value};
+
+/// One `--set`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Set {
+    key: String,
+    value: Value,
+}
+
+/// A `--set` that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseSetError {
+    /// There is no `=`, or nothing before it.
+    #[error("{0:?} is not of the form KEY=VALUE, such as podFinalizer.workers=8")]
+    Form(String),
+    /// The value is no YAML.
+    #[error("the value of {0} cannot be read; quote a text with special characters")]
+    Value(String),
+}
+
+impl FromStr for Set {
+    type Err = ParseSetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let form = || ParseSetError::Form(text.to_owned());
+        let (key, value) = text.split_once('=').ok_or_else(form)?;
+        let good = !key.is_empty() && key.split('.').all(|part| !part.is_empty());
+        if !good {
+            return Err(form());
+        }
+        let value = if value.is_empty() {
+            Value::String(String::new())
+        } else {
+            serde_saphyr::from_str(value).map_err(|_| ParseSetError::Value(key.to_owned()))?
+        };
+        Ok(Self {
+            key: key.to_owned(),
+            value,
+        })
+    }
+}
+
+impl Set {
+    /// The key, such as `podFinalizer.workers`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether it says something about this key, or about one around or below it.
+    pub(super) fn is_about(&self, key: &str) -> bool {
+        let below = |inner: &str, outer: &str| {
+            inner
+                .strip_prefix(outer)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        below(key, &self.key) || below(&self.key, key)
+    }
+
+    /// Writes it into a document. Lists are replaced as a whole.
+    pub(super) fn apply(&self, document: &mut Value) {
+        let mut place = document;
+        for part in self.key.split('.') {
+            if !place.is_object() {
+                *place = Value::Object(Map::new());
+            }
+            let Value::Object(map) = place else { return };
+            place = map.entry(part).or_insert(Value::Null);
+        }
+        *place = self.value.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use serde_json::json;
+
+    #[rstest]
+    #[case("a.b=8", json!({"x": 1, "a": {"b": 8, "c": 2}}))]
+    #[case("a.b=10m", json!({"x": 1, "a": {"b": "10m", "c": 2}}))]
+    #[case("a.b=[1, x]", json!({"x": 1, "a": {"b": [1, "x"], "c": 2}}))]
+    #[case("a.b=", json!({"x": 1, "a": {"b": "", "c": 2}}))]
+    #[case("a.b=k=v", json!({"x": 1, "a": {"b": "k=v", "c": 2}}))]
+    #[case("new.key=true", json!({"x": 1, "a": {"b": 1, "c": 2}, "new": {"key": true}}))]
+    #[case("x.y=1", json!({"x": {"y": 1}, "a": {"b": 1, "c": 2}}))]
+    fn a_value_is_put_in_its_place(#[case] text: &str, #[case] expected: Value) {
+        let mut document = json!({"x": 1, "a": {"b": 1, "c": 2}});
+        text.parse::<Set>().unwrap().apply(&mut document);
+        assert_eq!(document, expected);
+    }
+
+    #[rstest]
+    #[case("workers")]
+    #[case("=8")]
+    #[case("a..b=8")]
+    #[case("a=[1")]
+    fn what_makes_no_sense_is_refused(#[case] text: &str) {
+        text.parse::<Set>().unwrap_err();
+    }
+}

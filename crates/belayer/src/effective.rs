@@ -1,0 +1,116 @@
+//! `belayer config`: every setting as `run` would have it, and where it comes from.
+
+use std::fmt::Write as _;
+
+use belayer_core::duration;
+use serde_json::Value;
+
+use crate::cli::{LogArguments, RunArguments};
+use crate::config::Source;
+use crate::config::keys::{KEYS, Key};
+use crate::exit::Failure;
+use crate::kubeconfig::Sources;
+use crate::options::Settings;
+
+/// Checks everything that `run` would check before it touches the cluster, and prints it.
+///
+/// # Errors
+/// Wrong usage or configuration, in the words of `run`.
+pub fn print(arguments: &RunArguments, logging: &LogArguments) -> Result<(), Failure> {
+    let source = arguments.source()?;
+    source.logging(logging).map_err(Failure::configuration)?;
+    let settings = Settings::resolve(arguments, &source, &Sources::from_env())?;
+    anstream::print!("{}", table(arguments, logging, &source, &settings));
+    Ok(())
+}
+
+fn table(
+    arguments: &RunArguments,
+    logging: &LogArguments,
+    source: &Source,
+    settings: &Settings,
+) -> String {
+    let rows: Vec<[String; 3]> = KEYS
+        .iter()
+        .filter(|key| !key.path.contains("[]") && !matches!(key.path, "apiVersion" | "kind"))
+        .map(|key| row(key, arguments, logging, source, settings))
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    // A long list of profiles must not push the last column out of sight.
+    let (keys, values) = (width(0), width(1).min(34));
+    let mut text = format!("{:keys$}  {:values$}  FROM\n", "KEY", "VALUE");
+    for [key, value, from] in rows {
+        let _ = writeln!(text, "{key:keys$}  {value:values$}  {from}");
+    }
+    text
+}
+
+fn row(
+    key: &Key,
+    arguments: &RunArguments,
+    logging: &LogArguments,
+    source: &Source,
+    settings: &Settings,
+) -> [String; 3] {
+    let path = key.path.to_owned();
+    if let Some(value) = by_flag(key.path, arguments, logging) {
+        return [path, value, format!("{} or its variable", key.flag)];
+    }
+    let mut place = source.value();
+    for part in key.path.split('.') {
+        place = &place[part];
+    }
+    if !place.is_null() {
+        return [path, written(place), source.origin(key.path)];
+    }
+    let value = match key.path {
+        "leaderElection.resourceNamespace" => settings.namespace.clone(),
+        _ => key.default.to_owned(),
+    };
+    [path, value, "default".to_owned()]
+}
+
+fn written(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What a flag or its variable says about a key.
+fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Option<String> {
+    let election = &arguments.election;
+    let text = |value: &dyn ToString| value.to_string();
+    match path {
+        "controllers" => arguments.controllers.as_ref().map(|list| list.join(",")),
+        "dryRun" => arguments.dry_run.then(|| "true".to_owned()),
+        "featureGates" => {
+            let gates = arguments.feature_gates.join(",");
+            (!gates.is_empty()).then_some(gates)
+        }
+        "leaderElection.enabled" => election.leader_elect.map(|on| text(&on)),
+        "leaderElection.leaseDuration" => {
+            election.leader_elect_lease_duration.map(duration::format)
+        }
+        "leaderElection.renewDeadline" => {
+            election.leader_elect_renew_deadline.map(duration::format)
+        }
+        "leaderElection.retryPeriod" => election.leader_elect_retry_period.map(duration::format),
+        "leaderElection.resourceName" => election.leader_elect_resource_name.clone(),
+        "leaderElection.resourceNamespace" => election.leader_elect_resource_namespace.clone(),
+        "limits.qps" => arguments.kube_api_qps.map(|n| text(&n)),
+        "limits.burst" => arguments.kube_api_burst.map(|n| text(&n)),
+        "limits.concurrentReleases" => arguments.concurrent_releases.map(|n| text(&n)),
+        "endpoints.metricsBindAddress" => arguments.metrics_bind_address.as_ref().map(|a| text(a)),
+        "endpoints.debugBindAddress" => arguments.debug_bind_address.as_ref().map(|a| text(a)),
+        "logging.format" => {
+            let format = logging.log_format.as_ref();
+            format.map(|format| format!("{format:?}").to_lowercase())
+        }
+        "logging.level" => logging.log_level.as_ref().map(|levels| text(levels)),
+        #[cfg(feature = "pvc-protection")]
+        "pvcProtection.finalizer" => arguments.pvc_protection_finalizer.map(|mode| text(&mode)),
+        path if path.ends_with(".workers") => arguments.workers.map(|n| text(&n)),
+        _ => None,
+    }
+}

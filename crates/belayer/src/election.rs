@@ -1,0 +1,284 @@
+//! The leader election of `belayer run`: its flags, its settings, and its start.
+
+use std::time::Duration;
+
+use belayer_core::election::{self, Ended, Pulse, Tenure, Timing, TimingError};
+use belayer_core::object::ObjectKey;
+use belayer_core::selection::is_dns_subdomain;
+use belayer_core::{client, duration};
+use belayer_metrics::{Known, KnownValues};
+use clap::Args;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ConfigError, Source};
+use crate::exit::Failure;
+
+/// Name of the Lease, unless told otherwise.
+pub const DEFAULT_NAME: &str = "belayer";
+
+/// Flags of the leader election, as those of kube-controller-manager.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Leader election")]
+pub struct ElectionArguments {
+    /// Elect one of several replicas that works while the others stand by with
+    /// warm caches [default: true]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        env = "BELAYER_LEADER_ELECT",
+        hide_env_values = true,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub leader_elect: Option<bool>,
+
+    /// How long others wait for a leader that is silent [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub leader_elect_lease_duration: Option<Duration>,
+
+    /// How long a leader that cannot renew goes on writing [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub leader_elect_renew_deadline: Option<Duration>,
+
+    /// How often a leader renews and the others look [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub leader_elect_retry_period: Option<Duration>,
+
+    /// Name of the Lease [default: belayer]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
+
+    /// Namespace of the Lease [default: Belayer's own]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_namespace: Option<String>,
+}
+
+/// A leader election that is to be taken part in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// The Lease.
+    pub lease: ObjectKey,
+    /// The three times.
+    pub timing: Timing,
+}
+
+/// Who said a value, for the error about it.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    flag: &'static str,
+    by_flag: bool,
+    key: &'static str,
+    by_file: bool,
+}
+
+impl Said {
+    fn error(self, source: &Source, message: String) -> Failure {
+        if self.by_flag {
+            Failure::configuration(anyhow::anyhow!("{}: {message}", self.flag))
+        } else {
+            Failure::configuration(source.error(self.key, message))
+        }
+    }
+}
+
+impl Election {
+    /// What flags and file say; nothing if it is switched off.
+    ///
+    /// # Errors
+    /// If a value makes no sense, or the three times do not fit together.
+    pub fn resolve(
+        arguments: &ElectionArguments,
+        source: &Source,
+        own_namespace: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let config = &source.config.leader_election;
+        let timing = timing(arguments, source)?;
+        let names = [
+            (
+                "--leader-elect-resource-name",
+                &arguments.leader_elect_resource_name,
+                "leaderElection.resourceName",
+                &config.resource_name,
+                DEFAULT_NAME,
+            ),
+            (
+                "--leader-elect-resource-namespace",
+                &arguments.leader_elect_resource_namespace,
+                "leaderElection.resourceNamespace",
+                &config.resource_namespace,
+                own_namespace,
+            ),
+        ];
+        let mut lease = Vec::new();
+        for (flag, by_flag, key, by_file, default) in names {
+            let name = by_flag.as_deref().or(by_file.as_deref());
+            let said = Said {
+                flag,
+                by_flag: by_flag.is_some(),
+                key,
+                by_file: by_file.is_some(),
+            };
+            let name = name.unwrap_or(default);
+            if !is_dns_subdomain(name) {
+                let message = format!(
+                    "{name:?} is no name: it takes lower-case letters, digits, '-' and '.'"
+                );
+                return Err(said.error(source, message));
+            }
+            lease.push(name);
+        }
+        let enabled = arguments.leader_elect.or(config.enabled).unwrap_or(true);
+        Ok(enabled.then(|| Self {
+            lease: ObjectKey::new(lease[1], lease[0]),
+            timing,
+        }))
+    }
+}
+
+fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Failure> {
+    let file = source
+        .election_times()
+        .map_err(|error: ConfigError| Failure::configuration(error))?;
+    let default = Timing::default();
+    let said = |flag, by_flag: Option<Duration>, key, by_file: Option<Duration>| Said {
+        flag,
+        by_flag: by_flag.is_some(),
+        key,
+        by_file: by_file.is_some(),
+    };
+    let lease = said(
+        "--leader-elect-lease-duration",
+        arguments.leader_elect_lease_duration,
+        "leaderElection.leaseDuration",
+        file.lease_duration,
+    );
+    let renew = said(
+        "--leader-elect-renew-deadline",
+        arguments.leader_elect_renew_deadline,
+        "leaderElection.renewDeadline",
+        file.renew_deadline,
+    );
+    let retry = said(
+        "--leader-elect-retry-period",
+        arguments.leader_elect_retry_period,
+        "leaderElection.retryPeriod",
+        file.retry_period,
+    );
+    let lease_duration = arguments
+        .leader_elect_lease_duration
+        .or(file.lease_duration)
+        .unwrap_or(default.lease_duration());
+    let renew_deadline = arguments
+        .leader_elect_renew_deadline
+        .or(file.renew_deadline)
+        .unwrap_or(default.renew_deadline());
+    let retry_period = arguments
+        .leader_elect_retry_period
+        .or(file.retry_period)
+        .unwrap_or(default.retry_period());
+    Timing::new(lease_duration, renew_deadline, retry_period).map_err(|error| {
+        // About the one that somebody said, the most likely culprit first.
+        let suspects = match error {
+            TimingError::LeaseNotLonger
+            | TimingError::LeaseTooShort
+            | TimingError::LeaseTooLong => [lease, renew, retry],
+            TimingError::DeadlineNotLonger => [renew, retry, lease],
+            TimingError::RetryTooShort => [retry, renew, lease],
+        };
+        let [first, ..] = suspects;
+        let culprit = suspects
+            .into_iter()
+            .find(|said| said.by_flag || said.by_file)
+            .unwrap_or(first);
+        let [lease, renew, retry] =
+            [lease_duration, renew_deadline, retry_period].map(duration::format);
+        culprit.error(
+            source,
+            format!("{error}; they are {lease}, {renew} and a retry period of {retry}"),
+        )
+    })
+}
+
+/// A leader election that goes on.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// When this process may write.
+    pub(crate) tenure: Tenure,
+    /// Whether it is alive.
+    pub(crate) pulse: Option<Pulse>,
+    resign: CancellationToken,
+    ended: Option<JoinHandle<Ended>>,
+}
+
+impl Running {
+    /// One without others: this process may always write.
+    pub(crate) fn alone() -> Self {
+        Self {
+            tenure: Tenure::unlimited(),
+            pulse: None,
+            resign: CancellationToken::new(),
+            ended: None,
+        }
+    }
+
+    /// Begins to take part, over a connection of its own: a renewal must not wait behind a long
+    /// list.
+    pub(crate) fn start(election: &Election, cluster: kube::Config) -> Result<Self, Failure> {
+        let client = client::connect(cluster).map_err(anyhow::Error::from)?;
+        let name = election.lease.name().to_owned();
+        KnownValues::new().with(Known::Lease, [name]).write_zeros();
+        let (elector, tenure) = election::Elector::new(
+            client,
+            election::Settings {
+                lease: election.lease.clone(),
+                identity: election::identity(&host()),
+                timing: election.timing,
+            },
+        );
+        let resign = CancellationToken::new();
+        Ok(Self {
+            tenure,
+            pulse: Some(elector.pulse()),
+            ended: Some(tokio::spawn(elector.run(resign.clone()))),
+            resign,
+        })
+    }
+
+    /// Waits until the lease is lost, which is for ever if all goes well.
+    pub(crate) async fn lost(&mut self) -> Failure {
+        let ended = match &mut self.ended {
+            Some(ended) => ended.await,
+            None => std::future::pending().await,
+        };
+        self.ended = None;
+        let holder = match ended {
+            Ok(Ended::Lost { holder }) if !holder.is_empty() => format!("{holder} leads now"),
+            _ => "another may lead now".to_owned(),
+        };
+        Failure::from(anyhow::anyhow!(
+            "the leader election was lost: {holder}; nothing more is written, and this process \
+             ends to start again as a standby"
+        ))
+    }
+
+    /// Gives the lease back, if we have it.
+    pub(crate) async fn resign(self) {
+        self.resign.cancel();
+        if let Some(ended) = self.ended {
+            let _ = ended.await;
+        }
+    }
+}
+
+/// The name of this host or pod, as others know it.
+fn host() -> String {
+    let from_env = std::env::var("HOSTNAME").ok();
+    let from_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = from_env
+        .filter(|name| !name.is_empty())
+        .or_else(from_kernel);
+    host.map(|host| host.trim().to_owned()).unwrap_or_default()
+}

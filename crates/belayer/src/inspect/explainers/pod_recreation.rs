@@ -1,0 +1,128 @@
+//! What pod-recreation says of a pod.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use belayer_core::facts::{NamespaceOracle, OwnerOracle};
+use belayer_core::http::Request;
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_inspect::explain::{Action, Explained, Explainer};
+use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_pod_recreation::explain::{self, Looks, Seen};
+use belayer_pod_recreation::snapshot::Hold;
+use belayer_pod_recreation::{NAME, component, holds};
+
+use super::Decided;
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Explains pods by the same decisions that the controller makes: of its hold, and of its record.
+pub(super) struct PodRecreation {
+    looks: Looks,
+    pods: JsonDecoder<Pod>,
+}
+
+impl PodRecreation {
+    pub(super) fn new(reader: &Reader, source: &Source) -> Result<Self, Failure> {
+        let settings = source
+            .pod_recreation(None)
+            .map_err(Failure::configuration)?;
+        let context = |keep: Keep| DecodeContext {
+            keep,
+            interner: Interner::default(),
+        };
+        let executor = reader.executor();
+        let namespaces = NamespaceOracle::new(
+            Arc::clone(executor),
+            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
+        );
+        let owners = OwnerOracle::new(
+            Arc::clone(executor),
+            Decoders::new(JsonDecoder::new(DecodeContext::default())),
+        );
+        Ok(Self {
+            pods: JsonDecoder::new(context(component::keep_of_pods(&settings))),
+            looks: Looks {
+                settings,
+                executor: Arc::clone(executor),
+                records: Decoders::new(JsonDecoder::new(DecodeContext::default())),
+                namespaces: Arc::new(namespaces),
+                owners: Arc::new(owners),
+            },
+        })
+    }
+
+    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let answer = reader
+            .read(&Request::get(pods.object_path(key)))
+            .await
+            .map_err(|error| format!("pod {key}: {}", in_words(&error)))?;
+        let pod = self
+            .pods
+            .decode_object(&answer.body)
+            .map_err(|error| format!("pod {key}: {error}"))?;
+        let seen = self
+            .looks
+            .look(&pod)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(self.in_words(&pod, &seen))
+    }
+
+    fn in_words(&self, pod: &Pod, seen: &Seen) -> Explained {
+        let now = Timestamp::now();
+        let decision = holds::decide(&seen.hold, now);
+        let held = seen.hold.pod.hold == Hold::On;
+        let decided = Decided {
+            component: NAME,
+            hold: names::POD_RECREATION_HOLD,
+            held,
+            decision: &decision,
+            says: explain::says(decision.row),
+        };
+        Explained {
+            why_not: explain::why_not(&self.looks.settings, pod, seen),
+            notes: seen.of_the_record(now),
+            ..decided.explained(waits)
+        }
+    }
+}
+
+fn waits(action: Action) -> String {
+    let next = match action {
+        Action::Keep => {
+            "Belayer lets go once it has started; if its node rejects it, it is re-created first"
+        }
+        _ => "nothing: the pod comes and goes as if Belayer were not there",
+    };
+    next.to_owned()
+}
+
+impl Explainer for PodRecreation {
+    fn component(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::POD_RECREATION_HOLD
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        kind.group.is_empty() && *kind.plural == *"pods"
+    }
+
+    fn explain<'a>(
+        &'a self,
+        _: &'a Resource,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(key, reader))
+    }
+}

@@ -1,0 +1,98 @@
+//! The command line of `belayer node-agent`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::server::BindAddress;
+
+/// What stands below the options.
+pub const HELP: &str = "\
+It removes the directories that the paths give to a pod, and nothing else: no
+symbolic link, no `..` and no mount leads out of them. It needs Linux 5.8, and
+root where it is to unmount.
+
+Examples:
+  belayer node-agent --node-name n1 --root /var/lib/workspaces
+      wipes /var/lib/workspaces/{podUID}
+  belayer node-agent --root /var/lib/ws --path '/var/lib/ws/{podUID}/scratch'
+
+Exit codes:
+  0  stopped by SIGTERM or SIGINT
+  1  an error
+  2  wrong usage or configuration; nothing has been touched";
+
+/// Arguments of `belayer node-agent`.
+#[derive(Debug, Args)]
+pub struct NodeAgentArguments {
+    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
+    /// ~/.kube/config, whichever is there first
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+
+    /// The node that this is: only its pods are looked at
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "NODE_NAME",
+        hide_env_values = true,
+        help_heading = "Node"
+    )]
+    pub node_name: Option<String>,
+
+    /// Directory that everything is confined to; may be given more than once.
+    /// Counts more than the configuration file
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Node")]
+    pub root: Vec<String>,
+
+    /// Directory of a pod, with {podUID} as one component; may be given more than
+    /// once. Counts more than the configuration file [default: {podUID} in each
+    /// root]
+    #[arg(long, value_name = "TEMPLATE", help_heading = "Node")]
+    pub path: Vec<String>,
+
+    /// Configuration file (YAML); the agent's key is nodeAgent
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+
+    /// Requests per second to the API server
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Limits"
+    )]
+    pub kube_api_qps: u32,
+
+    /// Requests that may go at once after a pause
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Limits"
+    )]
+    pub kube_api_burst: u32,
+
+    /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
+    /// port 0 is any free port, `0` alone is off
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = ":8080",
+        env = "BELAYER_METRICS_BIND_ADDRESS",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub metrics_bind_address: BindAddress,
+}

@@ -1,0 +1,192 @@
+//! `belayer node-agent`: arguments, configuration and endpoints of the agent that wipes a node.
+
+mod arguments;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::client;
+use belayer_core::executor::Bounds;
+use belayer_metrics::{Exporter, Known, KnownValues};
+use belayer_node_agent::agent::{self, Agent};
+use belayer_node_agent::config::{ConfigError, Flags, Settings};
+
+use crate::config::Source;
+use crate::exit::Failure;
+use crate::health::{Needed, Seen, Vitals};
+use crate::kubeconfig::{self, Sources};
+use crate::server::{self, BindAddress, Endpoint};
+
+pub use arguments::{HELP, NodeAgentArguments};
+
+/// Longest name of a node.
+const NODE_NAME_LIMIT: usize = 253;
+
+/// What `belayer node-agent` is to do.
+#[derive(Debug, Clone)]
+pub struct NodeAgentOptions {
+    cluster: kube::Config,
+    node: String,
+    settings: Settings,
+    bounds: Bounds,
+    metrics_bind_address: BindAddress,
+}
+
+impl NodeAgentOptions {
+    /// Reads what the arguments name, and checks all of it before anything is touched.
+    ///
+    /// # Errors
+    /// Wrong usage or configuration, as one line that says what to change.
+    pub async fn resolve(
+        arguments: NodeAgentArguments,
+        sources: &Sources,
+    ) -> Result<Self, Failure> {
+        let node = node_name(arguments.node_name)?;
+        let source = match &arguments.config {
+            Some(path) => Source::load(path).map_err(Failure::configuration)?,
+            None => Source::default(),
+        };
+        let flags = Flags {
+            roots: arguments.root,
+            paths: arguments.path,
+        };
+        let settings = settings(&source, flags)?;
+        let cluster = kubeconfig::load(
+            arguments.kubeconfig.as_deref(),
+            arguments.context.as_deref(),
+            sources,
+        )
+        .await
+        .map_err(Failure::configuration)?;
+        Ok(Self {
+            cluster,
+            node,
+            settings,
+            bounds: Bounds {
+                qps: f64::from(arguments.kube_api_qps),
+                burst: arguments.kube_api_burst,
+                ..Bounds::default()
+            },
+            metrics_bind_address: arguments.metrics_bind_address,
+        })
+    }
+}
+
+fn settings(source: &Source, flags: Flags) -> Result<Settings, Failure> {
+    let config = source.config.node_agent.clone().unwrap_or_default();
+    config.settings(flags).map_err(|error| {
+        let ConfigError { path, message } = error;
+        // Where there is no file, it is the flags that are wrong or missing.
+        if path.starts_with("--") || !source.is_file() {
+            return Failure::configuration(anyhow::anyhow!("{path}: {message}"));
+        }
+        Failure::configuration(source.error(path, message))
+    })
+}
+
+/// A name that is part of field selectors, so it must be one.
+fn node_name(given: Option<String>) -> Result<String, Failure> {
+    let wrong = |message: String| Failure::configuration(anyhow::anyhow!("--node-name: {message}"));
+    let name = given.filter(|name| !name.is_empty()).ok_or_else(|| {
+        wrong("say which node this is, or set NODE_NAME (fieldRef spec.nodeName)".to_owned())
+    })?;
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    if name.len() <= NODE_NAME_LIMIT && name.bytes().all(plain) {
+        return Ok(name);
+    }
+    Err(wrong(format!("{name:?} is no name of a node")))
+}
+
+/// Runs the agent until it is told to stop by SIGTERM or SIGINT. An API server that cannot be reached is
+/// waited for.
+///
+/// # Errors
+/// If a root, a program or an address cannot be used.
+pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
+    let exporter = Arc::new(Exporter::install().context("metrics")?);
+    belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
+    let stop = CancellationToken::new();
+    stop_on_signal(&stop)?;
+    let client = client::connect(options.cluster)
+        .context("the cluster")
+        .map_err(Failure::configuration)?;
+    let node = options.node.clone();
+    let agent = Agent::new(agent::Options {
+        client,
+        node: options.node,
+        settings: options.settings,
+        bounds: options.bounds,
+    })
+    .map_err(Failure::configuration)?;
+    let mut vitals = Vitals::default();
+    vitals.informer(Seen::new("pods", agent.pods()), Needed::Yes);
+    vitals.informer(Seen::new("podrecreations", agent.records()), Needed::Yes);
+    KnownValues::new()
+        .with(Known::Controller, [agent::NAME])
+        .with(Known::Queue, [agent::NAME])
+        .with(Known::Kind, ["Pod", "PodRecreation"])
+        .write_zeros();
+    let mut tasks = JoinSet::new();
+    let after = CancellationToken::new();
+    tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
+    let endpoint = Endpoint::bind(&options.metrics_bind_address, "--metrics-bind-address")
+        .await
+        .map_err(anyhow::Error::from)?;
+    if let Some(endpoint) = endpoint {
+        let routes = server::public_routes(Arc::new(vitals), exporter);
+        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    }
+    tracing::info!(node, "watching the pods of this node");
+    agent.run(stop).await;
+    after.cancel();
+    while tasks.join_next().await.is_some() {}
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn stop_on_signal(stop: &CancellationToken) -> Result<(), Failure> {
+    let mut term = signal(SignalKind::terminate()).context("signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => tracing::info!("SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("SIGINT"),
+        }
+        stop.cancel();
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::missing(None, "NODE_NAME")]
+    #[case::empty(Some(""), "NODE_NAME")]
+    #[case::more_than_a_name(Some("n,metadata.namespace=x"), "is no name of a node")]
+    #[case::upper_case(Some("Node-1"), "is no name of a node")]
+    fn a_node_needs_a_name(#[case] name: Option<&str>, #[case] says: &str) {
+        let failure = node_name(name.map(str::to_owned)).unwrap_err();
+        assert_eq!(failure.code(), 2);
+        let text = failure.to_string();
+        assert!(
+            text.starts_with("--node-name: ") && text.contains(says),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_a_root_nothing_starts() {
+        let failure = settings(&Source::default(), Flags::default()).unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.to_string().contains("give --root"), "{failure}");
+    }
+}

@@ -1,0 +1,397 @@
+//! Every key of the file either takes effect while the process runs, or is named as needing a
+//! restart.
+
+use std::path::Path;
+
+use clap::Parser as _;
+
+use super::*;
+use crate::cli::{Cli, Command, RunArguments};
+use crate::config::API_VERSION;
+use crate::kubeconfig::Sources;
+use crate::options::Settings;
+
+fn arguments() -> RunArguments {
+    match Cli::try_parse_from(["belayer", "run"]).unwrap().command {
+        Command::Run(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn source(body: &str) -> Source {
+    let text = format!("apiVersion: {API_VERSION}\n{body}\n");
+    Source::parse(Path::new("b.yaml"), text).unwrap_or_else(|error| panic!("{body}: {error}"))
+}
+
+fn settings(body: &str) -> Settings {
+    Settings::resolve(&arguments(), &source(body), &Sources::default())
+        .unwrap_or_else(|error| panic!("{body}: {error}"))
+}
+
+/// What a reload puts in force.
+fn in_force(settings: &Settings) -> String {
+    format!("{:#?} {:#?}", settings.components, settings.limits)
+}
+
+/// A key, a file without it, and one with it.
+struct Case {
+    path: &'static str,
+    before: String,
+    after: String,
+}
+
+fn case(path: &'static str, before: impl Into<String>, after: impl Into<String>) -> Case {
+    Case {
+        path,
+        before: before.into(),
+        after: after.into(),
+    }
+}
+
+/// A key that stands alone.
+fn plain(path: &'static str, value: &str) -> Case {
+    let mut text = value.to_owned();
+    for part in path.rsplit('.') {
+        text = format!("{{{part}: {text}}}");
+    }
+    // The head is in block style: the outermost braces go.
+    let text = text[1..text.len() - 1].to_owned();
+    case(path, "", text)
+}
+
+/// A key of the one profile in the file.
+fn profile(path: &'static str, keys: &str) -> Case {
+    const REST: &str =
+        "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h";
+    of_profile(path, REST, keys)
+}
+
+fn of_profile(path: &'static str, rest: &str, keys: &str) -> Case {
+    let profiles = |keys: &str| format!("podFinalizer: {{profiles: [{{{keys}}}]}}");
+    case(path, profiles(rest), profiles(keys))
+}
+
+fn owner(path: &'static str, before: &str, after: &str) -> Case {
+    let owners = |keys: &str| format!("workflowFinalizer: {{owners: [{{{keys}}}]}}");
+    case(path, owners(before), owners(after))
+}
+
+const KIND: &str = "group: batch, version: v1, kind: Job, resource: jobs";
+
+fn with_owner(kind: &str) -> String {
+    format!("name: a, selector: {{matchLabels: {{a: b}}}}, releaseAfter: 1h, owner: {{{kind}}}")
+}
+
+fn cases() -> Vec<Case> {
+    const BASE: &str =
+        "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h";
+    let base = |more: &str| format!("{BASE}, {more}");
+    let kind = |other: &str, instead: &str| KIND.replace(other, instead);
+    let owned = with_owner(KIND);
+    let select = |what: &str| {
+        format!(
+            "name: a, selector: {{matchExpressions: [{{{what}}}]}}, consumed: {{labels: {{x: z}}}}, releaseAfter: 1h"
+        )
+    };
+    let profile_kind =
+        |path, other, instead| of_profile(path, &owned, &with_owner(&kind(other, instead)));
+    let owner_kind = |path, other: &str, instead: &str| {
+        owner(
+            path,
+            &format!("owner: {{{KIND}}}"),
+            &format!("owner: {{{}}}", kind(other, instead)),
+        )
+    };
+    let owner_select = |path, before: &str, after: &str| {
+        let of = |what: &str| format!("selector: {{matchExpressions: [{{{what}}}]}}");
+        owner(path, &of(before), &of(after))
+    };
+    let storm = |path, bucket: &str, rate: &str| {
+        case(
+            path,
+            "",
+            format!("podRecreation: {{storm: {{{bucket}: {{{rate}}}}}}}"),
+        )
+    };
+    vec![
+        plain("controllers", "[pod-finalizer]"),
+        plain("dryRun", "true"),
+        plain("featureGates", "{ConfigReload: false}"),
+        plain("leaderElection.enabled", "false"),
+        plain("leaderElection.leaseDuration", "30s"),
+        plain("leaderElection.renewDeadline", "9s"),
+        plain("leaderElection.retryPeriod", "1s"),
+        plain("leaderElection.resourceName", "other"),
+        plain("leaderElection.resourceNamespace", "other"),
+        plain("limits.qps", "7"),
+        plain("limits.burst", "7"),
+        plain("limits.concurrentReleases", "7"),
+        plain("endpoints.metricsBindAddress", "':9090'"),
+        plain("endpoints.debugBindAddress", "'0'"),
+        plain("logging.format", "json"),
+        plain("logging.level", "debug"),
+        plain("podFinalizer.workers", "7"),
+        plain("podFinalizer.backlogThreshold", "7"),
+        plain("podFinalizer.maxUnselected", "7"),
+        plain("podFinalizer.resync", "1h"),
+        plain("podFinalizer.outcomeTtl", "1h"),
+        plain(
+            "podFinalizer.profiles",
+            "[{name: b, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h}]",
+        ),
+        of_profile("podFinalizer.profiles[].builtIn", BASE, "builtIn: argo"),
+        profile(
+            "podFinalizer.profiles[].name",
+            "name: b, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 1h",
+        ),
+        profile("podFinalizer.profiles[].mode", &base("mode: observe")),
+        profile(
+            "podFinalizer.profiles[].selector.matchLabels",
+            "name: a, selector: {matchLabels: {a: c}}, consumed: {labels: {x: z}}, releaseAfter: 1h",
+        ),
+        of_profile(
+            "podFinalizer.profiles[].selector.matchExpressions[].key",
+            &select("key: a, operator: Exists"),
+            &select("key: b, operator: Exists"),
+        ),
+        of_profile(
+            "podFinalizer.profiles[].selector.matchExpressions[].operator",
+            &select("key: a, operator: In, values: [x]"),
+            &select("key: a, operator: NotIn, values: [x]"),
+        ),
+        of_profile(
+            "podFinalizer.profiles[].selector.matchExpressions[].values",
+            &select("key: a, operator: In, values: [x]"),
+            &select("key: a, operator: In, values: [y]"),
+        ),
+        profile(
+            "podFinalizer.profiles[].namespaces.include",
+            &base("namespaces: {include: [ci]}"),
+        ),
+        profile(
+            "podFinalizer.profiles[].namespaces.exclude",
+            &base("namespaces: {exclude: [ci]}"),
+        ),
+        profile_kind(
+            "podFinalizer.profiles[].owner.group",
+            "batch",
+            "example.com",
+        ),
+        profile_kind("podFinalizer.profiles[].owner.version", "v1", "v2"),
+        profile_kind("podFinalizer.profiles[].owner.kind", "Job", "Task"),
+        profile_kind("podFinalizer.profiles[].owner.resource", "jobs", "tasks"),
+        of_profile(
+            "podFinalizer.profiles[].consumed.labels",
+            &owned,
+            &format!("{owned}, consumed: {{labels: {{done: 'yes'}}}}"),
+        ),
+        of_profile(
+            "podFinalizer.profiles[].ownerFinished.labels",
+            &owned,
+            &format!("{owned}, ownerFinished: {{labels: {{done: 'yes'}}}}"),
+        ),
+        profile(
+            "podFinalizer.profiles[].releaseAfter",
+            "name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {x: z}}, releaseAfter: 2h",
+        ),
+        of_profile(
+            "podFinalizer.profiles[].ownerStatus",
+            &owned,
+            &format!("{owned}, ownerStatus: argo"),
+        ),
+        profile(
+            "podFinalizer.profiles[].adopt",
+            &base("adopt: [example.com/mine]"),
+        ),
+        profile("podFinalizer.profiles[].capture", &base("capture: true")),
+        profile("podFinalizer.profiles[].cleanup", &base("cleanup: argo")),
+        plain("workflowFinalizer.workers", "7"),
+        plain("workflowFinalizer.maxUnselected", "7"),
+        plain("workflowFinalizer.resync", "1h"),
+        plain("workflowFinalizer.owners", "[{podLabel: x}]"),
+        owner_kind(
+            "workflowFinalizer.owners[].owner.group",
+            "batch",
+            "example.com",
+        ),
+        owner_kind("workflowFinalizer.owners[].owner.version", "v1", "v2"),
+        owner_kind("workflowFinalizer.owners[].owner.kind", "Job", "Task"),
+        owner_kind("workflowFinalizer.owners[].owner.resource", "jobs", "tasks"),
+        owner("workflowFinalizer.owners[].podLabel", "", "podLabel: x"),
+        owner(
+            "workflowFinalizer.owners[].selector.matchLabels",
+            "",
+            "selector: {matchLabels: {a: b}}",
+        ),
+        owner_select(
+            "workflowFinalizer.owners[].selector.matchExpressions[].key",
+            "key: a, operator: Exists",
+            "key: b, operator: Exists",
+        ),
+        owner_select(
+            "workflowFinalizer.owners[].selector.matchExpressions[].operator",
+            "key: a, operator: Exists",
+            "key: a, operator: DoesNotExist",
+        ),
+        owner_select(
+            "workflowFinalizer.owners[].selector.matchExpressions[].values",
+            "key: a, operator: In, values: [x]",
+            "key: a, operator: In, values: [y]",
+        ),
+        owner(
+            "workflowFinalizer.owners[].namespaces.include",
+            "",
+            "namespaces: {include: [ci]}",
+        ),
+        owner(
+            "workflowFinalizer.owners[].namespaces.exclude",
+            "",
+            "namespaces: {exclude: [ci]}",
+        ),
+        plain("podRecreation.workers", "7"),
+        plain("podRecreation.selectors", "[{matchLabels: {a: b}}]"),
+        case(
+            "podRecreation.selectors[].matchLabels",
+            "podRecreation: {selectors: [{matchLabels: {a: b}}]}",
+            "podRecreation: {selectors: [{matchLabels: {a: c}}]}",
+        ),
+        plain("podRecreation.owners", "[Workspace.example.com]"),
+        plain("podRecreation.maxRetries", "7"),
+        plain("podRecreation.backoffSeconds", "7"),
+        plain("podRecreation.wipeTimeoutSeconds", "7"),
+        plain("podRecreation.onWipeTimeout", "fail"),
+        plain("podRecreation.avoidRejectedNode", "true"),
+        plain("podRecreation.classes", "{Custom: race}"),
+        plain("podRecreation.recordTtlSeconds", "7"),
+        storm(
+            "podRecreation.storm.perOwner.perSecond",
+            "perOwner",
+            "perSecond: 7, burst: 50",
+        ),
+        storm(
+            "podRecreation.storm.perOwner.burst",
+            "perOwner",
+            "perSecond: 5, burst: 7",
+        ),
+        storm(
+            "podRecreation.storm.perNode.perSecond",
+            "perNode",
+            "perSecond: 7, burst: 50",
+        ),
+        storm(
+            "podRecreation.storm.perNode.burst",
+            "perNode",
+            "perSecond: 5, burst: 7",
+        ),
+        storm(
+            "podRecreation.storm.cluster.perSecond",
+            "cluster",
+            "perSecond: 7, burst: 500",
+        ),
+        storm(
+            "podRecreation.storm.cluster.burst",
+            "cluster",
+            "perSecond: 50, burst: 7",
+        ),
+        storm(
+            "podRecreation.storm.breaker.rejections",
+            "breaker",
+            "rejections: 7, withinSeconds: 60, openSeconds: 30",
+        ),
+        storm(
+            "podRecreation.storm.breaker.withinSeconds",
+            "breaker",
+            "rejections: 100, withinSeconds: 7, openSeconds: 30",
+        ),
+        storm(
+            "podRecreation.storm.breaker.openSeconds",
+            "breaker",
+            "rejections: 100, withinSeconds: 60, openSeconds: 7",
+        ),
+        plain("pvcProtection.workers", "7"),
+        plain("pvcProtection.finalizer", "kubernetes.io/pvc-protection"),
+    ]
+}
+
+#[test]
+fn every_key_takes_effect_or_is_named_as_needing_a_restart() {
+    let cases = cases();
+    for key in KEYS {
+        // Another version or kind is another format: the file is refused.
+        let is_head = matches!(key.path, "apiVersion" | "kind");
+        let tried = cases.iter().any(|case| case.path == key.path);
+        assert!(tried || is_head, "{}: no case changes it", key.path);
+    }
+    for Case {
+        path,
+        before,
+        after,
+    } in &cases
+    {
+        let changes = Changes::between(&source(before), &source(after));
+        let (old, new) = (settings(before), settings(after));
+        match keys::entry(path).unwrap().reload {
+            Reload::Live => {
+                assert!(changes.restart.is_empty(), "{path}: {changes:?}");
+                assert_eq!(changes.live.len(), 1, "{path}: {changes:?}");
+                assert_ne!(in_force(&old), in_force(&new), "{path} changes nothing");
+            }
+            Reload::Restart => {
+                assert_eq!(changes.live, Vec::<String>::new(), "{path}");
+                assert!(changes.restart[0].starts_with(path), "{path}: {changes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn writing_a_default_out_changes_nothing() {
+    let written = "podFinalizer: {workers: 32, maxUnselected: 10%}\nleaderElection: {leaseDuration: 15s}\nlimits: {}";
+    let changes = Changes::between(&source(""), &source(written));
+    assert!(changes.is_empty(), "{changes:?}");
+}
+
+#[test]
+fn a_change_and_its_way_back_are_both_seen() {
+    let changed = source("podFinalizer: {resync: 1h}\nlogging: {level: debug}");
+    for changes in [
+        Changes::between(&source(""), &changed),
+        Changes::between(&changed, &source("")),
+    ] {
+        assert_eq!(changes.live, ["podFinalizer.resync"]);
+        assert_eq!(changes.restart, ["logging.level"]);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_read_again_and_one_that_is_wrong_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.yaml");
+    let write = |body: &str| {
+        // As a mounted ConfigMap changes: another file behind the same name.
+        let new = dir.path().join("new");
+        std::fs::write(&new, format!("apiVersion: {API_VERSION}\n{body}\n")).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+    };
+    write("podFinalizer: {workers: 1}");
+    let first = Source::load(&path).unwrap();
+    let sets = ["podFinalizer.resync=1h".parse().unwrap()];
+    let mut watcher = Watcher::new(&first, &sets).unwrap();
+    write("podFinalizer: {workers: 2}");
+    let second = watcher.changed().await.unwrap();
+    assert_eq!(
+        second.config.pod_finalizer.as_ref().unwrap().workers,
+        Some(2)
+    );
+    // What the command line sets is set in the new one as well.
+    assert_eq!(
+        second.config.pod_finalizer.unwrap().resync.as_deref(),
+        Some("1h")
+    );
+    write("podFinalizer: {worker: 3}");
+    let error = watcher.changed().await.unwrap_err().to_string();
+    assert!(error.contains("did you mean `workers`?"), "{error}");
+    write("podFinalizer: {workers: 3}");
+    let third = watcher.changed().await.unwrap();
+    assert_eq!(third.config.pod_finalizer.unwrap().workers, Some(3));
+}

@@ -1,0 +1,19 @@
+//! The commands that only look, the built binary against the embedded API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may fail by panic"
+)]
+
+mod check;
+mod fixtures;
+mod help;
+mod polite;
+mod rights;
+mod rows;
+mod size;
+mod status;
+#[cfg(feature = "otlp")]
+mod traces;
+mod usage;
+mod world;

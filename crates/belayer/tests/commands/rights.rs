@@ -1,0 +1,289 @@
+//! What each component says it needs, what the manifests grant, and what `check` says where one
+//! of them is taken away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belayer::config::Source;
+use belayer::controllers::Controllers;
+use belayer::inspect::parts;
+use belayer_core::client;
+use belayer_core::executor::Bounds;
+use belayer_core::rights::{Place, Right};
+use belayer_inspect::reader::Reader;
+use belayer_preflight::{About, Authorizer, Level, Part, Query, Ruling, Subject, check};
+use belayer_sandbox::Sandbox;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+/// Something that a role grants: where, group, resource with its subresource, name, verb.
+type Grant = (Place, String, String, Option<String>, String);
+
+/// Rights that the manifests grant and that no part asks for, each with its reason.
+const AHEAD: &[(&str, &str)] = &[];
+
+fn everything() -> Vec<Part> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &path,
+        "apiVersion: config.belayer.dev/v1alpha1\npodFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n    cleanup: argo\n",
+    )
+    .unwrap();
+    let source = Source::load(&path).unwrap();
+    parts(&source, &Controllers::parse(&["*"]).unwrap()).unwrap()
+}
+
+/// What each role of the manifests grants, by kind and name.
+fn roles() -> BTreeMap<String, BTreeSet<Grant>> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests");
+    let mut roles = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        // The node agent has an account and roles of its own.
+        if path.is_dir() {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
+            let place = match object["kind"].as_str() {
+                Some("ClusterRole") => Place::Cluster,
+                Some("Role") => Place::OwnNamespace,
+                _ => continue,
+            };
+            // A role that joins another one is for people, and bound to no account.
+            if object["metadata"]["labels"]
+                .to_string()
+                .contains("aggregate-to-")
+            {
+                continue;
+            }
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let kind = object["kind"].as_str().unwrap();
+            roles.insert(format!("{kind} {name}"), grants(place, &object));
+        }
+    }
+    roles
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let items = value.as_array().into_iter().flatten();
+    items
+        .map(|item| item.as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn grants(place: Place, role: &Value) -> BTreeSet<Grant> {
+    let mut grants = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        let names = texts(&rule["resourceNames"]);
+        let names: Vec<Option<String>> = if names.is_empty() {
+            vec![None]
+        } else {
+            names.into_iter().map(Some).collect()
+        };
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    for name in &names {
+                        grants.insert((
+                            place,
+                            group.clone(),
+                            resource.clone(),
+                            name.clone(),
+                            verb.clone(),
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    grants
+}
+
+fn grant(right: &Right) -> Grant {
+    let resource = if right.subresource.is_empty() {
+        right.resource.to_string()
+    } else {
+        format!("{}/{}", right.resource, right.subresource)
+    };
+    (
+        right.place,
+        right.group.to_string(),
+        resource,
+        right.name.map(str::to_owned),
+        right.verb.to_owned(),
+    )
+}
+
+/// Roles as RBAC reads them: a grant for all objects is one for each, a ClusterRole one everywhere.
+struct Rules(BTreeSet<Grant>);
+
+impl Rules {
+    fn allow(&self, right: &Right) -> bool {
+        let (place, group, resource, name, verb) = grant(right);
+        self.0.iter().any(|granted| {
+            (granted.0 == place || granted.0 == Place::Cluster)
+                && granted.1 == group
+                && granted.2 == resource
+                && (granted.3.is_none() || granted.3 == name)
+                && granted.4 == verb
+        })
+    }
+}
+
+impl Authorizer for Rules {
+    fn ask<'a>(&'a self, right: &'a Right, _: &'a Subject, _: &'a str) -> BoxFuture<'a, Ruling> {
+        let ruling = if self.allow(right) {
+            Ruling::Granted
+        } else {
+            Ruling::Refused
+        };
+        Box::pin(std::future::ready(ruling))
+    }
+}
+
+/// What `check` says is missing, by part: rights alone.
+async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
+    let sandbox = Sandbox::builder().build();
+    let reader = Reader::new(
+        client::in_process(sandbox.service("viewer")),
+        Bounds::default(),
+    );
+    let query = Query {
+        own_namespace: "belayer-system".to_owned(),
+        subject: Subject::Own,
+        parts: everything(),
+        client: "test",
+    };
+    let report = check(&reader, rules, &query).await.unwrap();
+    let mut missing = BTreeSet::new();
+    for part in &report.parts {
+        let findings = part
+            .findings
+            .iter()
+            .filter(|finding| finding.about == About::Right);
+        for finding in findings {
+            assert_eq!(finding.level, Level::Missing);
+            assert!(!finding.consequence.is_empty(), "{}", finding.what);
+            assert!(finding.fix.as_deref().unwrap().contains("Role belayer-"));
+            missing.insert((part.name.clone(), finding.what.clone()));
+        }
+    }
+    missing
+}
+
+/// What is missing by the parts' own lists.
+fn expected(rules: &Rules) -> BTreeSet<(String, String)> {
+    let mut expected = BTreeSet::new();
+    for part in everything() {
+        for right in part.rights.iter().filter(|right| !rules.allow(right)) {
+            let place = match right.place {
+                Place::Cluster => "",
+                Place::OwnNamespace => " in belayer-system",
+            };
+            expected.insert((part.name.clone(), format!("{right}{place}")));
+        }
+    }
+    expected
+}
+
+/// Both ways: nothing is granted that nobody needs, and nothing needed that is not granted.
+#[test]
+fn the_manifests_grant_exactly_what_the_components_say_they_need() {
+    let roles = roles();
+    let mut named = BTreeSet::new();
+    for part in everything() {
+        let mut granted = BTreeSet::new();
+        for role in part.granted_by.split(" and ") {
+            named.insert(role.to_owned());
+            granted.extend(
+                roles
+                    .get(role)
+                    .unwrap_or_else(|| panic!("no {role}"))
+                    .clone(),
+            );
+        }
+        let needed: BTreeSet<Grant> = part.rights.iter().map(grant).collect();
+        let spare: Vec<&Grant> = granted
+            .difference(&needed)
+            .filter(|(_, _, resource, _, verb)| {
+                !AHEAD.contains(&(resource.as_str(), verb.as_str()))
+            })
+            .collect();
+        assert_eq!(
+            spare,
+            Vec::<&Grant>::new(),
+            "{}: granted and not needed",
+            part.name
+        );
+        let lacking: Vec<&Grant> = needed.difference(&granted).collect();
+        assert_eq!(
+            lacking,
+            Vec::<&Grant>::new(),
+            "{}: needed and not granted",
+            part.name
+        );
+    }
+    let unnamed: Vec<&String> = roles.keys().filter(|role| !named.contains(*role)).collect();
+    assert_eq!(
+        unnamed,
+        Vec::<&String>::new(),
+        "roles that belong to no part"
+    );
+}
+
+#[tokio::test]
+async fn with_all_roles_nothing_is_missing() {
+    let all = Rules(roles().into_values().flatten().collect());
+    assert_eq!(missing(&all).await, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn under_each_role_alone_the_rest_is_named() {
+    for (role, granted) in roles() {
+        let rules = Rules(granted);
+        let missing = missing(&rules).await;
+        assert!(!missing.is_empty(), "{role}");
+        assert_eq!(missing, expected(&rules), "{role}");
+    }
+}
+
+/// Roles overlap, so that what one grants may be granted by another as well.
+#[tokio::test]
+async fn without_each_role_what_only_it_grants_is_named() {
+    for left_out in roles().into_keys() {
+        let rest = roles().into_iter().filter(|(role, _)| *role != left_out);
+        let rules = Rules(rest.flat_map(|(_, granted)| granted).collect());
+        let missing = missing(&rules).await;
+        assert_eq!(missing, expected(&rules), "{left_out}");
+    }
+}
+
+#[tokio::test]
+async fn a_single_permission_that_is_taken_away_is_named_exactly() {
+    let all: BTreeSet<Grant> = roles().into_values().flatten().collect();
+    assert!(all.len() > 25, "the roles were not found");
+    for taken in &all {
+        let mut rest = all.clone();
+        rest.remove(taken);
+        let rules = Rules(rest);
+        let missing = missing(&rules).await;
+        // Exactly this one, for each component that needs it.
+        let (_, group, resource, name, verb) = taken;
+        let dot = if group.is_empty() { "" } else { "." };
+        let (resource, sub) = match resource.split_once('/') {
+            Some((resource, sub)) => (resource, format!("/{sub}")),
+            None => (resource.as_str(), String::new()),
+        };
+        let mut what = format!("{verb} {resource}{dot}{group}{sub}");
+        if let Some(name) = name {
+            what = format!("{what} {name}");
+        }
+        assert!(!missing.is_empty(), "{what}: nobody needs it");
+        for (part, named) in &missing {
+            let named = named.trim_end_matches(" in belayer-system");
+            assert_eq!(named, what, "{part}");
+        }
+        assert_eq!(missing, expected(&rules), "{what}");
+    }
+}

@@ -1,0 +1,151 @@
+//! pod-recreation beside pod-finalizer: both hold the same pod, and neither waits for the other.
+
+use std::time::Duration;
+
+use belayer_core::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
+use belayer_pod_recreation::Settings;
+use belayer_pod_recreation::eligible::OwnerKind;
+use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
+use belayer_sandbox::{Gvr, Verb};
+use serde_json::{Value, json};
+
+use super::{Fate, Running, YARD, Yard, uid};
+use crate::world::BELAYER;
+
+/// Both components, on pods of a workflow whose kind the configuration names.
+fn run(yard: &Yard) -> Running {
+    let mut settings = Settings::default();
+    settings.eligibility.owners = vec![OwnerKind {
+        group: "argoproj.io".into(),
+        kind: "Workflow".into(),
+    }];
+    let mut components = Yard::components(settings);
+    components.pod_finalizer = Some(Default::default());
+    yard.run_components(BELAYER, components)
+}
+
+fn workflow(yard: &Yard) -> Value {
+    yard.world
+        .create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
+    let object = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "namespace": YARD, "name": "build" }, "spec": {},
+    });
+    let created = yard.world.create(&WORKFLOWS, Some(YARD), object);
+    json!([{
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build",
+        "uid": uid(&created), "controller": true,
+    }])
+}
+
+fn step(yard: &Yard, owner: Value) -> String {
+    let metadata = json!({
+        "labels": { "workflows.argoproj.io/workflow": "build" },
+        "annotations": { "belayer.dev/recreate": "true" },
+        "ownerReferences": owner,
+    });
+    yard.pod_with("step", metadata)
+}
+
+fn holds(yard: &Yard) -> Vec<String> {
+    let pod = yard.find("step");
+    let all = pod
+        .as_ref()
+        .and_then(|pod| pod["metadata"]["finalizers"].as_array());
+    let all = all.into_iter().flatten().filter_map(Value::as_str);
+    all.map(str::to_owned).collect()
+}
+
+fn has_both(yard: &Yard) -> bool {
+    let holds = holds(yard);
+    [POD_STATUS_HOLD, POD_RECREATION_HOLD]
+        .iter()
+        .all(|hold| holds.iter().any(|have| have == hold))
+}
+
+/// Patches of the pod with this UID that were carried out.
+fn patches(yard: &Yard, uid: &str) -> usize {
+    yard.writes_of(&Gvr::PODS)
+        .iter()
+        .filter(|write| write.uid == uid && write.verb == Verb::Patch && write.changed())
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_patch_ties_both_holds_and_one_takes_both_off_a_rejected_pod() {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let belayer = run(&yard);
+    let first = step(&yard, owner);
+    yard.wait("both hold it", || has_both(&yard)).await;
+    assert_eq!(patches(&yard, &first), 1, "one patch ties both");
+    yard.tell("step", Fate::Rejected("OutOfcpu"));
+    yard.wait("it is re-created and held by both", || {
+        has_both(&yard) && yard.find("step").is_some_and(|pod| uid(&pod) != first)
+    })
+    .await;
+    assert_eq!(patches(&yard, &first), 2, "one patch takes both off");
+    yard.tell("step", Fate::Runs);
+    yard.wait("it has started, and its result is waited for", || {
+        holds(&yard) == [POD_STATUS_HOLD]
+    })
+    .await;
+    let ended = json!({ "status": { "phase": "Succeeded" } });
+    let status = belayer_sandbox::Subresource::Status;
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "step", ended, status);
+    let taken = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+    let none = belayer_sandbox::Subresource::None;
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "step", taken, none);
+    yard.wait("nobody holds it", || holds(&yard).is_empty())
+        .await;
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_pod_is_still_held_for_its_consumer() {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let belayer = run(&yard);
+    let mut last = step(&yard, owner);
+    for _ in 0..4 {
+        yard.wait("both hold it", || has_both(&yard)).await;
+        yard.tell("step", Fate::Rejected("OutOfcpu"));
+        let before = last.clone();
+        yard.wait("the next one, or the end", || {
+            yard.phase() == "Exhausted"
+                || (has_both(&yard) && yard.find("step").is_some_and(|pod| uid(&pod) != before))
+        })
+        .await;
+        last = uid(&yard.find("step").unwrap());
+    }
+    yard.wait("only its result is waited for", || {
+        holds(&yard) == [POD_STATUS_HOLD]
+    })
+    .await;
+    assert_eq!(yard.creates(), 3);
+    yard.world.delete(&WORKFLOWS, Some(YARD), "build");
+    yard.wait("it goes with its workflow", || yard.find("step").is_none())
+        .await;
+    belayer.stop().await;
+}
+
+/// The workflow is deleted while the pause runs: nothing comes back.
+#[tokio::test(start_paused = true)]
+async fn the_owner_is_deleted_in_the_pause() {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let belayer = run(&yard);
+    step(&yard, owner);
+    yard.wait("both hold it", || has_both(&yard)).await;
+    yard.tell("step", Fate::Rejected("OutOfcpu"));
+    yard.wait("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    yard.world.delete(&WORKFLOWS, Some(YARD), "build");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(yard.creates(), 0);
+    assert!(yard.find("step").is_none());
+    belayer.stop().await;
+}

@@ -1,0 +1,251 @@
+//! Who is never touched, whose owner is asked first, and what holds back storms.
+
+use std::time::Duration;
+
+use belayer_pod_recreation::Settings;
+use belayer_pod_recreation::storm::{Breaker, Rate};
+use belayer_sandbox::{Fault, Gvr, Match, Verb};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Fate, RECORDS, YARD, Yard, uid};
+use crate::world::BELAYER;
+
+fn ignore(yard: &Yard, says: Value) {
+    let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": says } } });
+    let none = belayer_sandbox::Subresource::None;
+    yard.world
+        .patch_in(&Gvr::NAMESPACES, None, YARD, label, none);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_to_be_ignored_is_left_alone() {
+    let yard = Yard::new();
+    ignore(&yard, json!("true"));
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.pass(Duration::from_secs(30)).await;
+    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.pass(Duration::from_secs(120)).await;
+    assert_eq!(yard.applied(&Gvr::PODS) + yard.applied(&RECORDS), 0);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_come_and_go_with_the_label_of_the_namespace() {
+    let yard = Yard::new();
+    ignore(&yard, json!("true"));
+    let belayer = yard.run();
+    let name = "web";
+    yard.pod(name);
+    yard.wait_for(Duration::from_secs(5)).await;
+    assert!(!yard.is_held(name));
+    ignore(&yard, Value::Null);
+    yard.wait("it is held", || yard.is_held(name)).await;
+    ignore(&yard, json!("true"));
+    yard.wait("it is let go", || !yard.is_held(name)).await;
+    belayer.stop().await;
+}
+
+fn config_map(yard: &Yard) -> Value {
+    let object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "owner" } });
+    let gvr = Gvr::CONFIGMAPS;
+    let owner = yard.world.create(&gvr, Some(YARD), object);
+    json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid(&owner) }])
+}
+
+/// Garbage collection is slow: the record is still there when the owner is long gone.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_gone_is_noticed_before_an_attempt_is_reserved() {
+    let yard = Yard::without_garbage_collection();
+    let owners = config_map(&yard);
+    let belayer = yard.run();
+    yard.pod_with(
+        "web",
+        json!({ "annotations": { "belayer.dev/recreate": "true" }, "ownerReferences": owners }),
+    );
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    yard.world.delete(&Gvr::CONFIGMAPS, Some(YARD), "owner");
+    yard.wait("it is given up", || yard.phase() == "Ended")
+        .await;
+    let status = yard.record()["status"].clone();
+    let told = status["message"].as_str().unwrap();
+    assert!(told.contains("ConfigMap owner is gone"), "{told}");
+    assert_eq!(status["attempts"], 0);
+    yard.wait_for(Duration::from_secs(600)).await;
+    assert_eq!(yard.creates(), 0);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_owner_is_there_comes_back() {
+    let yard = Yard::new();
+    let owners = config_map(&yard);
+    let belayer = yard.run();
+    yard.pod_with(
+        "web",
+        json!({ "annotations": { "belayer.dev/recreate": "true" }, "ownerReferences": owners }),
+    );
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let again = yard.find("web").unwrap();
+    assert_eq!(again["metadata"]["ownerReferences"], owners);
+    belayer.stop().await;
+}
+
+/// The API server cannot be asked about the owner: nothing is reserved on a guess, nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_be_looked_at_is_waited_for() {
+    let yard = Yard::new();
+    let owners = config_map(&yard);
+    let looks = Match::verb(Verb::Get)
+        .resource("configmaps")
+        .client(BELAYER);
+    let unavailable = belayer_sandbox::Answer::service_unavailable();
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(looks).answer(unavailable));
+    let belayer = yard.run();
+    yard.pod_with(
+        "web",
+        json!({ "annotations": { "belayer.dev/recreate": "true" }, "ownerReferences": owners }),
+    );
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(yard.record()["status"]["attempts"], 0);
+    yard.world.sandbox.faults().clear();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
+/// Every node rejects everything: what is allowed is tried, then there is quiet.
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_rejections_ends_with_the_budget() {
+    const PODS: usize = 60;
+    let yard = Yard::rejecting(99);
+    let mut settings = Settings::default();
+    settings.storm.per_node = Rate {
+        per_second: 2.0,
+        burst: 5,
+    };
+    settings.storm.breaker = Breaker {
+        rejections: 20,
+        within_seconds: 60,
+        open_seconds: 30,
+    };
+    let belayer = yard.run_as(BELAYER, settings);
+    let node = json!({ "nodeName": "node-1" });
+    for n in 0..PODS {
+        yard.pod_on(&format!("web-{n}"), node.clone());
+    }
+    let over = |yard: &Yard| {
+        let records = yard.records();
+        let exhausted = |record: &&std::sync::Arc<Value>| record["status"]["phase"] == "Exhausted";
+        records.iter().filter(exhausted).count() == PODS
+    };
+    let begun = tokio::time::Instant::now();
+    while !over(&yard) {
+        assert!(begun.elapsed() < Duration::from_secs(3_000), "not over");
+        yard.play();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert_eq!(yard.creates(), PODS * 3, "the budget, no more, no less");
+    for record in yard.records() {
+        let status = &record["status"];
+        assert_eq!(
+            (&status["attempts"], &status["podStarts"]),
+            (&json!(3), &json!(4))
+        );
+    }
+    // 180 re-creations at two a second after the first five.
+    assert!(
+        begun.elapsed() > Duration::from_secs(85),
+        "nothing was held back"
+    );
+    let writes = yard.applied(&Gvr::PODS) + yard.applied(&RECORDS);
+    yard.wait_for(Duration::from_secs(1_800)).await;
+    let later = yard.applied(&Gvr::PODS) + yard.applied(&RECORDS);
+    assert_eq!(later, writes, "over and not quiet");
+    belayer.stop().await;
+}
+
+/// The node's breaker is open: nothing comes back after a rejection by it until it closes.
+#[tokio::test(start_paused = true)]
+async fn while_a_breaker_is_open_everything_waits_and_nothing_is_lost() {
+    let yard = Yard::rejecting(1);
+    let mut settings = Settings::default();
+    settings.policy.backoff_seconds = 1;
+    settings.storm.breaker = Breaker {
+        rejections: 3,
+        within_seconds: 60,
+        open_seconds: 300,
+    };
+    let belayer = yard.run_as(BELAYER, settings);
+    let node = json!({ "nodeName": "node-1" });
+    for name in ["a", "b", "c"] {
+        yard.pod_on(name, node.clone());
+    }
+    yard.pass(Duration::from_secs(200)).await;
+    assert_eq!(yard.creates(), 0, "the breaker is open");
+    assert_eq!(yard.records().len(), 3);
+    yard.until("all run", || {
+        ["a", "b", "c"].iter().all(|name| yard.is_running(name))
+    })
+    .await;
+    belayer.stop().await;
+}
+
+/// A stop that the user asked for survives the process that heard it.
+#[rstest]
+#[case::of_the_record("Rejected")]
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str) {
+    let yard = Yard::new();
+    let tries = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let slow = Fault::on(tries).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is there", || yard.phase() == phase).await;
+    let name = super::text(&yard.record(), "/metadata/name");
+    yard.world.delete(&RECORDS, Some(YARD), &name);
+    yard.wait("it is let go", || !yard.is_held("web")).await;
+    belayer.stop().await;
+    let again = yard.run();
+    yard.pass(Duration::from_secs(300)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert!(yard.records().is_empty(), "it was taken up again");
+    assert_eq!(yard.creates(), 0);
+    again.stop().await;
+}
+
+/// Drained in the pause: nothing comes with a new hold on it, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn while_belayer_is_drained_what_is_under_way_waits_in_its_record() {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    let gate = |mode: &str| json!({ "data": { "mode": mode } });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "belayer-gate" }, "data": { "mode": "normal" } });
+    let (maps, own) = (Gvr::CONFIGMAPS, Some("belayer-system"));
+    yard.world.create(&maps, own, map);
+    let turn = |mode: &str| {
+        let none = belayer_sandbox::Subresource::None;
+        yard.world
+            .patch_in(&maps, own, "belayer-gate", gate(mode), none);
+    };
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    turn("draining");
+    yard.pass(Duration::from_secs(600)).await;
+    assert_eq!(yard.creates(), 0);
+    assert_eq!(yard.phase(), "Waiting");
+    turn("normal");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}

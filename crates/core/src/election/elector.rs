@@ -1,0 +1,338 @@
+//! The driver: asks the server what the state machine wants to know, and moves the tenure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kube::Client;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::machine::{Ask, Candidate, Ground, Standing};
+use super::record::{Lease, Record, Version, lease_kind};
+use super::tenure::{Grant, Tenure};
+use super::timing::Timing;
+use crate::ambient;
+use crate::http::{ErrorClass, PatchKind, Request, RequestError};
+use crate::names;
+use crate::object::ObjectKey;
+
+/// Asks within one round: a look, a write, and both once more after a conflict.
+const ASKS_PER_ROUND: usize = 4;
+
+/// How often a resignation that met a conflict or an error is tried.
+const RESIGNATIONS: usize = 3;
+
+/// An elector that has finished no round for this long beyond its lease duration is wedged: each
+/// of its requests has a shorter deadline.
+const WEDGED_BEYOND: Duration = Duration::from_secs(60);
+
+/// What an election is about.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The Lease.
+    pub lease: ObjectKey,
+    /// Our name in it: no other process may have the same.
+    pub identity: String,
+    /// The three times.
+    pub timing: Timing,
+}
+
+/// Takes part in an election.
+pub struct Elector {
+    client: Client,
+    settings: Settings,
+    candidate: Candidate,
+    grant: Grant,
+    beginning: Instant,
+    pulse: Pulse,
+    told: Option<String>,
+}
+
+/// How an election ended for us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// We were told to, and gave the lease back if we had it.
+    Resigned,
+    /// We led, and another does now, or might have. The process is to end.
+    Lost {
+        /// Who leads; empty if it is not known.
+        holder: String,
+    },
+}
+
+/// Shows whether the elector is alive, and who leads.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    beginning: Instant,
+    last_round: Arc<AtomicU64>,
+    patience: Duration,
+}
+
+impl Pulse {
+    /// Whether it hangs: no round has ended for so long that only a restart helps.
+    pub fn is_wedged(&self) -> bool {
+        let last = Duration::from_millis(self.last_round.load(Ordering::Relaxed));
+        self.beginning.elapsed().saturating_sub(last) > self.patience
+    }
+
+    fn beat(&self) {
+        let now = u64::try_from(self.beginning.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_round.store(now, Ordering::Relaxed);
+    }
+}
+
+/// A name that no other process has: that of the host, and a number of 128 bits.
+pub fn identity(host: &str) -> String {
+    let host = if host.is_empty() { "belayer" } else { host };
+    format!("{host}_{:016x}{:016x}", ambient::bits(), ambient::bits())
+}
+
+impl std::fmt::Debug for Elector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Elector")
+            .field("settings", &self.settings)
+            .field("candidate", &self.candidate)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Elector {
+    /// A candidate, and the tenure that it will have. `client` should have a connection of its own:
+    /// a renewal must not wait behind a long list.
+    pub fn new(client: Client, settings: Settings) -> (Self, Tenure) {
+        let (grant, tenure) = Tenure::elected();
+        let beginning = Instant::now();
+        let pulse = Pulse {
+            beginning,
+            last_round: Arc::default(),
+            patience: settings.timing.lease_duration() + WEDGED_BEYOND,
+        };
+        let candidate = Candidate::new(&settings.identity, settings.timing);
+        let elector = Self {
+            client,
+            settings,
+            candidate,
+            grant,
+            beginning,
+            pulse,
+            told: None,
+        };
+        (elector, tenure)
+    }
+
+    /// Shows whether it is alive.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
+    /// Takes part until `resign` is cancelled, which gives the lease back, or until it is lost.
+    pub async fn run(mut self, resign: CancellationToken) -> Ended {
+        self.publish(false);
+        tracing::info!(lease = %self.settings.lease, identity = self.candidate.identity(), "standing by");
+        loop {
+            let round = self.round();
+            if let Some(lost) = resign.run_until_cancelled(round).await.flatten() {
+                self.grant.end();
+                self.publish(false);
+                return lost;
+            }
+            self.pulse.beat();
+            let pause = self.candidate.pause(self.now(), ambient::unit());
+            let slept = resign.run_until_cancelled(tokio::time::sleep(pause)).await;
+            if slept.is_none() {
+                self.resign().await;
+                return Ended::Resigned;
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.beginning.elapsed()
+    }
+
+    /// Asks until there is nothing more to ask now. Answers if the election is over.
+    async fn round(&mut self) -> Option<Ended> {
+        if self.candidate.standing(self.now()) == Standing::InDoubt {
+            self.publish(false);
+        }
+        let mut ask = self.candidate.begin(self.now(), ambient::now());
+        for _ in 0..ASKS_PER_ROUND {
+            ask = match ask {
+                Ask::Look => match self.look().await {
+                    Ok(lease) => self.candidate.seen(lease, self.now(), ambient::now()),
+                    Err(error) => {
+                        self.failed("read", &error);
+                        return None;
+                    }
+                },
+                Ask::Create(record) => self.write(record, None).await?,
+                Ask::Write(record, version) => self.write(record, Some(version)).await?,
+                Ask::Wait(_) => {
+                    self.tell_holder();
+                    return None;
+                }
+                Ask::GiveUp { holder } => return Some(Ended::Lost { holder }),
+            };
+        }
+        None
+    }
+
+    /// Writes, and says what to ask next: to look again after a conflict, nothing otherwise.
+    async fn write(&mut self, record: Record, over: Option<Version>) -> Option<Ask> {
+        let before = self.candidate.standing(self.now());
+        let ground = self.candidate.ground(self.now());
+        let sent = self.now();
+        let answer = self.send(&record, over.as_ref()).await;
+        match answer {
+            Ok(version) => {
+                self.candidate.wrote(record, version, sent);
+                self.led(before, ground);
+                None
+            }
+            Err(error) => match error.class() {
+                ErrorClass::Conflict | ErrorClass::AlreadyExists => {
+                    self.candidate.failed();
+                    Some(Ask::Look)
+                }
+                _ => {
+                    self.failed("write", &error);
+                    None
+                }
+            },
+        }
+    }
+
+    fn led(&mut self, before: Standing, ground: Option<Ground>) {
+        // From when it was sent on: if the answer took longer than the deadline, this is no leave.
+        let Standing::Leading { until } = self.candidate.standing(self.now()) else {
+            return;
+        };
+        self.grant.extend(self.beginning + until);
+        self.told = None;
+        match before {
+            Standing::Leading { .. } => {}
+            Standing::Standby => {
+                self.publish(true);
+                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
+            }
+            Standing::InDoubt => {
+                self.publish(true);
+                tracing::info!(lease = %self.settings.lease, "leading again: nobody else has led meanwhile");
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<Option<Lease>, RequestError> {
+        let request = Request::get(lease_kind().object_path(&self.settings.lease))
+            .timeout(self.candidate.patience(self.now()));
+        match request.send(&self.client).await {
+            Ok(answer) => Lease::read(&answer.body)
+                .map(Some)
+                .map_err(|error| RequestError::Decode(error.to_string())),
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn send(
+        &self,
+        record: &Record,
+        over: Option<&Version>,
+    ) -> Result<Option<Version>, RequestError> {
+        let lease = &self.settings.lease;
+        let request = match over {
+            None => Request::post(
+                lease_kind().path(lease.namespace()),
+                record.create_body(lease),
+            ),
+            Some(version) => Request::patch(
+                lease_kind().object_path(lease),
+                PatchKind::Merge,
+                record.patch_body(version),
+            ),
+        };
+        let answer = request
+            .query("fieldManager", names::FIELD_MANAGER)
+            .timeout(self.candidate.patience(self.now()))
+            .send(&self.client)
+            .await?;
+        // An answer that cannot be read is still a success; the next round looks first.
+        Ok(Lease::read(&answer.body).ok().map(|lease| lease.version))
+    }
+
+    fn failed(&mut self, verb: &'static str, error: &RequestError) {
+        self.candidate.failed();
+        let standing = self.candidate.standing(self.now());
+        if standing == Standing::InDoubt {
+            self.publish(false);
+        }
+        let reason = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let help = match error.class() {
+            ErrorClass::Forbidden => {
+                "; the election needs get, create and patch of leases.coordination.k8s.io in that \
+                 namespace (--leader-elect=false runs one replica without)"
+            }
+            ErrorClass::NotFound => {
+                "; does the namespace exist? --leader-elect-resource-namespace names another"
+            }
+            _ => "",
+        };
+        // The same again and again is told once.
+        if self.told.as_deref() != Some(reason.as_str()) {
+            tracing::warn!(lease = %self.settings.lease, ?standing, "could not {verb} the lease: {reason}{help}");
+            self.told = Some(reason);
+        }
+    }
+
+    fn tell_holder(&mut self) {
+        let holder = self.candidate.holder();
+        if self.told.as_deref() != Some(holder) {
+            tracing::info!(lease = %self.settings.lease, holder, "another leads");
+            self.told = Some(holder.to_owned());
+        }
+    }
+
+    /// Gives the lease back, so that the next leader need not wait for its end.
+    async fn resign(&mut self) {
+        for _ in 0..RESIGNATIONS {
+            if self
+                .candidate
+                .resignation(self.now(), ambient::now())
+                .is_none()
+            {
+                match self.look().await {
+                    // A renewal whose answer was lost has changed the version.
+                    Ok(lease) => drop(self.candidate.seen(lease, self.now(), ambient::now())),
+                    Err(_) => break,
+                }
+            }
+            let Some((record, version)) = self.candidate.resignation(self.now(), ambient::now())
+            else {
+                break;
+            };
+            // From here on nothing is written any more, whatever becomes of this request.
+            self.grant.end();
+            match self.send(&record, Some(&version)).await {
+                Ok(_) => {
+                    tracing::info!(lease = %self.settings.lease, "the lease was given back");
+                    break;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the lease was not given back");
+                    self.candidate.failed();
+                }
+            }
+        }
+        self.grant.end();
+        self.publish(false);
+    }
+
+    fn publish(&self, leads: bool) {
+        let name = self.settings.lease.name().to_owned();
+        metrics::gauge!(belayer_metrics::LEADER, "name" => name).set(f64::from(u8::from(leads)));
+    }
+}

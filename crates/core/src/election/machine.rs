@@ -1,0 +1,310 @@
+//! The election as a pure state machine: no clock, no client, no waiting.
+//!
+//! Local time comes in as the time since some local beginning, by the monotonic clock; wall time
+//! only to be written into the record.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::record::{Lease, Record, Version};
+use super::timing::Timing;
+
+/// A moment by the local monotonic clock, counted from any local beginning.
+pub type Local = Duration;
+
+/// One who wants to lead.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    identity: String,
+    timing: Timing,
+    /// The record as last seen or written, and since when it has not changed as seen from here.
+    observed: Option<Observed>,
+    /// The state of the Lease that the next write may be about.
+    version: Option<Version>,
+    led: Option<Led>,
+}
+
+#[derive(Debug, Clone)]
+struct Observed {
+    record: Record,
+    since: Local,
+}
+
+/// What is known of one's own time in office.
+#[derive(Debug, Clone, Copy)]
+struct Led {
+    /// When the last renewal that succeeded was sent.
+    renewed: Local,
+    /// As the record counted when we began.
+    transitions: i64,
+}
+
+/// What is to be asked of the server next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// Read the Lease.
+    Look,
+    /// Create it with this record.
+    Create(Record),
+    /// Make it say this, if it is still at that version.
+    Write(Record, Version),
+    /// Nothing now: look again after this time at the latest.
+    Wait(Duration),
+    /// Nothing ever: another leads who was us before.
+    GiveUp {
+        /// Who leads; empty if nobody does.
+        holder: String,
+    },
+}
+
+/// How one stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Another leads, or nobody.
+    Standby,
+    /// Leading, and may write until then.
+    Leading {
+        /// No write begins after this moment, and none is waited for.
+        until: Local,
+    },
+    /// Led, and could not renew in time. Writes nothing, and does not know yet who leads.
+    InDoubt,
+}
+
+/// Why a lease was taken, for a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ground {
+    /// There was none.
+    Absent,
+    /// The one before gave it back.
+    GivenBack,
+    /// The one before did not renew for as long as it had promised.
+    Expired,
+    /// It is ours already.
+    Ours,
+}
+
+impl Candidate {
+    /// One who has not looked yet.
+    pub fn new(identity: impl Into<String>, timing: Timing) -> Self {
+        Self {
+            identity: identity.into(),
+            timing,
+            observed: None,
+            version: None,
+            led: None,
+        }
+    }
+
+    /// The name in the record.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// How we stand at this moment.
+    pub fn standing(&self, now: Local) -> Standing {
+        let Some(led) = self.led else {
+            return Standing::Standby;
+        };
+        let until = led.renewed + self.timing.renew_deadline();
+        if now < until {
+            Standing::Leading { until }
+        } else {
+            Standing::InDoubt
+        }
+    }
+
+    /// Who leads, as last seen; empty if nobody does.
+    pub fn holder(&self) -> &str {
+        self.observed
+            .as_ref()
+            .map_or("", |observed| &observed.record.holder)
+    }
+
+    /// What a round begins with: a leader that knows the version renews at once, everybody else
+    /// looks first.
+    pub fn begin(&self, now: Local, wall: Timestamp) -> Ask {
+        match (self.standing(now), &self.version) {
+            (Standing::Leading { .. }, Some(version)) => {
+                Ask::Write(self.renewal(wall), version.clone())
+            }
+            _ => Ask::Look,
+        }
+    }
+
+    /// What follows from a look: `None` is that there is no Lease.
+    pub fn seen(&mut self, lease: Option<Lease>, now: Local, wall: Timestamp) -> Ask {
+        let Some(lease) = lease else {
+            return self.seen_nothing(now, wall);
+        };
+        self.version = Some(lease.version.clone());
+        self.observe(lease.record, now);
+        match self.judge(now) {
+            Judged::Free(_) if self.led.is_some() => self.give_up(),
+            Judged::Free(_) => Ask::Write(self.claim(wall), lease.version),
+            Judged::Ours => Ask::Write(self.renewal(wall), lease.version),
+            Judged::Held { .. } if self.led.is_some() => self.give_up(),
+            Judged::Held { left } => Ask::Wait(left),
+        }
+    }
+
+    /// How long the next request may take: a leader does not wait for an answer beyond its time.
+    pub fn patience(&self, now: Local) -> Duration {
+        let patience = self.timing.request_timeout();
+        match self.standing(now) {
+            Standing::Leading { until } => patience.min(until.saturating_sub(now)),
+            Standing::Standby | Standing::InDoubt => patience,
+        }
+    }
+
+    /// Why the Lease as last seen is there to be taken, if it is.
+    pub fn ground(&self, now: Local) -> Option<Ground> {
+        match (&self.observed, self.judge(now)) {
+            (None, _) => Some(Ground::Absent),
+            (_, Judged::Free(ground)) => Some(ground),
+            (_, Judged::Ours) => Some(Ground::Ours),
+            (_, Judged::Held { .. }) => None,
+        }
+    }
+
+    /// A write of ours succeeded that was sent at `sent`.
+    pub fn wrote(&mut self, record: Record, version: Option<Version>, sent: Local) {
+        let transitions = record.transitions;
+        self.observed = Some(Observed {
+            record,
+            since: sent,
+        });
+        self.version = version;
+        self.led = Some(Led {
+            renewed: sent,
+            transitions,
+        });
+    }
+
+    /// A request failed, or its answer was lost: the next round looks first.
+    pub fn failed(&mut self) {
+        self.version = None;
+    }
+
+    /// How long to wait after a round. `chance` in `0..1` spreads standbys.
+    pub fn pause(&self, now: Local, chance: f64) -> Duration {
+        let period = self.timing.retry_period();
+        match self.standing(now) {
+            // It looks up when its time is over, to say so.
+            Standing::Leading { until } => return period.min(until.saturating_sub(now)),
+            Standing::InDoubt => return period,
+            Standing::Standby => {}
+        }
+        let jittered = period.mul_f64(1.0 + chance.clamp(0.0, 1.0) * super::timing::JITTER_FACTOR);
+        // Whoever waits for an end that it knows is there when it comes.
+        match self.judge(now) {
+            Judged::Held { left } => jittered.min(left.max(period / 4)),
+            Judged::Free(_) | Judged::Ours => jittered,
+        }
+    }
+
+    /// The record that gives the lease back, and the state that it is written over; `None` if
+    /// there is nothing of ours to give back.
+    pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
+        let Standing::Leading { .. } = self.standing(now) else {
+            return None;
+        };
+        let record = Record {
+            holder: String::new(),
+            lease_seconds: 1,
+            acquired: Some(wall),
+            renewed: Some(wall),
+            transitions: self.observed.as_ref()?.record.transitions,
+        };
+        Some((record, self.version.clone()?))
+    }
+
+    fn seen_nothing(&mut self, now: Local, wall: Timestamp) -> Ask {
+        self.version = None;
+        match self.standing(now) {
+            // Somebody deleted it. Others may have made and led by a new one since.
+            Standing::InDoubt => {
+                self.observed = None;
+                self.give_up()
+            }
+            Standing::Leading { .. } => Ask::Create(self.renewal(wall)),
+            Standing::Standby => {
+                self.observed = None;
+                Ask::Create(self.claim(wall))
+            }
+        }
+    }
+
+    fn give_up(&self) -> Ask {
+        Ask::GiveUp {
+            holder: self.holder().to_owned(),
+        }
+    }
+
+    /// The clock of a record starts when it is first seen to be different; what else changes about
+    /// the Lease, its labels for example, is no sign of life.
+    fn observe(&mut self, record: Record, now: Local) {
+        let same = self
+            .observed
+            .as_ref()
+            .is_some_and(|observed| observed.record == record);
+        if !same {
+            self.observed = Some(Observed { record, since: now });
+        }
+    }
+
+    fn judge(&self, now: Local) -> Judged {
+        let Some(Observed { record, since }) = &self.observed else {
+            return Judged::Free(Ground::Absent);
+        };
+        if record.holder.is_empty() {
+            return Judged::Free(Ground::GivenBack);
+        }
+        if record.holder == self.identity {
+            // Ours without a break only if nobody has led in between.
+            return match self.led {
+                Some(led) if led.transitions != record.transitions => Judged::Held {
+                    left: Duration::ZERO,
+                },
+                _ => Judged::Ours,
+            };
+        }
+        let promised = record.lease_duration(self.timing.lease_duration());
+        let silent = now.saturating_sub(*since);
+        match promised.checked_sub(silent) {
+            Some(left) if !left.is_zero() => Judged::Held { left },
+            _ => Judged::Free(Ground::Expired),
+        }
+    }
+
+    /// The record of one who begins to lead.
+    fn claim(&self, wall: Timestamp) -> Record {
+        let before = self.observed.as_ref().map(|observed| &observed.record);
+        Record {
+            holder: self.identity.clone(),
+            lease_seconds: self.timing.recorded_seconds(),
+            acquired: Some(wall),
+            renewed: Some(wall),
+            transitions: before.map_or(0, |record| record.transitions.saturating_add(1)),
+        }
+    }
+
+    /// The record of one who goes on.
+    fn renewal(&self, wall: Timestamp) -> Record {
+        let before = self.observed.as_ref().map(|observed| &observed.record);
+        Record {
+            holder: self.identity.clone(),
+            lease_seconds: self.timing.recorded_seconds(),
+            acquired: before.and_then(|record| record.acquired).or(Some(wall)),
+            renewed: Some(wall),
+            transitions: before.map_or(0, |record| record.transitions),
+        }
+    }
+}
+
+enum Judged {
+    Free(Ground),
+    Ours,
+    Held { left: Duration },
+}

@@ -1,0 +1,344 @@
+//! The driver against a server that has one Lease, on paused time.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Response};
+use http_body_util::{BodyExt as _, Full};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::super::*;
+use super::seconds;
+use crate::client;
+use crate::object::ObjectKey;
+
+/// What the server does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mood {
+    Well,
+    /// 503 to everything.
+    Down,
+    /// Never answers.
+    Silent,
+    /// 403 to everything.
+    Forbids,
+    /// Does what it is asked, and the answers to writes are lost.
+    Mute,
+}
+
+struct World {
+    lease: Option<Value>,
+    version: u64,
+    mood: Mood,
+    /// Who wrote what, as seen in the Lease.
+    holders: Vec<String>,
+    requests: usize,
+}
+
+#[derive(Clone)]
+struct Server(Arc<Mutex<World>>);
+
+type Answer = Response<Full<Bytes>>;
+
+impl Server {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(World {
+            lease: None,
+            version: 0,
+            mood: Mood::Well,
+            holders: Vec::new(),
+            requests: 0,
+        })))
+    }
+
+    fn mood(&self, mood: Mood) {
+        self.0.lock().mood = mood;
+    }
+
+    fn holder(&self) -> String {
+        let world = self.0.lock();
+        let lease = world.lease.as_ref();
+        lease.map_or(String::new(), |lease| {
+            lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+        })
+    }
+
+    /// Somebody with client-go takes it.
+    fn taken_by(&self, holder: &str) {
+        let mut world = self.0.lock();
+        world.version += 1;
+        let version = world.version.to_string();
+        let lease = world.lease.as_mut().unwrap();
+        lease["spec"]["holderIdentity"] = holder.into();
+        lease["spec"]["leaseTransitions"] = json!(7);
+        lease["metadata"]["resourceVersion"] = version.into();
+    }
+
+    fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.handle(request).await) }
+        });
+        client::in_process(service)
+    }
+
+    async fn handle(&self, request: http::Request<Body>) -> Answer {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let mood = {
+            let mut world = self.0.lock();
+            world.requests += 1;
+            world.mood
+        };
+        match mood {
+            Mood::Down => return status(503, "ServiceUnavailable"),
+            Mood::Silent => std::future::pending().await,
+            Mood::Forbids => return status(403, "Forbidden"),
+            Mood::Well | Mood::Mute => {}
+        }
+        let answer = self.0.lock().apply(&head.method, &body);
+        if mood == Mood::Mute && head.method != Method::GET {
+            std::future::pending().await
+        }
+        answer
+    }
+
+    fn elector(&self, name: &str, timing: Timing) -> Running {
+        let settings = Settings {
+            lease: ObjectKey::new("ops", "belayer"),
+            identity: name.to_owned(),
+            timing,
+        };
+        let (elector, tenure) = Elector::new(self.client(), settings);
+        let resign = CancellationToken::new();
+        Running {
+            pulse: elector.pulse(),
+            ended: tokio::spawn(elector.run(resign.clone())),
+            tenure,
+            resign,
+        }
+    }
+}
+
+impl World {
+    fn apply(&mut self, method: &Method, body: &[u8]) -> Answer {
+        if *method == Method::GET {
+            return match &self.lease {
+                Some(lease) => ok(lease),
+                None => status(404, "NotFound"),
+            };
+        }
+        let body: Value = serde_json::from_slice(body).unwrap();
+        if *method == Method::POST {
+            if self.lease.is_some() {
+                return status(409, "AlreadyExists");
+            }
+        } else {
+            let Some(lease) = &self.lease else {
+                return status(404, "NotFound");
+            };
+            if lease["metadata"] != body["metadata"] {
+                return status(409, "Conflict");
+            }
+        }
+        self.version += 1;
+        let spec = body["spec"].clone();
+        self.holders
+            .push(spec["holderIdentity"].as_str().unwrap().to_owned());
+        let lease = json!({
+            "metadata": { "uid": "u", "resourceVersion": self.version.to_string() },
+            "spec": spec,
+        });
+        self.lease = Some(lease.clone());
+        ok(&lease)
+    }
+}
+
+fn ok(body: &Value) -> Answer {
+    Response::new(Full::new(Bytes::from(body.to_string())))
+}
+
+fn status(code: u16, reason: &str) -> Answer {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": reason, "details": { "name": "belayer", "group": "coordination.k8s.io", "kind": "leases" },
+    });
+    Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap()
+}
+
+struct Running {
+    ended: JoinHandle<Ended>,
+    tenure: Tenure,
+    resign: CancellationToken,
+    pulse: Pulse,
+}
+
+impl Running {
+    async fn resigns(self) -> Ended {
+        self.resign.cancel();
+        self.ended.await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_leads_at_once_and_the_second_stands_by() {
+    let server = Server::new();
+    let first = server.elector("first", Timing::default());
+    first.tenure.begun().await;
+    let second = server.elector("second", Timing::default());
+    sleep(seconds(300)).await;
+    assert!(first.tenure.may_write() && !second.tenure.may_write());
+    assert!(
+        server
+            .0
+            .lock()
+            .holders
+            .iter()
+            .all(|holder| holder == "first")
+    );
+    assert!(!first.pulse.is_wedged() && !second.pulse.is_wedged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_back_hands_over_within_a_retry_period() {
+    let server = Server::new();
+    let first = server.elector("first", Timing::default());
+    first.tenure.begun().await;
+    let second = server.elector("second", Timing::default());
+    sleep(seconds(60)).await;
+    let tenure = first.tenure.clone();
+    let begun = Instant::now();
+    assert_eq!(first.resigns().await, Ended::Resigned);
+    assert!(!tenure.may_write());
+    assert_eq!(server.holder(), "");
+    second.tenure.begun().await;
+    assert!(begun.elapsed() <= seconds(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_gone_is_waited_for_and_then_replaced() {
+    let server = Server::new();
+    let first = server.elector("first", Timing::default());
+    first.tenure.begun().await;
+    let second = server.elector("second", Timing::default());
+    sleep(seconds(60)).await;
+    first.ended.abort();
+    let begun = Instant::now();
+    second.tenure.begun().await;
+    let took = begun.elapsed();
+    // Between the lease's end, counted from the last renewal, and that end seen late.
+    assert!((seconds(13)..=seconds(20)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_api_server_a_leader_stops_writing_and_goes_on_when_it_is_back() {
+    for trouble in [Mood::Down, Mood::Silent] {
+        let server = Server::new();
+        let leader = server.elector("leader", Timing::default());
+        leader.tenure.begun().await;
+        sleep(seconds(30)).await;
+        server.mood(trouble);
+        let begun = Instant::now();
+        leader.tenure.ended().await;
+        assert!(begun.elapsed() <= seconds(10), "{:?}", begun.elapsed());
+        sleep(seconds(600)).await;
+        assert!(!leader.ended.is_finished());
+        server.mood(Mood::Well);
+        timeout(seconds(8), leader.tenure.begun()).await.unwrap();
+        // It was never anybody else's.
+        assert_eq!(server.holder(), "leader");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_in_doubt_that_finds_another_ends() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    server.mood(Mood::Down);
+    leader.tenure.ended().await;
+    server.taken_by("other");
+    server.mood(Mood::Well);
+    let ended = timeout(seconds(10), leader.ended).await.unwrap().unwrap();
+    assert_eq!(
+        ended,
+        Ended::Lost {
+            holder: "other".into()
+        }
+    );
+    assert!(!leader.tenure.may_write());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_overtaken_while_it_may_write_stops_at_its_next_renewal() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    sleep(seconds(5)).await;
+    server.taken_by("other");
+    let begun = Instant::now();
+    leader.tenure.ended().await;
+    assert!(begun.elapsed() <= seconds(2), "{:?}", begun.elapsed());
+    assert!(matches!(leader.ended.await.unwrap(), Ended::Lost { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_are_no_leave_to_write() {
+    let server = Server::new();
+    server.mood(Mood::Mute);
+    let leader = server.elector("leader", Timing::default());
+    sleep(seconds(60)).await;
+    // The server has made the Lease; nobody has been told.
+    assert_eq!(server.holder(), "leader");
+    assert!(!leader.tenure.may_write());
+    server.mood(Mood::Well);
+    timeout(seconds(12), leader.tenure.begun()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_under_way_when_it_resigns_does_not_keep_the_lease() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    server.mood(Mood::Mute);
+    // A renewal is applied, and its answer will never come.
+    sleep(seconds(3)).await;
+    server.mood(Mood::Well);
+    assert_eq!(leader.resigns().await, Ended::Resigned);
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_it_nobody_leads_and_nothing_ends() {
+    let server = Server::new();
+    server.mood(Mood::Forbids);
+    let standby = server.elector("standby", Timing::default());
+    sleep(seconds(100)).await;
+    assert!(!standby.tenure.may_write() && !standby.ended.is_finished());
+    let asked = server.0.lock().requests;
+    assert!((20..=50).contains(&asked), "{asked} requests in 100 s");
+    server.mood(Mood::Well);
+    timeout(seconds(5), standby.tenure.begun()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_election_costs_one_request_a_period_each() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    let before = server.0.lock().requests;
+    sleep(seconds(100)).await;
+    let asked = server.0.lock().requests - before;
+    assert!((48..=51).contains(&asked), "{asked} requests in 100 s");
+}

@@ -1,0 +1,255 @@
+//! The state machine, one rule a case.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rstest::rstest;
+
+use super::super::machine::Local;
+use super::super::*;
+use super::seconds;
+
+const WALL: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn at(seconds: u64) -> Local {
+    // A local beginning of its own: only differences count.
+    Duration::from_secs(seconds)
+}
+
+fn candidate() -> Candidate {
+    Candidate::new("me", Timing::default())
+}
+
+fn version(number: u64) -> Version {
+    Version {
+        uid: "u".into(),
+        resource_version: number.to_string(),
+    }
+}
+
+fn record(holder: &str, transitions: i64) -> Record {
+    Record {
+        holder: holder.into(),
+        lease_seconds: 15,
+        acquired: Some(WALL),
+        renewed: Some(WALL),
+        transitions,
+    }
+}
+
+fn lease(holder: &str, number: u64) -> Lease {
+    Lease {
+        version: version(number),
+        record: record(holder, 4),
+    }
+}
+
+/// One who leads since a renewal sent at 100 s, at version 9.
+fn leader() -> Candidate {
+    let mut leader = candidate();
+    leader.wrote(record("me", 4), Some(version(9)), at(100));
+    leader
+}
+
+#[test]
+fn whoever_starts_looks_first() {
+    assert_eq!(candidate().begin(at(0), WALL), Ask::Look);
+    assert_eq!(candidate().standing(at(0)), Standing::Standby);
+}
+
+#[test]
+fn where_there_is_no_lease_one_is_made() {
+    let ask = candidate().seen(None, at(0), WALL);
+    assert_eq!(ask, Ask::Create(record("me", 0)));
+}
+
+#[test]
+fn what_was_given_back_is_taken_at_once() {
+    let ask = candidate().seen(Some(lease("", 1)), at(0), WALL);
+    assert_eq!(ask, Ask::Write(record("me", 5), version(1)));
+}
+
+#[rstest]
+#[case::just_seen(0, Some(15))]
+#[case::a_moment_before_its_end(14, Some(1))]
+#[case::at_its_end(15, None)]
+#[case::long_after(900, None)]
+fn anothers_lease_counts_from_when_it_was_seen_to_change(
+    #[case] later: u64,
+    #[case] left: Option<u64>,
+) {
+    let mut standby = candidate();
+    standby.seen(Some(lease("other", 1)), at(50), WALL);
+    let ask = standby.seen(Some(lease("other", 1)), at(50 + later), WALL);
+    let expected = match left {
+        Some(left) => Ask::Wait(seconds(left)),
+        None => Ask::Write(record("me", 5), version(1)),
+    };
+    assert_eq!(ask, expected);
+}
+
+#[rstest]
+#[case::an_hour_behind("2026-01-01T11:00:00Z")]
+#[case::an_hour_ahead("2026-01-01T13:00:00Z")]
+#[case::the_year_1970("1970-01-01T00:00:00Z")]
+fn the_times_in_the_record_are_never_compared_with_a_clock(#[case] written: &str) {
+    let written: Timestamp = written.parse().unwrap();
+    let here: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let mut found = lease("other", 1);
+    found.record.renewed = Some(written);
+    let mut standby = candidate();
+    assert_eq!(
+        standby.seen(Some(found.clone()), at(0), here),
+        Ask::Wait(seconds(15))
+    );
+    // The other's clock jumps back at its next renewal: a change is a sign of life all the same.
+    found.record.renewed = Some(written - seconds(600));
+    assert_eq!(
+        standby.seen(Some(found), at(14), here),
+        Ask::Wait(seconds(15))
+    );
+}
+
+#[test]
+fn a_change_that_is_not_of_the_record_is_no_sign_of_life() {
+    let mut standby = candidate();
+    standby.seen(Some(lease("other", 1)), at(0), WALL);
+    // Somebody labels the Lease again and again.
+    standby.seen(Some(lease("other", 2)), at(10), WALL);
+    let ask = standby.seen(Some(lease("other", 3)), at(15), WALL);
+    assert_eq!(ask, Ask::Write(record("me", 5), version(3)));
+}
+
+#[test]
+fn the_holders_own_word_counts_for_how_long_it_is_waited_for() {
+    let mut found = lease("other", 1);
+    found.record.lease_seconds = 60;
+    let mut standby = candidate();
+    assert_eq!(
+        standby.seen(Some(found), at(0), WALL),
+        Ask::Wait(seconds(60))
+    );
+}
+
+#[rstest]
+#[case::nothing_said(0)]
+#[case::nonsense(-5)]
+fn where_the_holder_says_nothing_ones_own_duration_counts(#[case] said: i64) {
+    let mut found = lease("other", 1);
+    found.record.lease_seconds = said;
+    let ask = candidate().seen(Some(found), at(0), WALL);
+    assert_eq!(ask, Ask::Wait(seconds(15)));
+}
+
+#[rstest]
+#[case::at_once(100, Standing::Leading { until: at(110) })]
+#[case::until_the_deadline(109, Standing::Leading { until: at(110) })]
+#[case::not_at_the_deadline(110, Standing::InDoubt)]
+#[case::before_the_lease_ends(114, Standing::InDoubt)]
+fn a_leader_writes_until_its_deadline_counted_from_when_it_sent(
+    #[case] now: u64,
+    #[case] expected: Standing,
+) {
+    assert_eq!(leader().standing(at(now)), expected);
+}
+
+#[test]
+fn a_leader_renews_without_a_look_and_keeps_since_when_it_leads() {
+    let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let Ask::Write(renewed, over) = leader().begin(at(102), now) else {
+        panic!("no write");
+    };
+    assert_eq!(over, version(9));
+    assert_eq!((renewed.acquired, renewed.renewed), (Some(WALL), Some(now)));
+    assert_eq!(renewed.transitions, 4);
+}
+
+#[test]
+fn after_a_failure_the_next_round_looks() {
+    let mut leader = leader();
+    leader.failed();
+    assert_eq!(leader.begin(at(102), WALL), Ask::Look);
+}
+
+#[test]
+fn a_leader_in_doubt_that_finds_its_own_record_goes_on() {
+    let mut leader = leader();
+    leader.failed();
+    let ask = leader.seen(Some(lease("me", 9)), at(500), WALL);
+    assert_eq!(ask, Ask::Write(record("me", 4), version(9)));
+    leader.wrote(record("me", 4), Some(version(10)), at(500));
+    assert_eq!(
+        leader.standing(at(501)),
+        Standing::Leading { until: at(510) }
+    );
+}
+
+#[test]
+fn a_leader_that_finds_another_has_lost() {
+    for now in [105, 500] {
+        let ask = leader().seen(Some(lease("other", 10)), at(now), WALL);
+        assert_eq!(
+            ask,
+            Ask::GiveUp {
+                holder: "other".into()
+            }
+        );
+    }
+}
+
+#[test]
+fn a_leader_that_finds_another_has_led_meanwhile_has_lost() {
+    let mut found = lease("me", 12);
+    found.record.transitions = 6;
+    let ask = leader().seen(Some(found), at(500), WALL);
+    assert!(matches!(ask, Ask::GiveUp { .. }), "{ask:?}");
+}
+
+#[test]
+fn a_leader_whose_lease_somebody_emptied_has_lost() {
+    let ask = leader().seen(Some(lease("", 10)), at(105), WALL);
+    assert_eq!(ask, Ask::GiveUp { holder: "".into() });
+}
+
+#[test]
+fn a_leader_whose_lease_was_deleted_makes_it_again_unless_it_was_in_doubt() {
+    assert_eq!(
+        leader().seen(None, at(105), WALL),
+        Ask::Create(record("me", 4))
+    );
+    let ask = leader().seen(None, at(111), WALL);
+    assert!(matches!(ask, Ask::GiveUp { .. }), "{ask:?}");
+}
+
+#[test]
+fn a_claim_whose_answer_was_lost_is_found_by_the_next_look() {
+    let mut standby = candidate();
+    standby.seen(None, at(0), WALL);
+    standby.failed();
+    let ask = standby.seen(Some(lease("me", 1)), at(3), WALL);
+    assert_eq!(ask, Ask::Write(record("me", 4), version(1)));
+}
+
+#[test]
+fn giving_back_leaves_an_empty_holder_and_one_second() {
+    let (given, over) = leader().resignation(at(105), WALL).unwrap();
+    assert_eq!((given.holder.as_str(), given.lease_seconds), ("", 1));
+    assert_eq!((given.transitions, over), (4, version(9)));
+    assert!(leader().resignation(at(110), WALL).is_none());
+    assert!(candidate().resignation(at(0), WALL).is_none());
+}
+
+#[test]
+fn standbys_do_not_ask_in_step_and_are_there_when_a_lease_ends() {
+    let mut standby = candidate();
+    standby.seen(Some(lease("other", 1)), at(0), WALL);
+    assert_eq!(standby.pause(at(1), 0.0), seconds(2));
+    assert_eq!(standby.pause(at(1), 1.0), Duration::from_millis(4_400));
+    assert_eq!(standby.pause(at(14), 1.0), seconds(1));
+    assert_eq!(leader().pause(at(101), 1.0), seconds(2));
+    assert_eq!(leader().pause(at(109), 1.0), seconds(1));
+    assert_eq!(leader().pause(at(111), 1.0), seconds(2));
+    assert_eq!(leader().patience(at(102)), seconds(5));
+    assert_eq!(leader().patience(at(108)), seconds(2));
+    assert_eq!(leader().patience(at(111)), seconds(5));
+}

@@ -1,0 +1,127 @@
+//! Nothing is written outside a tenure.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::Response;
+use kube::client::Body;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::super::Tenure;
+use super::seconds;
+use crate::client;
+use crate::executor::{Bounds, Class, Executor, Writes};
+use crate::http::{Request, RequestError};
+
+/// A server that counts what arrives and answers each request after `thinks` seconds.
+fn server(thinks: u64) -> (kube::Client, Arc<AtomicUsize>) {
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&arrived);
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            sleep(seconds(thinks)).await;
+            Ok::<_, Infallible>(Response::new(http_body_util::Full::new(
+                bytes::Bytes::from_static(b"{}"),
+            )))
+        }
+    });
+    (client::in_process(service), arrived)
+}
+
+fn write() -> Request {
+    Request::post("/api/v1/namespaces/a/events", "{}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_sends_no_write_and_reads_as_it_likes() {
+    let (client, arrived) = server(0);
+    let (grant, tenure) = Tenure::elected();
+    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure.clone());
+    let refused = executor.write(&write(), Class::Release).await;
+    assert!(
+        matches!(refused, Err(RequestError::NotLeading)),
+        "{refused:?}"
+    );
+    assert_eq!(arrived.load(Ordering::SeqCst), 0);
+    executor
+        .read(&Request::get("/version"), Class::Evidence)
+        .await
+        .unwrap();
+    assert_eq!(arrived.load(Ordering::SeqCst), 1);
+    grant.extend(Instant::now() + seconds(10));
+    executor.write(&write(), Class::Release).await.unwrap();
+    assert_eq!(arrived.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
+    let (client, _) = server(60);
+    let (grant, tenure) = Tenure::elected();
+    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure);
+    let begun = Instant::now();
+    grant.extend(begun + seconds(10));
+    let answer = executor.write(&write(), Class::Release).await;
+    assert!(
+        matches!(answer, Err(RequestError::NotLeading)),
+        "{answer:?}"
+    );
+    assert_eq!(begun.elapsed(), seconds(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
+    let (client, _) = server(25);
+    let (grant, tenure) = Tenure::elected();
+    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure);
+    let write = tokio::spawn(async move { executor.write(&write(), Class::Release).await });
+    for _ in 0..14 {
+        grant.extend(Instant::now() + seconds(10));
+        sleep(seconds(2)).await;
+    }
+    write.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn ending_it_wakes_those_who_write_and_beginning_it_those_who_wait() {
+    let (grant, tenure) = Tenure::elected();
+    let waits = tokio::spawn({
+        let tenure = tenure.clone();
+        async move { tenure.begun().await }
+    });
+    sleep(seconds(100)).await;
+    assert!(!waits.is_finished());
+    grant.extend(Instant::now() + seconds(10));
+    waits.await.unwrap();
+    let ended = tokio::spawn({
+        let tenure = tenure.clone();
+        async move {
+            tenure.ended().await;
+            Instant::now()
+        }
+    });
+    sleep(seconds(1)).await;
+    let now = Instant::now();
+    grant.end();
+    assert_eq!(ended.await.unwrap(), now);
+    assert!(!tenure.may_write());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_election_it_never_ends() {
+    let tenure = Tenure::unlimited();
+    assert!(tenure.may_write());
+    tenure.begun().await;
+    assert!(timeout(seconds(1_000_000), tenure.ended()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_elector_that_is_gone_grants_nothing() {
+    let (grant, tenure) = Tenure::elected();
+    grant.extend(Instant::now() + seconds(10));
+    drop(grant);
+    assert!(!tenure.may_write());
+    tenure.ended().await;
+    assert!(timeout(seconds(1_000), tenure.begun()).await.is_err());
+}

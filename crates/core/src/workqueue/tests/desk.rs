@@ -1,0 +1,76 @@
+//! Operations that find the queue's lock taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::{Ageing, silent};
+use crate::workqueue::Band::{Normal, Release};
+use crate::workqueue::WorkQueue;
+
+/// Runs `meanwhile` while somebody holds the lock.
+fn while_taken(queue: &WorkQueue<&'static str>, meanwhile: impl FnOnce()) {
+    queue.shared.desk.with(|_| {
+        meanwhile();
+        ((), Vec::new())
+    });
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_that_finds_the_lock_taken_wakes_a_waiter_when_it_is_given_back() {
+    let queue = silent(Ageing::default());
+    let woken = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut next = Box::pin(queue.next());
+    let poll = next.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
+    while_taken(&queue, || {
+        queue.add("a", Normal);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 0);
+    });
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+    let Poll::Ready(Some(item)) = next.as_mut().poll(&mut Context::from_waker(&waker)) else {
+        panic!("the key was left behind");
+    };
+    assert_eq!(*item.key(), "a");
+}
+
+#[test]
+fn operations_that_found_the_lock_taken_keep_their_order() {
+    let queue = silent(Ageing::default());
+    queue.add("a", Normal);
+    let item = queue.try_next().expect("a key is ready");
+    while_taken(&queue, || {
+        queue.add("b", Normal);
+        queue.add("a", Release);
+        item.succeeded();
+        queue.add("c", Normal);
+        queue.add("b", Release);
+    });
+    let order: Vec<_> = std::iter::from_fn(|| queue.try_next().map(|item| *item.key())).collect();
+    assert_eq!(order, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_end_of_work_that_found_the_lock_taken_ends_a_drain() {
+    let queue = silent(Ageing::default());
+    queue.add("a", Normal);
+    let item = queue.try_next().expect("a key is ready");
+    let draining = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.shutdown_with_drain().await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!draining.is_finished());
+    while_taken(&queue, || item.succeeded());
+    draining.await.unwrap();
+}

@@ -1,0 +1,244 @@
+//! The agent: two informers, one feeder, and lifecycles that do the work.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::informer::{
+    Decoders, Event, Informer, InformerState, JsonDecoder, ProtobufDecoder, Store,
+};
+use belayer_core::lifecycles::{Lifecycles, Options as LifecycleOptions};
+use belayer_core::names::WIPE_ANNOTATION;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_core::workqueue::{Band, WorkQueue, Workers};
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::CommandError;
+use crate::config::Settings;
+use crate::feed::Feed;
+use crate::record::{self, Record};
+use crate::requests::Api;
+use crate::wipe::{RootError, Wiper};
+use crate::work::PodWork;
+use crate::world::{BY_POD, World};
+
+/// What metrics and logs call it.
+pub const NAME: &str = "node-agent";
+
+/// How often lifecycles are compared with the stores.
+const RECONCILE: Duration = Duration::from_secs(5);
+
+/// What an agent is made of.
+pub struct Options {
+    /// The cluster.
+    pub client: Client,
+    /// The node that it is on.
+    pub node: String,
+    /// What it does.
+    pub settings: Settings,
+    /// Bounds of requests.
+    pub bounds: Bounds,
+}
+
+/// Why an agent cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A root cannot be used.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// A program cannot be run.
+    #[error("{name}: {error}")]
+    Command {
+        /// The command.
+        name: String,
+        /// Why not.
+        error: CommandError,
+    },
+}
+
+/// The node agent of one node.
+pub struct Agent {
+    world: Arc<World>,
+    work: PodWork,
+    queue: WorkQueue<ObjectKey>,
+    pods: Informer<Pod>,
+    records: Informer<Record>,
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("node", &self.world.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    /// Puts an agent together. Nothing runs yet.
+    ///
+    /// # Errors
+    ///
+    /// When a root or a program of the settings cannot be used on this node.
+    pub fn new(options: Options) -> Result<Self, StartError> {
+        let Options {
+            client,
+            node,
+            settings,
+            bounds,
+        } = options;
+        for command in settings.handlers.iter().chain(&settings.hooks) {
+            command.check().map_err(|error| StartError::Command {
+                name: command.name.clone(),
+                error,
+            })?;
+        }
+        let wiper = Arc::new(Wiper::new(settings.layout)?);
+        let queue: WorkQueue<ObjectKey> = WorkQueue::new(NAME);
+        let context = |keep| DecodeContext {
+            keep,
+            interner: Interner::default(),
+        };
+        let of_pods = context(Keep::nothing().annotations([WIPE_ANNOTATION]));
+        let pod_decoders =
+            Decoders::new(ProtobufDecoder::new(of_pods.clone())).or(JsonDecoder::new(of_pods));
+        let told = queue.clone();
+        let (pods, pod_store) = Informer::builder(
+            client.clone(),
+            Resource::new("", "v1", "Pod", "pods"),
+            pod_decoders.clone(),
+        )
+        .fields(format!("spec.nodeName={node}"))
+        .handler(Arc::new(move |event: &Event<Pod>| {
+            tell_of_pod(event, &told);
+        }))
+        .build();
+        let told = queue.clone();
+        let (records, record_store) = Informer::builder(
+            client.clone(),
+            record::resource(),
+            Decoders::new(JsonDecoder::new(context(Keep::nothing()))),
+        )
+        .fields(format!("status.nodeName={node}"))
+        .index(BY_POD, |record: &Record, show| {
+            show(&record.pod().to_string());
+        })
+        .handler(Arc::new(move |event: &Event<Record>| {
+            tell_of_record(event, &told);
+        }))
+        .build();
+        let world = Arc::new(World::new(node.clone(), pod_store, record_store));
+        let executor = Executor::new(client, bounds, Writes::Sent);
+        let work = PodWork {
+            world: Arc::clone(&world),
+            api: Api::new(executor, pod_decoders, node),
+            wiper,
+            handlers: settings.handlers,
+            hooks: settings.hooks,
+            permits: Semaphore::new(settings.workers),
+            hanging: Mutex::default(),
+            queue: queue.clone(),
+        };
+        Ok(Self {
+            world,
+            work,
+            queue,
+            pods,
+            records,
+        })
+    }
+
+    /// The pods of its node.
+    pub fn pods(&self) -> &Store<Pod> {
+        &self.world.pods
+    }
+
+    /// The records of pods that its node rejected.
+    pub fn records(&self) -> &Store<Record> {
+        &self.world.records
+    }
+
+    /// The queue of names to be looked at.
+    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+        &self.queue
+    }
+
+    /// Runs until it is stopped. What was begun and is not complete is left to the next start: every
+    /// step can be taken again.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self {
+            world,
+            work,
+            queue,
+            pods,
+            records,
+        } = self;
+        let watching = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(pods.run(watching.clone()));
+        tasks.spawn(records.run(watching.clone()));
+        if stop.run_until_cancelled(heard_of(&world)).await.is_none() {
+            watching.cancel();
+            while tasks.join_next().await.is_some() {}
+            return;
+        }
+        let lifecycles = Lifecycles::new(work, LifecycleOptions::new(NAME).without_resync());
+        let feed = Arc::new(Feed::new(world, lifecycles.clone()));
+        let looking = Arc::clone(&feed);
+        // One: lifecycles are to hear of a name in order.
+        let workers = Workers::spawn(1, queue, move |key: ObjectKey| {
+            let outcome = looking.look(&key);
+            async move { outcome }
+        });
+        let mut ticks = tokio::time::interval(RECONCILE);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            feed.reconcile();
+        }
+        workers.shutdown().await;
+        lifecycles.shutdown().await;
+        watching.cancel();
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Waits until both informers have their first list; records may not be served.
+async fn heard_of(world: &World) {
+    let mut pods = world.pods.watch_state();
+    let _ = pods
+        .wait_for(|state| matches!(state, InformerState::Synced | InformerState::Stopped))
+        .await;
+    let mut records = world.records.watch_state();
+    let _ = records
+        .wait_for(|state| {
+            matches!(
+                state,
+                InformerState::Synced | InformerState::NotServed | InformerState::Stopped
+            )
+        })
+        .await;
+}
+
+fn tell_of_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
+    let pod = match event {
+        Event::Added { object, .. } => object,
+        Event::Updated { new, .. } => new,
+        Event::Deleted { last, .. } => last,
+        _ => return,
+    };
+    queue.add(pod.meta.key.clone(), Band::Normal);
+}
+
+fn tell_of_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
+    let record = match event {
+        Event::Added { object, .. } => object,
+        Event::Updated { new, .. } => new,
+        Event::Deleted { last, .. } => last,
+        _ => return,
+    };
+    queue.add(record.pod(), Band::Normal);
+}

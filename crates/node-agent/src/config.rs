@@ -1,0 +1,230 @@
+//! The key `nodeAgent` of the configuration file: as written, and as checked.
+
+use serde::Deserialize;
+
+use crate::command::{Command, CommandError};
+use crate::layout::{Layout, LayoutError};
+
+/// The key of the configuration file: the root of every path in an error.
+pub const KEY: &str = "nodeAgent";
+
+/// Pods wiped at once, unless told otherwise.
+const DEFAULT_WORKERS: usize = 16;
+
+/// More would only wait for the disk.
+const MAX_WORKERS: usize = 256;
+
+/// How long a hook may take, in seconds, unless told otherwise. Half of what a try has.
+const HOOK_SECONDS: u64 = 5;
+
+/// The longest that a hook may take, in seconds: a try has ten in all.
+const MAX_HOOK_SECONDS: u64 = 10;
+
+/// How long a handler may take, in seconds, unless told otherwise.
+const HANDLER_SECONDS: u64 = 600;
+
+/// What is checked and complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Where pods' directories are.
+    pub layout: Layout,
+    /// Pods wiped at once.
+    pub workers: usize,
+    /// Programs that are run for a pod while it is on its way to start.
+    pub handlers: Vec<Command>,
+    /// Programs that are run before a pod's directories are removed.
+    pub hooks: Vec<Command>,
+}
+
+/// What is wrong with a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigError {
+    /// The key from the root of the file, such as `nodeAgent.hooks[0].command`.
+    pub path: String,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+/// The key as it is written. What is left out has its default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeAgentConfig {
+    /// Directories that everything is confined to. `--root` counts more.
+    #[serde(default)]
+    pub roots: Vec<String>,
+    /// Path templates of a pod's directories; without any, `{podUID}` in each root. `--path` counts
+    /// more.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// See [`Settings::workers`].
+    pub workers: Option<usize>,
+    /// See [`Settings::handlers`].
+    #[serde(default)]
+    pub handlers: Vec<CommandConfig>,
+    /// See [`Settings::hooks`].
+    #[serde(default)]
+    pub hooks: Vec<CommandConfig>,
+}
+
+/// A program of the admin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CommandConfig {
+    /// What messages call it. Default: the program.
+    pub name: Option<String>,
+    /// Its absolute path and its arguments, in which `{podUID}`, `{podName}` and `{podNamespace}` stand
+    /// for those of the pod.
+    pub command: Vec<String>,
+    /// How long it may take.
+    pub timeout_seconds: Option<u64>,
+}
+
+/// What the command line says beside the file. What it says counts more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--root`.
+    pub roots: Vec<String>,
+    /// `--path`.
+    pub paths: Vec<String>,
+}
+
+impl NodeAgentConfig {
+    /// Checks everything that can be checked without touching the node.
+    ///
+    /// # Errors
+    ///
+    /// When a value makes no sense; names the key or the flag.
+    pub fn settings(self, flags: Flags) -> Result<Settings, ConfigError> {
+        let from_flags = (!flags.roots.is_empty(), !flags.paths.is_empty());
+        let roots = if from_flags.0 {
+            flags.roots
+        } else {
+            self.roots
+        };
+        let paths = if from_flags.1 {
+            flags.paths
+        } else {
+            self.paths
+        };
+        let layout = Layout::new(roots, paths).map_err(|error| {
+            let path = match (error.is_about_roots(), from_flags) {
+                (true, (true, _)) => "--root".to_owned(),
+                (true, (false, _)) => format!("{KEY}.roots"),
+                (false, (_, true)) => "--path".to_owned(),
+                (false, (_, false)) => format!("{KEY}.paths"),
+            };
+            let message = match &error {
+                LayoutError::NoRoot => format!("{error}; give --root or {KEY}.roots"),
+                other => other.to_string(),
+            };
+            ConfigError { path, message }
+        })?;
+        let workers = self.workers.unwrap_or(DEFAULT_WORKERS);
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(ConfigError {
+                path: format!("{KEY}.workers"),
+                message: format!("{workers} is not from 1 to {MAX_WORKERS}"),
+            });
+        }
+        Ok(Settings {
+            layout,
+            workers,
+            handlers: commands("handlers", self.handlers, HANDLER_SECONDS, 3_600)?,
+            hooks: commands("hooks", self.hooks, HOOK_SECONDS, MAX_HOOK_SECONDS)?,
+        })
+    }
+}
+
+fn commands(
+    key: &str,
+    configs: Vec<CommandConfig>,
+    default_seconds: u64,
+    most_seconds: u64,
+) -> Result<Vec<Command>, ConfigError> {
+    let checked = configs.into_iter().enumerate().map(|(index, config)| {
+        let error = |field: &str, message: String| ConfigError {
+            path: format!("{KEY}.{key}[{index}].{field}"),
+            message,
+        };
+        let seconds = config.timeout_seconds.unwrap_or(default_seconds);
+        if seconds > most_seconds {
+            let message = format!("{seconds} is not from 1 to {most_seconds}");
+            return Err(error("timeoutSeconds", message));
+        }
+        let name = config.name.or_else(|| config.command.first().cloned());
+        let name = name.unwrap_or_default();
+        Command::new(name, config.command, seconds).map_err(|wrong| match wrong {
+            CommandError::Timeout(_) => error("timeoutSeconds", wrong.to_string()),
+            wrong => error("command", wrong.to_string()),
+        })
+    });
+    checked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn settings(config: Value, flags: Flags) -> Result<Settings, ConfigError> {
+        let config: NodeAgentConfig = serde_json::from_value(config).unwrap();
+        config.settings(flags)
+    }
+
+    #[test]
+    fn a_root_is_enough() {
+        let flags = Flags {
+            roots: vec!["/ws".into()],
+            ..Flags::default()
+        };
+        let settings = settings(json!({}), flags).unwrap();
+        assert_eq!(settings.workers, 16);
+        assert_eq!(settings.layout.roots().count(), 1);
+        assert!(settings.hooks.is_empty() && settings.handlers.is_empty());
+    }
+
+    #[test]
+    fn flags_count_more_than_the_file() {
+        let flags = Flags {
+            roots: vec!["/mine".into()],
+            paths: vec!["/mine/{podUID}/x".into()],
+        };
+        let settings = settings(
+            json!({ "roots": ["/ws"], "paths": ["/ws/{podUID}"] }),
+            flags,
+        );
+        let roots: Vec<_> = settings
+            .unwrap()
+            .layout
+            .roots()
+            .map(ToOwned::to_owned)
+            .collect();
+        assert_eq!(roots, [std::path::PathBuf::from("/mine")]);
+    }
+
+    #[rstest]
+    #[case::no_root(json!({}), "nodeAgent.roots: no root is given")]
+    #[case::a_bad_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
+    #[case::a_bad_path(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
+    #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 is not from 1 to 256")]
+    #[case::a_shell_line(json!({ "roots": ["/ws"], "hooks": [{ "command": ["rm -rf /"] }] }), "nodeAgent.hooks[0].command: \"rm -rf /\" must be the absolute path")]
+    #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 is not from 1 to 10")]
+    #[case::an_empty_handler(json!({ "roots": ["/ws"], "handlers": [{ "command": [] }] }), "nodeAgent.handlers[0].command: a command needs a program")]
+    fn what_makes_no_sense_names_its_key(#[case] config: Value, #[case] says: &str) {
+        let error = settings(config, Flags::default()).unwrap_err().to_string();
+        assert!(error.starts_with(says), "{error}");
+    }
+
+    #[test]
+    fn a_bad_flag_is_named() {
+        let flags = Flags {
+            roots: vec!["/".into()],
+            ..Flags::default()
+        };
+        let error = settings(json!({}), flags).unwrap_err();
+        assert_eq!(error.path, "--root");
+    }
+}

@@ -1,0 +1,72 @@
+//! `belayer-contender`: one thing at a time, measured from outside by `belayer-e2e bench`.
+
+use std::alloc::System;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde::Serialize;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tokio::runtime;
+
+use belayer_e2e::contender::{informer, memory, paths};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Does one thing and prints what it cost
+#[derive(Debug, Parser)]
+#[command(name = "belayer-contender")]
+enum Contender {
+    /// List pods into a store and weigh them
+    Memory {
+        /// How many
+        #[arg(long, default_value_t = 100_000)]
+        objects: usize,
+    },
+    /// Watch the pods of a cluster until killed; say so when the first list is complete
+    Informer {
+        /// The cluster
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: PathBuf,
+    },
+    /// Do one hot path over and over, on one thread
+    Path {
+        /// Which
+        path: paths::Path,
+        /// How often
+        #[arg(long, default_value_t = 1000)]
+        times: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Contender::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(contender: Contender) -> anyhow::Result<()> {
+    let mut threads = match contender {
+        // What is counted must not depend on which thread was faster.
+        Contender::Path { .. } => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    let runtime = threads.enable_all().build()?;
+    runtime.block_on(async {
+        match contender {
+            Contender::Memory { objects } => print(&memory::weigh(objects).await?),
+            Contender::Informer { kubeconfig } => informer::watch(&kubeconfig).await,
+            Contender::Path { path, times } => print(&path.walk(times).await?),
+        }
+    })
+}
+
+fn print(cost: &impl Serialize) -> anyhow::Result<()> {
+    anstream::println!("{}", serde_json::to_string(cost)?);
+    Ok(())
+}

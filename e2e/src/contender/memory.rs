@@ -1,0 +1,90 @@
+//! What slim pods and their index entries weigh.
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Stats};
+use tokio_util::sync::CancellationToken;
+
+use belayer_core::index;
+use belayer_core::informer::{
+    Decoders, Informer, InformerBuilder, JsonDecoder, ProtobufDecoder, StreamingList,
+};
+use belayer_core::object::Resource;
+use belayer_core::owned;
+use belayer_core::slim::{DecodeContext, Keep, Pod};
+
+use super::{Pods, server};
+use crate::bench::resident_of;
+
+/// What a store of pods weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Weight {
+    /// How many pods.
+    pub objects: usize,
+    /// Bytes asked for and not given back, by the counting allocator.
+    pub allocated: usize,
+    /// Allocations not given back.
+    pub allocations: usize,
+    /// Bytes by which the resident size of the process grew.
+    pub resident: u64,
+}
+
+/// An informer of pods as the operator makes it where all components are on.
+pub fn pods(builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
+    builder
+        .index(index::PODS_BY_OWNER, index::owner_of_pod)
+        .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
+        .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
+        .index(owned::HELD_BY_OWNER, owned::held_by_owner)
+}
+
+/// The operator's decoders of pods.
+#[must_use]
+pub fn decoders() -> Decoders<Pod> {
+    let context = DecodeContext {
+        keep: Keep::nothing(),
+        ..DecodeContext::default()
+    };
+    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
+}
+
+/// The kind.
+#[must_use]
+pub fn resource() -> Resource {
+    Resource::new("", "v1", "Pod", "pods")
+}
+
+/// Lists so many pods into a store and weighs it.
+///
+/// # Errors
+/// When pods are missing, or the program was started without the counting allocator.
+pub async fn weigh(objects: usize) -> Result<Weight> {
+    let client = server::client_of(Pods::small(), objects);
+    let (resident, before) = (
+        resident_of(std::process::id())?,
+        INSTRUMENTED_SYSTEM.stats(),
+    );
+    let builder = Informer::builder(client, resource(), decoders());
+    let (informer, store) = pods(builder).streaming_list(StreamingList::Never).build();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(informer.run(stop.clone()));
+    store.synced().await.context("the informer ended")?;
+    ensure!(store.len() == objects, "{} of {objects} pods", store.len());
+    let Stats {
+        allocations,
+        deallocations,
+        bytes_allocated,
+        bytes_deallocated,
+        ..
+    } = INSTRUMENTED_SYSTEM.stats() - before;
+    ensure!(allocations > 0, "no allocations are counted here");
+    let weight = Weight {
+        objects,
+        allocated: bytes_allocated - bytes_deallocated,
+        allocations: allocations - deallocations,
+        resident: resident_of(std::process::id())?.saturating_sub(resident),
+    };
+    stop.cancel();
+    running.await?;
+    Ok(weight)
+}

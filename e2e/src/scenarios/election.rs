@@ -1,0 +1,289 @@
+//! Several replicas: one works, and what happens when it is killed, frozen, cut off or stopped.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::DeleteParams;
+use rustix::process::Signal;
+
+use super::downtime::server_address;
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, Proxy, Scenario, eventually, pod, throughout,
+};
+use crate::providers::Capability::Recorder;
+
+/// The lease lasts 15 s, and the machine may be busy.
+const HANDOVER: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(40);
+const PODS: usize = 300;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let long = Duration::from_secs(300);
+    vec![
+        Scenario::alone(
+            "leader-killed",
+            "kill -9 of the leader: the standby takes over with its caches full",
+            killed,
+        )
+        .within(long),
+        Scenario::alone(
+            "leader-stopped",
+            "a leader that is stopped gives the lease back and exits 0",
+            stopped,
+        )
+        .within(long),
+        Scenario::alone(
+            "leader-frozen",
+            "SIGSTOP of the leader past its lease: it wakes up, writes nothing and ends",
+            frozen,
+        )
+        .needs([Recorder])
+        .within(long),
+        Scenario::alone(
+            "leader-cut-off",
+            "a leader that loses the API server stops before its lease ends",
+            cut_off,
+        )
+        .needs([Recorder])
+        .within(long),
+        Scenario::alone(
+            "server-lost-and-back",
+            "the API server goes and comes back: the same leader goes on",
+            lost_and_back,
+        )
+        .within(long),
+    ]
+}
+
+async fn leads(belayer: &Belayer) -> Result<()> {
+    let status = belayer
+        .metric("leader_election_master_status", &[("name", "belayer")])
+        .await?;
+    ensure!(status > 0.5, "it does not lead");
+    Ok(())
+}
+
+async fn start(cluster: &Cluster, options: BelayerOptions) -> Result<Belayer> {
+    cluster.start_belayer_with(&options).await
+}
+
+fn replica(name: &'static str) -> BelayerOptions {
+    BelayerOptions::default().replica(name)
+}
+
+/// A leader and a standby, both ready.
+async fn pair(cluster: &Cluster, first: BelayerOptions) -> Result<(Belayer, Belayer)> {
+    let leader = start(cluster, first).await?;
+    eventually("the first leads", HANDOVER, async || leads(&leader).await).await?;
+    let standby = start(cluster, replica("b")).await?;
+    ensure!(leads(&standby).await.is_err(), "two lead");
+    Ok((leader, standby))
+}
+
+async fn takes_over(
+    cluster: &Cluster,
+    standby: &Belayer,
+    since: Instant,
+    what: &str,
+) -> Result<()> {
+    eventually("the standby leads", HANDOVER, async || leads(standby).await).await?;
+    let took = since.elapsed();
+    cluster.note(format!("{what}: leads after {:.1} s", took.as_secs_f64()));
+    Ok(())
+}
+
+async fn holder(cluster: &Cluster) -> Result<String> {
+    let leases: Api<Lease> = Api::namespaced(cluster.client().clone(), "belayer-system");
+    let lease = leases.get("belayer").await?;
+    let spec = lease.spec.context("a lease without a spec")?;
+    Ok(spec.holder_identity.unwrap_or_default())
+}
+
+async fn killed(cluster: Cluster) -> Result<()> {
+    let (leader, standby) = pair(&cluster, replica("a")).await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("before").of(&workflow)).await?;
+    cluster.is_held("before").await?;
+    let lists = standby
+        .metric("belayer_informer_relists_total", &[])
+        .await?;
+    leader.kill().await?;
+    let since = Instant::now();
+    cluster.create(&pod("after").of(&workflow)).await?;
+    takes_over(&cluster, &standby, since, "after kill -9").await?;
+    cluster.is_held("after").await?;
+    let work = since.elapsed();
+    cluster.note(format!("works after {:.1} s", work.as_secs_f64()));
+    // Its caches were full before: it listed nothing anew.
+    let lists_now = standby
+        .metric("belayer_informer_relists_total", &[])
+        .await?;
+    ensure!(
+        (lists_now - lists).abs() < 0.5,
+        "{lists} lists before, {lists_now} after"
+    );
+    standby.stop().await
+}
+
+async fn stopped(cluster: Cluster) -> Result<()> {
+    let (leader, standby) = pair(&cluster, replica("a")).await?;
+    let before = holder(&cluster).await?;
+    let since = Instant::now();
+    leader.stop().await?;
+    takes_over(&cluster, &standby, since, "after SIGTERM").await?;
+    ensure!(
+        since.elapsed() < Duration::from_secs(15),
+        "the lease was not given back: {:?}",
+        since.elapsed()
+    );
+    ensure!(
+        holder(&cluster).await? != before,
+        "{before} holds the lease still"
+    );
+    standby.stop().await?;
+    let after = holder(&cluster).await?;
+    ensure!(after.is_empty(), "{after} holds the lease after its end");
+    Ok(())
+}
+
+/// Many pods that are to be released, and a leader in the middle of it.
+async fn busy(cluster: &Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    cluster
+        .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow).held()))
+        .await?;
+    cluster.delete_all().await?;
+    cluster
+        .workflows()
+        .delete("w", &DeleteParams::background())
+        .await?;
+    Ok(())
+}
+
+async fn nothing_is_held(cluster: &Cluster) -> Result<()> {
+    eventually("all pods are released", HANDOVER, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == 0, "{held} are held");
+        Ok(())
+    })
+    .await
+}
+
+/// It ends by itself, with exit code 1, because another leads.
+async fn has_lost(belayer: &mut Belayer) -> Result<()> {
+    let status = belayer.ended(SOON).await?;
+    let log = belayer.log()?;
+    ensure!(status.code() == Some(1), "it ended with {status}\n{log}");
+    ensure!(
+        log.contains("the leader election was lost"),
+        "it does not say why it ended"
+    );
+    ensure!(!log.contains("panicked at"), "it panicked");
+    Ok(())
+}
+
+async fn frozen(cluster: Cluster) -> Result<()> {
+    let (mut leader, standby) = pair(&cluster, replica("a")).await?;
+    busy(&cluster).await?;
+    leader.signal(Signal::STOP)?;
+    let since = Instant::now();
+    takes_over(&cluster, &standby, since, "after SIGSTOP").await?;
+    nothing_is_held(&cluster).await?;
+    // What is written from here on, the one that was frozen has written: the other has settled.
+    settled(&cluster).await?;
+    let mark = cluster.recorder()?.mark()?;
+    leader.signal(Signal::CONT)?;
+    has_lost(&mut leader).await?;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let late: Vec<_> = writes
+        .iter()
+        .filter(|write| write.resource != "leases")
+        .collect();
+    ensure!(
+        late.is_empty(),
+        "{} written after its lease had ended, such as {}",
+        late.len(),
+        late[0]
+    );
+    cluster.note(format!(
+        "frozen for {} s, no write after",
+        since.elapsed().as_secs()
+    ));
+    standby.stop().await
+}
+
+/// Waits until nobody writes anything but the lease.
+async fn settled(cluster: &Cluster) -> Result<()> {
+    let deadline = Instant::now() + HANDOVER;
+    loop {
+        let mark = cluster.recorder()?.mark()?;
+        let quiet = throughout("nothing is written", Duration::from_secs(4), async || {
+            let writes = cluster.recorder()?.writes_since(mark)?;
+            let other = writes.iter().find(|write| write.resource != "leases");
+            if let Some(other) = other {
+                bail!("{other}");
+            }
+            Ok(())
+        })
+        .await;
+        if quiet.is_ok() {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "it does not settle: {quiet:?}");
+    }
+}
+
+async fn cut_off(cluster: Cluster) -> Result<()> {
+    let proxy = Proxy::start(server_address(&cluster)?).await?;
+    let first = replica("a").through(proxy.address());
+    let (mut leader, standby) = pair(&cluster, first).await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("before").of(&workflow)).await?;
+    cluster.is_held("before").await?;
+    proxy.silence();
+    let since = Instant::now();
+    eventually("the first has stopped", HANDOVER, async || {
+        ensure!(leads(&leader).await.is_err(), "it says that it leads");
+        Ok(())
+    })
+    .await?;
+    let stopped = since.elapsed();
+    ensure!(
+        stopped < Duration::from_secs(15),
+        "it stopped after {stopped:?} only, past its lease"
+    );
+    cluster.note(format!("stopped after {:.1} s", stopped.as_secs_f64()));
+    takes_over(&cluster, &standby, since, "cut off").await?;
+    cluster.create(&pod("after").of(&workflow)).await?;
+    cluster.is_held("after").await?;
+    settled(&cluster).await?;
+    let mark = cluster.recorder()?.mark()?;
+    proxy.restore();
+    has_lost(&mut leader).await?;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let late = writes.iter().find(|write| write.resource != "leases");
+    ensure!(late.is_none(), "it wrote {late:?} when it was back");
+    standby.stop().await
+}
+
+async fn lost_and_back(cluster: Cluster) -> Result<()> {
+    let proxy = Proxy::start(server_address(&cluster)?).await?;
+    let leader = start(&cluster, replica("a").through(proxy.address())).await?;
+    eventually("it leads", HANDOVER, async || leads(&leader).await).await?;
+    let before = holder(&cluster).await?;
+    let workflow = cluster.workflow("w").await?;
+    proxy.cut();
+    eventually("it has stopped", HANDOVER, async || {
+        ensure!(leads(&leader).await.is_err(), "it says that it leads");
+        Ok(())
+    })
+    .await?;
+    cluster.create(&pod("meanwhile").of(&workflow)).await?;
+    proxy.restore();
+    eventually("it leads again", HANDOVER, async || leads(&leader).await).await?;
+    cluster.is_held("meanwhile").await?;
+    ensure!(holder(&cluster).await? == before, "it is another process");
+    leader.stop().await
+}

@@ -1,0 +1,122 @@
+//! The agent killed with -9.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use super::site::{Busy, SOON, Site, Timeout, wiped, wiped_message};
+use crate::harness::{Belayer, Cluster, eventually};
+
+/// Killed when fewer than so many of the 100 directories are left; the last time at the earliest moment,
+/// which is while it starts.
+const KILLED_AT: [usize; 6] = [100, 80, 60, 30, 1, 1_000];
+
+/// An agent with a handler and a hook that say that they have begun, and wait for a file.
+async fn halting(site: &Site) -> Result<Belayer> {
+    let wait = |begun: &str, go: &str| {
+        format!(
+            "touch {}; while [ ! -e {} ]; do sleep 0.05; done",
+            site.beside(begun).display(),
+            site.beside(go).display()
+        )
+    };
+    let config = format!(
+        "nodeAgent:\n  roots: [{}]\n  handlers:\n  - command: [/bin/sh, -c, '{}']\n  hooks:\n  \
+         - command: [/bin/sh, -c, '{}']\n    timeoutSeconds: 9\n",
+        site.root().display(),
+        wait("handler", "handler-go"),
+        wait("hook", "hook-go"),
+    );
+    let options = site.agent_options().config(&config);
+    site.cluster().start_belayer_with(&options).await
+}
+
+async fn appears(path: &Path) -> Result<()> {
+    eventually(&format!("{} is there", path.display()), SOON, async || {
+        ensure!(path.exists(), "it is not");
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+
+    // While a handler runs; then again, and the pod is rejected while it does.
+    let agent = halting(&site).await?;
+    appears(&site.beside("handler")).await?;
+    agent.kill().await?;
+    fs::remove_file(site.beside("handler"))?;
+    let agent = halting(&site).await?;
+    appears(&site.beside("handler")).await?;
+    site.reject("web").await?;
+
+    // While a hook runs: the handler, which waits for ever, was ended first.
+    appears(&site.beside("hook")).await?;
+    agent.kill().await?;
+    fs::write(site.beside("handler-go"), "")?;
+    ensure!(
+        site.dir(&uid).exists(),
+        "removed before the hooks had ended"
+    );
+
+    // Between tries that cannot be complete.
+    fs::write(site.beside("hook-go"), "")?;
+    let busy = Busy::mount(&site.dir(&uid).join("mnt"))?;
+    let agent = halting(&site).await?;
+    eventually("what is left is told", SOON, async || {
+        let status = site.record().await?.data["status"].clone();
+        ensure!(
+            wiped_message(&status).contains("a mount in use"),
+            "{status}"
+        );
+        Ok(())
+    })
+    .await?;
+    agent.kill().await?;
+    ensure!(busy.is_there(), "the mount was forced");
+    busy.release();
+
+    // At any moment of the removal, the report and what follows.
+    for number in 0..20_000 {
+        let dir = site.dir(&uid).join(format!("much/{}", number % 100));
+        if number < 100 {
+            fs::create_dir_all(&dir)?;
+        }
+        fs::write(dir.join(number.to_string()), "")?;
+    }
+    let much = site.dir(&uid).join("much");
+    let count = || fs::read_dir(&much).map_or(0, Iterator::count);
+    let mut left = Vec::new();
+    for least in KILLED_AT {
+        let agent = cluster.spawn_belayer(&plain(&site))?;
+        eventually("it removes", SOON, async || {
+            ensure!(
+                count() < least || !site.dir(&uid).exists(),
+                "{} are left",
+                count()
+            );
+            Ok(())
+        })
+        .await?;
+        agent.kill().await?;
+        left.push(count());
+    }
+    cluster.note(format!("directories left after each kill: {left:?} of 100"));
+    let agent = halting(&site).await?;
+    site.successor("web", &uid).await?;
+    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    let status = site.record().await?.data["status"].clone();
+    ensure!(wiped(&status) == "True", "{status}");
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+fn plain(site: &Site) -> crate::harness::BelayerOptions {
+    let roots = format!("nodeAgent:\n  roots: [{}]\n", site.root().display());
+    site.agent_options().config(&roots)
+}

@@ -1,0 +1,339 @@
+//! What a rejected pod left on its node is gone before its successor can start there.
+
+mod crash;
+mod hostile;
+mod policy;
+mod site;
+mod successors;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::StreamExt as _;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, Scenario, eventually, throughout};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Kubelet, Rbac, Root};
+use site::{Busy, SOON, Site, Timeout};
+
+/// How many pods are wiped at once.
+const MANY: usize = 200;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let long = Duration::from_secs(300);
+    vec![
+        Scenario::alone(
+            "node-agent-wipes-first",
+            "rejected, wiped, re-created, run: the old pod's files are gone before the new pod exists",
+            wipes_first,
+        )
+        .within(long),
+        Scenario::alone(
+            "node-agent-beside-a-kubelet",
+            "the same with a kubelet that rejects the pod by NodeAffinity and runs its successor",
+            beside_a_kubelet,
+        )
+        .needs([Kubelet, AdmissionPolicies])
+        .within(long),
+        Scenario::alone(
+            "node-agent-absent-proceed",
+            "nobody wipes: after the time-out the pod is re-created, and kept off that node",
+            absent_proceed,
+        )
+        .within(long),
+        Scenario::alone(
+            "node-agent-absent-fail",
+            "nobody wipes, and the policy says fail: the rejected pod stays",
+            absent_fail,
+        )
+        .within(long),
+        Scenario::alone(
+            "node-agent-busy-mount",
+            "a mount in use holds up the new pod, is told, and is not forced",
+            busy_mount,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "node-agent-busy-past-the-time-out",
+            "what cannot be wiped in time keeps the new pod off that node, and is wiped later",
+            busy_past_the_time_out,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "node-agent-wipes-200",
+            "200 rejected pods of one node are wiped side by side",
+            many,
+        )
+        .within(long),
+        Scenario::alone(
+            "node-agent-late-update",
+            "a late update of a wiped pod changes nothing; its deletion gets through",
+            successors::late_update,
+        )
+        .within(long),
+        Scenario::alone(
+            "node-agent-same-name",
+            "a pod of the same name on the same node begins only when the older one's wipe is done",
+            successors::same_name,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "node-agent-killed-at-each-step",
+            "kill -9 in a handler, in a hook, between tries and at random: wiped all the same",
+            crash::at_each_step,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "node-agent-hostile-pod",
+            "a pod that names others' paths and plants links and mounts harms nobody",
+            hostile::hostile,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "node-agent-knows-its-place",
+            "an agent that was taken over writes the condition of its own node's pods and nothing else",
+            policy::knows_its_place,
+        )
+        .needs([Rbac, AdmissionPolicies])
+        .within(long),
+    ]
+}
+
+async fn wipes_first(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = site.agent().await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+    let beside = site.dir("00000000-0000-4000-8000-000000000000");
+    std::fs::create_dir_all(&beside)?;
+    let mut events = cluster
+        .pods()
+        .watch(&WatchParams::default(), "0")
+        .await?
+        .boxed();
+    site.reject("web").await?;
+    let second = loop {
+        let event = events.next().await.context("the watch ended")??;
+        if let WatchEvent::Added(pod) = event
+            && pod.uid().as_deref() != Some(&*uid)
+        {
+            break pod;
+        }
+    };
+    ensure!(
+        !site.dir(&uid).exists(),
+        "the new pod exists, and so do the old one's files"
+    );
+    ensure!(beside.exists(), "another pod's directory is gone");
+    let status = site.record().await?.data["status"].clone();
+    ensure!(site::wiped(&status) == "True", "{status}");
+    site.report("web", json!({ "phase": "Running" })).await?;
+    site.in_phase("Started").await?;
+    let wipes = agent
+        .metric("belayer_wipe_tries_total", &[("outcome", "complete")])
+        .await?;
+    ensure!((wipes - 1.0).abs() < f64::EPSILON, "{wipes} wipes");
+    ensure!(
+        second.annotations().contains_key("belayer.dev/wipe"),
+        "it asks no more"
+    );
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+async fn beside_a_kubelet(cluster: Cluster) -> Result<()> {
+    let nodes = kinds::nodes(cluster.client());
+    let all = nodes.list(&Default::default()).await?;
+    let ready = |node: &&kube::api::DynamicObject| {
+        let conditions = node.data["status"]["conditions"].as_array();
+        let is_ready = |c: &Value| c["type"] == "Ready" && c["status"] == "True";
+        conditions.is_some_and(|all| all.iter().any(is_ready))
+    };
+    let node = all
+        .iter()
+        .find(ready)
+        .context("no node is ready")?
+        .name_any();
+    let site = Site::on(&cluster, &node).await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = site.agent().await?;
+    let label = format!("{}-room", cluster.namespace());
+    let spec = json!({
+        "nodeSelector": { label.as_str(): "yes" },
+        "containers": [{ "name": "main", "image": "busybox" }],
+    });
+    let uid = site.create("web", spec, json!({})).await?;
+    site.leave_state(&uid)?;
+    // As the race does it: bound to a node that has not got the label, any more or yet.
+    site.bind("web").await?;
+    site.successor("web", &uid).await?;
+    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    let labelled = async |value: Value| -> Result<()> {
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { label.as_str(): value } } }));
+        nodes.patch(&node, &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    labelled("yes".into()).await?;
+    let record = site.in_phase("Started").await?;
+    labelled(Value::Null).await?;
+    let status = &record.data["status"];
+    ensure!(
+        status["reason"] == "NodeAffinity" && site::wiped(status) == "True",
+        "{status}"
+    );
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+async fn absent_proceed(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Proceed(2)).await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+    site.reject("web").await?;
+    let second = site.successor("web", &uid).await?;
+    site.is_kept_off(&second)?;
+    let status = site.record().await?.data["status"].clone();
+    ensure!(site::wiped(&status) == "False", "{status}");
+    ensure!(site.dir(&uid).exists(), "somebody wiped");
+    belayer.stop().await
+}
+
+async fn absent_fail(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Fail(2)).await?;
+    let uid = site.pod("web").await?;
+    site.reject("web").await?;
+    site.in_phase("Ended").await?;
+    throughout(
+        "the rejected pod stays",
+        Duration::from_secs(3),
+        async || {
+            let pod = cluster.pods().get("web").await?;
+            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
+            Ok(())
+        },
+    )
+    .await?;
+    belayer.stop().await
+}
+
+async fn busy_mount(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = site.agent().await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+    let busy = Busy::mount(&site.dir(&uid).join("mnt"))?;
+    site.reject("web").await?;
+    eventually("what is left is told", SOON, async || {
+        let status = site.record().await?.data["status"].clone();
+        let told = site::wiped_message(&status);
+        ensure!(
+            told.contains("/mnt is a mount in use") && site::wiped(&status) == "False",
+            "{status}"
+        );
+        Ok(())
+    })
+    .await?;
+    throughout("the new pod waits", Duration::from_secs(4), async || {
+        let pod = cluster.pods().get("web").await?;
+        ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
+        ensure!(busy.is_there(), "the mount was forced");
+        Ok(())
+    })
+    .await?;
+    busy.release();
+    site.successor("web", &uid).await?;
+    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+async fn busy_past_the_time_out(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Proceed(5)).await?;
+    let agent = site.agent().await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+    let busy = Busy::mount(&site.dir(&uid).join("mnt"))?;
+    site.reject("web").await?;
+    let second = site.successor("web", &uid).await?;
+    site.is_kept_off(&second)?;
+    ensure!(busy.is_there(), "the mount was forced");
+    // The record goes its way; the node is wiped all the same, and that after the agent's restart as well.
+    agent.kill().await?;
+    let agent = site.agent().await?;
+    busy.release();
+    site.is_wiped(&uid).await?;
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+/// Does something for each name, some at once.
+async fn beside_each_other<T, F>(names: &[String], each: impl Fn(String) -> F) -> Result<Vec<T>>
+where
+    F: Future<Output = Result<T>>,
+{
+    let all = futures::stream::iter(names.to_vec())
+        .map(each)
+        .buffer_unordered(16);
+    all.collect::<Vec<_>>().await.into_iter().collect()
+}
+
+async fn many(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = site.agent().await?;
+    let names: Vec<String> = (0..MANY).map(|number| format!("p{number}")).collect();
+    let uids = beside_each_other(&names, |name| {
+        let site = &site;
+        async move { site.pod(&name).await }
+    })
+    .await?;
+    for uid in &uids {
+        site.leave_state(uid)?;
+    }
+    let started = std::time::Instant::now();
+    beside_each_other(&names, |name| {
+        let site = &site;
+        async move { site.reject(&name).await }
+    })
+    .await?;
+    let patience = SOON * 3;
+    eventually("all are wiped, and told so", patience, async || {
+        let there = uids.iter().filter(|uid| site.dir(uid).exists()).count();
+        let records = site.records().list(&Default::default()).await?;
+        let done = records
+            .iter()
+            .filter(|record| site::wiped(&record.data["status"]) == "True")
+            .count();
+        ensure!(
+            there == 0 && done == MANY,
+            "{there} directories are there, {done} records say that they are not"
+        );
+        Ok(())
+    })
+    .await?;
+    cluster.note(format!(
+        "{MANY} wiped {:.1} s after the first rejection",
+        started.elapsed().as_secs_f64()
+    ));
+    agent.stop().await?;
+    belayer.stop().await?;
+    let all = DeleteParams::default().grace_period(0);
+    cluster
+        .pods()
+        .delete_collection(&all, &Default::default())
+        .await?;
+    Ok(())
+}

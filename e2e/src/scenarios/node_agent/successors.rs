@@ -1,0 +1,143 @@
+//! What comes after a wiped pod: late words about it, and pods of its name.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::site::{Busy, SOON, Site, Timeout};
+use crate::harness::{Belayer, Cluster, eventually, throughout};
+
+/// Keeps a pod in the API while it is being deleted.
+const FOREIGN: &str = "e2e.belayer.dev/keep";
+
+/// An agent whose handler prepares a directory for each pod, and notes for whom it did.
+async fn preparing(site: &Site) -> Result<Belayer> {
+    let config = format!(
+        "nodeAgent:\n  roots: [{root}]\n  handlers:\n  - name: prepare\n    command: [/bin/sh, -c, \
+         'mkdir -p \"$POD_PATHS\" && touch \"$POD_PATHS/prepared\" && echo \"$POD_UID\" >> {notes}']\n",
+        root = site.root().display(),
+        notes = site.beside("notes").display(),
+    );
+    let options = site.agent_options().config(&config);
+    let cluster = site.cluster();
+    cluster.start_belayer_with(&options).await
+}
+
+fn times(site: &Site, uid: &str) -> usize {
+    let notes = fs::read_to_string(site.beside("notes")).unwrap_or_default();
+    notes.lines().filter(|line| *line == uid).count()
+}
+
+async fn is_prepared(site: &Site, uid: &str) -> Result<()> {
+    eventually("its directory is prepared", SOON, async || {
+        ensure!(site.dir(uid).join("prepared").exists(), "it is not");
+        ensure!(times(site, uid) == 1, "{} times", times(site, uid));
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let agent = preparing(&site).await?;
+    let uid = site.pod("web").await?;
+    is_prepared(&site, &uid).await?;
+    let patched = async |patch: Value| -> Result<()> {
+        let patch = Patch::Merge(patch);
+        let pods = cluster.pods();
+        pods.patch("web", &PatchParams::default(), &patch).await?;
+        Ok(())
+    };
+    let pod = cluster.pods().get("web").await?;
+    let mut all: Vec<String> = pod.finalizers().to_vec();
+    all.push(FOREIGN.into());
+    patched(json!({ "metadata": { "finalizers": all } })).await?;
+    site.reject("web").await?;
+    site.is_wiped(&uid).await?;
+    eventually("its deletion is under way", SOON, async || {
+        let pod = cluster.pods().get("web").await?;
+        ensure!(pod.metadata.deletion_timestamp.is_some(), "it is not");
+        Ok(())
+    })
+    .await?;
+    // Late words of the old pod, as of a kubelet that was cut off: it is alive, or so they say.
+    for round in 0..5 {
+        site.report(
+            "web",
+            json!({ "phase": "Pending", "message": round.to_string() }),
+        )
+        .await?;
+        patched(json!({ "metadata": { "annotations": { "late": round.to_string() } } })).await?;
+    }
+    throughout("nothing comes back", Duration::from_secs(4), async || {
+        ensure!(!site.dir(&uid).exists(), "its directory is back");
+        ensure!(times(&site, &uid) == 1, "its handler ran again");
+        Ok(())
+    })
+    .await?;
+    site.reject("web").await?;
+    let pod = cluster.pods().get("web").await?;
+    let kept: Vec<&String> = pod.finalizers().iter().filter(|f| *f != FOREIGN).collect();
+    patched(json!({ "metadata": { "finalizers": kept } })).await?;
+    let second = site.successor("web", &uid).await?;
+    let second = second.uid().context("no uid")?;
+    site.bind("web").await?;
+    is_prepared(&site, &second).await?;
+    eventually("the old pod is forgotten", SOON, async || {
+        let desired = agent
+            .metric("belayer_workers_desired", &[("controller", "node-agent")])
+            .await?;
+        ensure!((desired - 1.0).abs() < f64::EPSILON, "{desired} are known");
+        Ok(())
+    })
+    .await?;
+    agent.stop().await?;
+    belayer.stop().await
+}
+
+pub(super) async fn same_name(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Proceed(3)).await?;
+    let agent = preparing(&site).await?;
+    let first = site.pod("web").await?;
+    is_prepared(&site, &first).await?;
+    let busy = Busy::mount(&site.dir(&first).join("mnt"))?;
+    site.reject("web").await?;
+    let second = site.successor("web", &first).await?;
+    let second = second.uid().context("no uid")?;
+    // Its affinity keeps schedulers from doing this; whoever binds by hand is not asked.
+    site.bind("web").await?;
+    throughout(
+        "the new pod's handler waits",
+        Duration::from_secs(5),
+        async || {
+            ensure!(times(&site, &second) == 0, "it ran");
+            ensure!(busy.is_there(), "the mount was forced");
+            Ok(())
+        },
+    )
+    .await?;
+    // Another rejection, so that three pods of one name are about.
+    busy.release();
+    is_prepared(&site, &second).await?;
+    ensure!(
+        !site.dir(&first).exists(),
+        "the older pod's files are there"
+    );
+    site.reject("web").await?;
+    let third = site.successor("web", &second).await?;
+    let third = third.uid().context("no uid")?;
+    ensure!(
+        !site.dir(&second).exists(),
+        "the second pod's files are there"
+    );
+    site.bind("web").await?;
+    is_prepared(&site, &third).await?;
+    agent.stop().await?;
+    belayer.stop().await
+}

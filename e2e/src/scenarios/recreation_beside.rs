@@ -1,0 +1,86 @@
+//! pod-recreation and pod-finalizer on the same pod.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::recreation::{RECREATION_HOLD, SOON, create, in_phase, rejection, told};
+use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers};
+use crate::providers::Capability::Recorder;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "two-holds-one-patch",
+            "one patch takes both holds off a rejected pod; neither waits for the other",
+            two_holds,
+        )
+        .needs([Recorder])
+        .within(Duration::from_secs(180)),
+    ]
+}
+
+async fn two_holds(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default()
+        .argument("--controllers=pod-finalizer,pod-recreation")
+        .config("podRecreation:\n  backoffSeconds: 1\n  owners: [Workflow.argoproj.io]\n");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    let mark = cluster.recorder()?.mark()?;
+    let workflow = cluster.workflow("build").await?;
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "step", "labels": { "workflows.argoproj.io/workflow": "build" },
+            "annotations": { "belayer.dev/recreate": "true" },
+            "ownerReferences": [{ "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+                "name": "build", "uid": workflow.uid.as_str(), "controller": true }],
+        },
+        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    let first = create(&cluster, pod).await?.uid().context("no uid")?;
+    held_by_both(&cluster, None).await?;
+    told(&cluster, "step", rejection()).await?;
+    held_by_both(&cluster, Some(&first)).await?;
+    told(&cluster, "step", json!({ "phase": "Running" })).await?;
+    in_phase(&cluster, "Started").await?;
+    held_by(&cluster, &[HOLD]).await?;
+    cluster.finish("step", "Succeeded").await?;
+    cluster.consume("step").await?;
+    held_by(&cluster, &[]).await?;
+    let writes = cluster.recorder()?.writes_since(mark)?;
+    let patches = writes
+        .iter()
+        .filter(|write| write.verb == "patch" && write.resource == "pods" && write.code == 200);
+    // Both on, both off; on the next pod pod-finalizer's on, then each off in its own time.
+    let count = patches.count();
+    ensure!(count == 5, "{count} patches: {writes:#?}");
+    cluster.delete("step").await?;
+    cluster.is_gone("step").await?;
+    belayer.stop().await
+}
+
+async fn held_by_both(cluster: &Cluster, before: Option<&str>) -> Result<()> {
+    eventually("both hold it", SOON, async || {
+        let pod = cluster.pods().get("step").await?;
+        ensure!(pod.uid().as_deref() != before, "it is the old one");
+        let all = finalizers(&pod);
+        ensure!(
+            all.contains(&HOLD) && all.contains(&RECREATION_HOLD),
+            "{all:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn held_by(cluster: &Cluster, expected: &[&str]) -> Result<()> {
+    eventually(&format!("it is held by {expected:?}"), SOON, async || {
+        let pod = cluster.pods().get("step").await?;
+        let all = finalizers(&pod);
+        ensure!(all == expected, "{all:?}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,404 @@
+//! Re-creation and what the API server adds, refuses and forbids: admission, quota, policies.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::admission::{remove_policy, switch};
+use super::recreation::{
+    RECREATION_HOLD, SOON, bind, comparable, create, held, in_phase, nodes, options, records,
+    rejection, rich_pod, successor, told,
+};
+use crate::harness::{Cluster, Scenario, eventually, finalizers, throughout};
+use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::{apply, manifest};
+
+const POLICY: &str = "belayer-pod-recreation-hold";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "recreation-policy-ties-hold-at-creation",
+            "the admission policy holds pods that ask for it from the first moment",
+            at_creation,
+        )
+        .needs([AdmissionPolicies]),
+        Scenario::alone(
+            "recreation-carries-what-the-user-wrote",
+            "what admission adds is left behind, and what the user submitted comes back",
+            carries,
+        )
+        .needs([AdmissionPolicies])
+        .within(Duration::from_secs(180)),
+        Scenario::alone(
+            "recreation-that-quota-refuses",
+            "a pod that quota refuses is still there, told why, and comes back once there is room",
+            quota,
+        )
+        .needs([AdmissionPolicies])
+        .within(Duration::from_secs(240)),
+        Scenario::alone(
+            "recreation-record-is-only-belayers",
+            "nobody else changes the spec of a record; the node agent's condition is honoured",
+            only_belayers,
+        )
+        .needs([AdmissionPolicies])
+        .within(Duration::from_secs(180)),
+    ]
+}
+
+fn asking(name: &str, more: Value) -> Value {
+    let mut metadata = json!({
+        "name": name, "annotations": { "belayer.dev/recreate": "true" },
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        metadata[field] = value.clone();
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": { "schedulerName": "nobody", "containers": [{ "name": "main", "image": "busybox" }] },
+    })
+}
+
+/// No Belayer runs: what is on a pod, the policy has put there.
+async fn at_creation(cluster: Cluster) -> Result<()> {
+    apply(cluster.client(), manifest("pod-recreation-hold-policy")?).await?;
+    let shown = obeys(&cluster).await;
+    remove_policy(&cluster, POLICY).await?;
+    switch(&cluster, "holdRecreations", "on").await?;
+    shown?;
+    ties(&cluster, Ties::No).await
+}
+
+/// Whether a new pod is held by the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    Yes,
+    No,
+}
+
+async fn ties(cluster: &Cluster, expected: Ties) -> Result<()> {
+    eventually(
+        &format!("a new pod is held: {expected:?}"),
+        SOON,
+        async || {
+            let name = format!("p-{}", jiff::Timestamp::now().as_microsecond());
+            let created = create(cluster, asking(&name, json!({}))).await?;
+            let is_held = finalizers(&created).contains(&RECREATION_HOLD);
+            ensure!(
+                is_held == (expected == Ties::Yes),
+                "{:?}",
+                finalizers(&created)
+            );
+            Ok(())
+        },
+    )
+    .await
+}
+
+async fn obeys(cluster: &Cluster) -> Result<()> {
+    ties(cluster, Ties::Yes).await?;
+    let theirs = json!({ "finalizers": ["example.com/first"] });
+    let created = create(cluster, asking("with-theirs", theirs)).await?;
+    ensure!(
+        finalizers(&created) == ["example.com/first", RECREATION_HOLD],
+        "{:?}",
+        finalizers(&created)
+    );
+    let owner = json!({ "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "name": "r", "uid": "00000000-0000-0000-0000-000000000001", "controller": true }] });
+    for (name, metadata) in [
+        (
+            "no",
+            json!({ "annotations": { "belayer.dev/recreate": "false" } }),
+        ),
+        ("plain", json!({ "annotations": {} })),
+        ("owned", owner),
+    ] {
+        let created = create(cluster, asking(name, metadata)).await?;
+        ensure!(
+            finalizers(&created).is_empty(),
+            "{name}: {:?}",
+            finalizers(&created)
+        );
+    }
+    let ignored = cluster
+        .another_namespace("ignored", json!({ "belayer.dev/ignore": "true" }))
+        .await?;
+    let pod: DynamicObject = serde_json::from_value(asking("there", json!({})))?;
+    let created = cluster
+        .pods_in(&ignored)
+        .create(&PostParams::default(), &pod)
+        .await?;
+    ensure!(finalizers(&created).is_empty(), "in an ignored namespace");
+    switch(cluster, "holdRecreations", "off").await?;
+    ties(cluster, Ties::No).await?;
+    switch(cluster, "holdRecreations", "on").await?;
+    ties(cluster, Ties::Yes).await
+}
+
+/// What was submitted, the rejected pod and its successor, side by side.
+async fn carries(cluster: Cluster) -> Result<()> {
+    let limits: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "defaults" },
+        "spec": { "limits": [{ "type": "Container",
+            "default": { "cpu": "2" }, "defaultRequest": { "cpu": "100m", "memory": "64Mi" } }] },
+    }))?;
+    let gvk = GroupVersionKind::gvk("", "v1", "LimitRange");
+    let ranges: Api<DynamicObject> = Api::namespaced_with(
+        cluster.client().clone(),
+        cluster.namespace(),
+        &ApiResource::from_gvk(&gvk),
+    );
+    ranges.create(&PostParams::default(), &limits).await?;
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    let submitted = rich_pod("web");
+    let first = eventually("LimitRanger has learned of its limits", SOON, async || {
+        let first = create(&cluster, submitted.clone()).await?;
+        let learned = first
+            .annotations()
+            .contains_key("kubernetes.io/limit-ranger");
+        if !learned {
+            cluster
+                .merge("web", json!({ "metadata": { "finalizers": null } }))
+                .await?;
+            cluster.remove("web").await?;
+            cluster.is_gone("web").await?;
+        }
+        ensure!(learned, "not yet");
+        Ok(first)
+    })
+    .await?;
+    let uid = first.uid().context("no uid")?;
+    held(&cluster, "web").await?;
+    debug(&cluster, "web").await?;
+    bind(&cluster, "web", "no-such-node").await?;
+    told(&cluster, "web", rejection()).await?;
+    let second = successor(&cluster, "web", &uid).await?;
+    ensure!(
+        comparable(&second) == comparable(&first),
+        "the specs differ:\n{:#}\n{:#}",
+        comparable(&first),
+        comparable(&second)
+    );
+    ensure!(second.labels() == first.labels(), "{:?}", second.labels());
+    let all = records(&cluster).list(&Default::default()).await?;
+    let record = all.items.first().context("no record")?;
+    let kept = &record.data["spec"]["pod"];
+    // What the user did not write is not kept, and what the user wrote is, word for word.
+    let asked = &submitted["spec"];
+    for field in [
+        "nodeSelector",
+        "tolerations",
+        "topologySpreadConstraints",
+        "affinity",
+        "hostname",
+    ] {
+        ensure!(
+            is_within(&asked[field], &kept["spec"][field]),
+            "{field}: {:#} is not {:#}",
+            kept["spec"][field],
+            asked[field]
+        );
+    }
+    for (path, expected) in [
+        ("/spec/tolerations", 1),
+        ("/spec/volumes", 1),
+        ("/spec/containers/0/volumeMounts", 1),
+        (
+            "/spec/topologySpreadConstraints/0/labelSelector/matchExpressions",
+            0,
+        ),
+        ("/spec/containers/0/resources/requests", 0),
+        ("/spec/containers/0/resources/limits", 0),
+        ("/spec/ephemeralContainers", 0),
+    ] {
+        let found = kept.pointer(path);
+        let count = found.map_or(0, |found| {
+            let listed = found.as_array().map(Vec::len);
+            listed.or(found.as_object().map(|o| o.len())).unwrap_or(0)
+        });
+        ensure!(count == expected, "{path}: {count}, in {kept:#}");
+    }
+    for field in ["nodeName", "priority", "ephemeralContainers"] {
+        ensure!(
+            kept["spec"].get(field).is_none(),
+            "{field} was carried over"
+        );
+    }
+    belayer.stop().await
+}
+
+/// Somebody debugs the pod: an ephemeral container, which cannot be created with a pod.
+async fn debug(cluster: &Cluster, name: &str) -> Result<()> {
+    let patch = json!({ "spec": { "ephemeralContainers": [
+        { "name": "debug", "image": "busybox", "targetContainerName": "main",
+          "terminationMessagePolicy": "File", "imagePullPolicy": "Always" } ] } });
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/{name}/ephemeralcontainers",
+        cluster.namespace()
+    );
+    let request = http::Request::patch(path)
+        .header("content-type", "application/strategic-merge-patch+json")
+        .body(patch.to_string().into_bytes())?;
+    let _: Value = cluster
+        .client()
+        .request(request)
+        .await
+        .context("add an ephemeral container")?;
+    Ok(())
+}
+
+/// Whether all that `asked` says stands in `kept`; the server may have added defaults.
+fn is_within(asked: &Value, kept: &Value) -> bool {
+    match (asked, kept) {
+        (Value::Object(asked), Value::Object(kept)) => asked
+            .iter()
+            .all(|(name, value)| kept.get(name).is_some_and(|kept| is_within(value, kept))),
+        (Value::Array(asked), Value::Array(kept)) => {
+            asked.len() == kept.len() && asked.iter().zip(kept).all(|(a, k)| is_within(a, k))
+        }
+        _ => asked == kept,
+    }
+}
+
+async fn quota(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    let mut pod = asking("web", json!({}));
+    pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": "100m" } });
+    let uid = create(&cluster, pod).await?.uid().context("no uid")?;
+    held(&cluster, "web").await?;
+    let gvk = GroupVersionKind::gvk("", "v1", "ResourceQuota");
+    let quotas: Api<DynamicObject> = Api::namespaced_with(
+        cluster.client().clone(),
+        cluster.namespace(),
+        &ApiResource::from_gvk(&gvk),
+    );
+    let none: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "none" },
+        "spec": { "hard": { "requests.cpu": "10m" } },
+    }))?;
+    quotas.create(&PostParams::default(), &none).await?;
+    // As the controller of quotas writes it, which need not run here.
+    let counted = json!({ "status": {
+        "hard": { "requests.cpu": "10m" }, "used": { "requests.cpu": "0" } } });
+    quotas
+        .patch_status("none", &PatchParams::default(), &Patch::Merge(counted))
+        .await?;
+    told(&cluster, "web", rejection()).await?;
+    let denied = eventually("its record says CreateDenied", SOON, async || {
+        let all = records(&cluster).list(&Default::default()).await?;
+        let record = all.items.into_iter().next().context("no record")?;
+        let conditions = record.data["status"]["conditions"].as_array().cloned();
+        let denied = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == "CreateDenied" && condition["status"] == "True");
+        denied.context("not denied yet")
+    })
+    .await?;
+    let message = denied["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains("quota") && message.contains("\"web\""),
+        "{message}"
+    );
+    throughout(
+        "the rejected pod is there",
+        Duration::from_secs(3),
+        async || {
+            let pod = cluster.pods().get("web").await?;
+            ensure!(pod.uid().as_deref() == Some(&*uid), "it is another");
+            ensure!(
+                pod.metadata.deletion_timestamp.is_none(),
+                "it is being deleted"
+            );
+            Ok(())
+        },
+    )
+    .await?;
+    quotas.delete("none", &DeleteParams::default()).await?;
+    // The next try comes 30 s after the first, and the one after that a minute later.
+    let within = Duration::from_secs(150);
+    eventually("it comes back", within, async || {
+        let pod = cluster.pods().get("web").await?;
+        ensure!(pod.uid().as_deref() != Some(&*uid), "it is the old one");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
+
+/// The node agent is played here. Nobody but Belayer changes the spec, not even an admin.
+async fn only_belayers(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    let node = "some-node";
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": node } }))?;
+    nodes(&cluster)
+        .create(&PostParams::default(), &object)
+        .await?;
+    let shown = wiped(&cluster, node).await;
+    nodes(&cluster)
+        .delete(node, &DeleteParams::default())
+        .await?;
+    shown?;
+    belayer.stop().await
+}
+
+async fn wiped(cluster: &Cluster, node: &str) -> Result<()> {
+    let wipe = json!({ "annotations": {
+        "belayer.dev/recreate": "true", "belayer.dev/wipe": "true" } });
+    let uid = create(cluster, asking("web", wipe))
+        .await?
+        .uid()
+        .context("no uid")?;
+    held(cluster, "web").await?;
+    bind(cluster, "web", node).await?;
+    told(cluster, "web", rejection()).await?;
+    let record = in_phase(cluster, "Rejected").await?;
+    let name = record.name_any();
+    // The policy may be learned after the record: a patch that changes nothing does no harm meanwhile.
+    let evil = Patch::Merge(json!({ "spec": { "policy": { "maxRetries": 99 } } }));
+    let changed = records(cluster)
+        .patch(&name, &PatchParams::default(), &evil)
+        .await;
+    match changed {
+        Err(kube::Error::Api(status)) if status.code == 403 => {}
+        other => anyhow::bail!("the spec of a record was changed: {other:?}"),
+    }
+    throughout(
+        "it waits for its node",
+        Duration::from_secs(3),
+        async || {
+            let pod = cluster.pods().get("web").await?;
+            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
+            Ok(())
+        },
+    )
+    .await?;
+    eventually("the node agent's condition is written", SOON, async || {
+        let record = records(cluster).get(&name).await?;
+        let mut conditions = record.data["status"]["conditions"].clone();
+        for condition in conditions.as_array_mut().into_iter().flatten() {
+            if condition["type"] == "StateWiped" {
+                condition["status"] = "True".into();
+                condition["reason"] = "Wiped".into();
+            }
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": { "resourceVersion": record.resource_version() },
+            "status": { "conditions": conditions },
+        }));
+        records(cluster)
+            .patch_status(&name, &PatchParams::default(), &patch)
+            .await?;
+        Ok(())
+    })
+    .await?;
+    successor(cluster, "web", &uid).await?;
+    Ok(())
+}

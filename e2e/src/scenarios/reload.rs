@@ -1,0 +1,105 @@
+//! A configuration that changes under a running Belayer.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+
+use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, eventually, pod, throughout};
+
+const SOON: Duration = Duration::from_secs(60);
+
+const FIRST: &str = "\
+podFinalizer:
+  profiles:
+  - name: first
+    selector: {matchLabels: {tier: first}}
+    consumed: {labels: {done: 'true'}}
+";
+
+const BOTH: &str = "\
+podFinalizer:
+  profiles:
+  - name: first
+    selector: {matchLabels: {tier: first}}
+    consumed: {labels: {done: 'true'}}
+  - name: second
+    selector: {matchLabels: {tier: second}}
+    consumed: {labels: {done: 'true'}}
+";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "reload-takes-effect",
+            "a changed selector holds what it did not before; a bad file changes nothing",
+            takes_effect,
+        )
+        .within(Duration::from_secs(240)),
+    ]
+}
+
+async fn reloads(belayer: &Belayer, result: &str, at_least: f64) -> Result<()> {
+    eventually(&format!("a reload is {result}"), SOON, async || {
+        let count = belayer
+            .metric("belayer_config_reloads_total", &[("result", result)])
+            .await?;
+        ensure!(count >= at_least, "{count} were {result}");
+        Ok(())
+    })
+    .await
+}
+
+async fn takes_effect(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default().config(FIRST);
+    let belayer = cluster.start_belayer_with(&options).await?;
+    cluster.create(&pod("one").label("tier", "first")).await?;
+    cluster.create(&pod("two").label("tier", "second")).await?;
+    cluster.is_held("one").await?;
+    // By then the other has been looked at as well.
+    cluster.is_not_held("two").await?;
+
+    // By the file alone: nobody sends a signal.
+    belayer.reconfigure(BOTH)?;
+    cluster.is_held("two").await?;
+    reloads(&belayer, "applied", 1.0).await?;
+    ensure!(belayer.probe("/readyz").await? == "ok\n", "not ready");
+    ensure!(belayer.probe("/livez").await? == "ok\n", "not alive");
+
+    belayer.reconfigure("podFinalizer:\n  profile: []\n")?;
+    belayer.signal(Signal::HUP)?;
+    reloads(&belayer, "refused", 1.0).await?;
+    let good = belayer
+        .metric("belayer_config_last_reload_successful", &[])
+        .await?;
+    ensure!(good < 0.5, "the bad file counts as good");
+    let log = belayer.log()?;
+    ensure!(
+        log.contains("did you mean `profiles`?"),
+        "the log does not say what is wrong"
+    );
+    cluster
+        .create(&pod("three").label("tier", "second"))
+        .await?;
+    cluster.is_held("three").await?;
+
+    belayer.reconfigure(&format!("{BOTH}leaderElection: {{retryPeriod: 1s}}\n"))?;
+    belayer.signal(Signal::HUP)?;
+    reloads(&belayer, "unchanged", 1.0).await?;
+    ensure!(
+        belayer.log()?.contains("leaderElection.retryPeriod"),
+        "the log does not name the key that needs a restart"
+    );
+    throughout("the holds stay", Duration::from_secs(2), async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == 3, "{held} are held");
+        Ok(())
+    })
+    .await?;
+    let done = serde_json::json!({ "metadata": { "labels": { "done": "true" } } });
+    for name in ["one", "two", "three"] {
+        cluster.merge(name, done.clone()).await?;
+        cluster.is_not_held(name).await?;
+    }
+    belayer.stop().await
+}

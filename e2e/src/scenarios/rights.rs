@@ -1,0 +1,69 @@
+//! With fewer rights than were deployed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::harness::{Belayer, Cluster, Scenario, eventually, pod};
+use crate::providers::Capability::Rbac;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The role of the controller that is to do without.
+const ROLE: &str = "belayer-pvc-protection";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "a-right-is-missing",
+            "a controller without its rights says which and waits; the others work",
+            missing,
+        )
+        .needs([Rbac])
+        .within(Duration::from_secs(240)),
+    ]
+}
+
+async fn missing(cluster: Cluster) -> Result<()> {
+    let roles: Api<ClusterRole> = Api::all(cluster.client().clone());
+    let whole = roles.get(ROLE).await?;
+    let rules = json!({ "rules": whole.rules });
+    let none = Patch::Merge(json!({ "rules": [] }));
+    roles.patch(ROLE, &PatchParams::default(), &none).await?;
+    let shown = without_rights(&cluster).await;
+    // Whatever came of it: others need the role.
+    let back = Patch::Merge(rules);
+    roles.patch(ROLE, &PatchParams::default(), &back).await?;
+    let mut belayer = shown?;
+    belayer.ready().await?;
+    belayer.stop().await
+}
+
+async fn without_rights(cluster: &Cluster) -> Result<Belayer> {
+    let belayer = cluster.spawn_belayer(&Default::default())?;
+    let workflow = cluster.workflow("w").await?;
+    eventually("it says which right is missing", SOON, async || {
+        let log = belayer.log()?;
+        let told = log
+            .lines()
+            .any(|line| line.contains("cannot list resource \"persistentvolumeclaims\""));
+        ensure!(told, "not yet");
+        Ok(())
+    })
+    .await?;
+    cluster.create(&pod("p").of(&workflow)).await?;
+    cluster.is_held("p").await?;
+    cluster.consume("p").await?;
+    cluster.is_not_held("p").await?;
+    let unready = belayer.probe("/readyz").await.unwrap_err().to_string();
+    ensure!(
+        unready.contains("informer persistentvolumeclaims"),
+        "/readyz says {unready}"
+    );
+    ensure!(belayer.probe("/livez").await? == "ok\n", "not alive");
+    Ok(belayer)
+}
