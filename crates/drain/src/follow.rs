@@ -212,6 +212,7 @@ impl Follower {
             let _ = tokio::time::timeout(SILENCE, stream.chunk()).await;
         };
         tokio::select! {
+            biased;
             () = changed => {}
             () = self.home.0.look.notified() => {}
         }

@@ -11,9 +11,9 @@ mod outcome;
 mod trace;
 mod work;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -49,8 +49,8 @@ struct Shared<K: Slim> {
     events: EventRecorder,
     own: OwnWrites,
     due: Mutex<Due>,
-    /// Keys that would have been held, had it been allowed.
-    withheld: Mutex<HashSet<ObjectKey>>,
+    /// Keys that would have been held, had it been allowed; in an order that a simulation repeats.
+    withheld: Mutex<BTreeSet<ObjectKey>>,
     clock: Clock,
     components: Vec<Box<dyn AnyComponent<K>>>,
     observer: Arc<dyn Observer>,
