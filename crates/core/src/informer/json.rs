@@ -88,6 +88,10 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
         let version = &page.metadata.resource_version;
         let resource_version = ResourceVersion::parse(version)
             .ok_or_else(|| DecodeError::value("metadata.resourceVersion", version))?;
+        #[allow(
+            clippy::result_large_err,
+            reason = "a page holds its items, bad ones too"
+        )]
         let item = |raw: &RawValue| {
             let bytes = raw.get().as_bytes();
             self.decode_object(bytes)
