@@ -175,5 +175,13 @@ impl Watcher {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(
+    test,
+    target_os = "linux",
+    feature = "node-agent",
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pvc-protection",
+    feature = "pod-recreation"
+))]
 mod tests;

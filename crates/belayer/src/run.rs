@@ -161,6 +161,7 @@ impl Supervisor {
         let operator = self.operator(settings);
         self.current.is(&operator);
         self.worker = Some(start(operator));
+        metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(1.0);
     }
 
     /// Runs until `stop` is cancelled, and then until what is in flight is done.

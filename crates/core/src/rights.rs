@@ -124,6 +124,17 @@ pub fn ground() -> Vec<Right> {
     rights
 }
 
+/// To be elected: where several replicas run, one of them writes.
+pub fn election() -> Vec<Right> {
+    const NOBODY: &str = "no replica is ever elected: nothing is held and nothing is released";
+    let lease = |verb| Right::new("coordination.k8s.io", "leases", verb, NOBODY);
+    vec![
+        lease("get").own(Some(names::FIELD_MANAGER)),
+        lease("patch").own(Some(names::FIELD_MANAGER)),
+        lease("create").own(None),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -239,6 +239,9 @@ impl Drain {
             }
         }
         self.finish(&mut report).await;
+        if self.is_everything() {
+            report.notes.extend(self.site.recreations_under_way().await);
+        }
         report.exit_code = report.outcome.exit_code();
         report.seconds = started.elapsed().as_secs_f64();
         Ok(report)

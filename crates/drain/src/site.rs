@@ -183,9 +183,37 @@ impl Site {
         }
     }
 
+    /// Pods that are in their records alone, in words: nothing holds them, and they would go with
+    /// the records.
+    pub(crate) async fn recreations_under_way(&self) -> Option<String> {
+        let records = Resource::new("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations");
+        // Where the kind is not served, or may not be read, there is nothing to be said.
+        let all = self.reader.all::<Value>(&records.path(None)).await;
+        let under_way = all.found()?.iter().filter(|record| is_under_way(record));
+        let names: Vec<String> = under_way.filter_map(name_of).collect();
+        let first = names.first()?;
+        Some(format!(
+            "{} pods are to be re-created and are in their PodRecreation alone, such as {first}: let Belayer finish \
+             (belayer drain --resume) before you remove these records or their definition",
+            names.len()
+        ))
+    }
+
     pub(crate) fn is_dry_run(&self) -> bool {
         self.executor.writes() == Writes::DryRun
     }
+}
+
+/// Whether the rejected pod has been deleted, or is about to be, and its successor is not there.
+fn is_under_way(record: &Value) -> bool {
+    let phase = record["status"]["phase"].as_str().unwrap_or_default();
+    record["metadata"]["deletionTimestamp"].is_null()
+        && matches!(phase, "Deleting" | "Waiting" | "Creating")
+}
+
+fn name_of(record: &Value) -> Option<String> {
+    let text = |key: &str| record["metadata"][key].as_str();
+    Some(format!("{}/{}", text("namespace")?, text("name")?))
 }
 
 fn is_terminating(error: &RequestError) -> bool {
@@ -202,6 +230,16 @@ fn is_terminating(error: &RequestError) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[rstest]
+    #[case::deleted_and_not_yet_created(json!({"status": {"phase": "Waiting"}}), true)]
+    #[case::created(json!({"status": {"phase": "Recreated"}}), false)]
+    #[case::rejected_and_still_there(json!({"status": {"phase": "Rejected"}}), false)]
+    #[case::new(json!({}), false)]
+    #[case::cancelled(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Creating"}}), false)]
+    fn pods_that_are_in_their_record_alone(#[case] record: Value, #[case] expected: bool) {
+        assert_eq!(is_under_way(&record), expected);
+    }
 
     #[rstest]
     #[case::ours(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]

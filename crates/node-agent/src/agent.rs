@@ -115,7 +115,7 @@ impl Agent {
         )
         .fields(format!("spec.nodeName={node}"))
         .handler(Arc::new(move |event: &Event<Pod>| {
-            tell_of_pod(event, &told)
+            tell_of_pod(event, &told);
         }))
         .build();
         let told = queue.clone();
@@ -126,7 +126,7 @@ impl Agent {
         )
         .fields(format!("status.nodeName={node}"))
         .index(BY_POD, |record: &Record, show| {
-            show(&record.pod().to_string())
+            show(&record.pod().to_string());
         })
         .handler(Arc::new(move |event: &Event<Record>| {
             tell_of_record(event, &told);

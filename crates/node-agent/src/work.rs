@@ -183,6 +183,7 @@ impl Lifecycle for PodWork {
     }
 
     fn finished(&self, object: &Identity, _: End) {
+        self.world.end(&object.uid);
         // A record may have come too late for this life: then there is another one.
         if let Some(pod) = crate::feed::pod_of(&object.key) {
             self.queue.add(pod, Band::Normal);

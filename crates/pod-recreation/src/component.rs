@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use belayer_core::decision::Decision;
 use belayer_core::facts::{Facts, OwnerQuestion, is_ignored};
-use belayer_core::index::PODS_BY_NAMESPACE;
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
@@ -133,8 +132,14 @@ impl PodRecreation {
             _ => return,
         };
         let name = namespace.object.meta.key.name();
-        let pods = self.parts.pods.by_index(PODS_BY_NAMESPACE, name);
-        for pod in pods.unwrap_or_default() {
+        // Rare enough for a look at all of them: an index would cost every pod.
+        let mut pods = Vec::new();
+        self.parts.pods.for_each(|pod| {
+            if pod.object.meta.key.namespace() == Some(name) {
+                pods.push(pod.clone());
+            }
+        });
+        for pod in pods {
             let view = self.view(&pod);
             if view.hold == Hold::On || view.selection == Selection::Eligible {
                 self.parts

@@ -1,134 +1,262 @@
-//! The same decisions for a person: both tables on live looks, and their rows in words.
+//! The same decisions for a person: snapshots from live looks instead of stores, and their rows in words.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::decision::Row;
-use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
+use belayer_core::executor::{Class, Executor};
+use belayer_core::facts::{
+    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, is_ignored, look,
+};
+use belayer_core::http::{ErrorClass, Request};
+use belayer_core::informer::Decoders;
 use belayer_core::moment::Moment;
-use belayer_core::object::OwnerReference;
-use belayer_core::slim::{Phase, Pod};
+use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_core::slim::{Phase as PodPhase, Pod};
+use jiff::Timestamp;
 
 use crate::api;
-use crate::component::record_key;
+use crate::component::{question_about, record_key};
 use crate::config::Settings;
-use crate::decide::{Effect, NamespaceSight, Snapshot};
+use crate::decide::{Effect, NamespaceSight, Snapshot, Verdict, decide};
 use crate::holds::{HoldSnapshot, RecordSight};
 use crate::proof::FirstSight;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, PodView, Sight};
+use crate::snapshot::{Asked, PodState, PodView, Selection, Sight};
 
-/// A pod as a controller sees it that has just started.
-pub fn view(pod: &Pod, settings: &Settings) -> PodView {
-    let sight = if pod.phase == Phase::Failed {
-        FirstSight::Rejected
-    } else {
-        FirstSight::Earlier
-    };
-    PodView::of(pod, settings, sight)
+/// What is looked at live.
+pub struct Looks {
+    /// The settings in force.
+    pub settings: Settings,
+    /// Reads records.
+    pub executor: Arc<Executor>,
+    /// Decodes records.
+    pub records: Decoders<Record>,
+    /// Answers about namespaces.
+    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    /// Answers about records, for the pods that name one.
+    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
 }
 
-/// What is to be asked about the record that a re-created pod names; `None` for others.
-pub fn question(pod: &Pod, view: &PodView) -> Option<OwnerQuestion> {
-    let mark = view.mark.as_ref()?;
-    let reference = OwnerReference {
-        api_version: api::resource().api_version().into(),
-        kind: api::KIND.into(),
-        name: mark.record.clone(),
-        uid: mark.record_uid.clone(),
-    };
-    debug_assert_eq!(record_key(pod).name(), &*mark.record);
-    let namespace = pod.meta.key.shared_namespace();
-    Some(OwnerQuestion::new(api::resource(), namespace, &reference))
+/// All that was seen of a pod and its record.
+pub struct Seen {
+    /// What the table of the hold reads.
+    pub hold: HoldSnapshot,
+    /// What the state machine of the record reads.
+    pub machine: Snapshot,
+    /// Whether its namespace is left alone.
+    pub ignored: Asked,
 }
 
-/// All that is read about a pod's hold, of looks that began after `seen`.
-pub fn hold_snapshot(
-    view: PodView,
-    seen: Moment,
-    record: RecordSight,
-    look: Option<(OwnerQuestion, Option<Fact<OwnerState>>)>,
-) -> HoldSnapshot {
-    HoldSnapshot {
-        pod: view,
-        first_seen: seen,
-        record,
-        // Only a process that saw it knows of a record that was deleted before its time.
-        cancelled: Asked::No,
-        look,
+impl Looks {
+    /// The snapshots that a controller would have that starts now.
+    ///
+    /// # Errors
+    ///
+    /// When a look gave no answer.
+    pub async fn look(&self, pod: &Pod) -> Result<Seen, LookError> {
+        // Everything below begins after this: it is evidence about this very pod.
+        let first_seen = Moment::now();
+        let question = NamespaceQuestion::new(Arc::clone(pod.meta.key.shared_namespace()));
+        let namespace = look(&*self.namespaces, &question).await?;
+        let (ignored, terminating) = match namespace.answer() {
+            NamespaceState::Present(meta) => (is_ignored(&meta.labels), meta.is_deleting()),
+            NamespaceState::Gone => (false, true),
+        };
+        let sight = if pod.phase == PodPhase::Failed {
+            FirstSight::Rejected
+        } else {
+            FirstSight::Earlier
+        };
+        let mut view = PodView::of(pod, &self.settings, sight);
+        if ignored {
+            view.selection = Selection::No;
+        }
+        let record = self.record(pod).await?;
+        let look = match question_about(pod, &view) {
+            Some(question) => {
+                let fact = look(&*self.owners, &question).await?;
+                Some((question, Some(fact)))
+            }
+            None => None,
+        };
+        let machine = Snapshot {
+            record: match &record {
+                RecordSight::Found(record) => Some(record.clone()),
+                RecordSight::Unknown | RecordSight::NotServed | RecordSight::Absent => None,
+            },
+            pod: Sight::Present(Box::new(view.clone())),
+            namespace: if terminating {
+                NamespaceSight::Terminating
+            } else {
+                NamespaceSight::Active
+            },
+            cancelled: Asked::No,
+            record_ttl: self.settings.record_ttl,
+        };
+        Ok(Seen {
+            hold: HoldSnapshot {
+                pod: view,
+                first_seen,
+                record,
+                cancelled: Asked::No,
+                look,
+            },
+            machine,
+            ignored: if ignored { Asked::Yes } else { Asked::No },
+        })
+    }
+
+    async fn record(&self, pod: &Pod) -> Result<RecordSight, LookError> {
+        let (records, key) = (api::resource(), record_key(pod));
+        let request = Request::get(records.object_path(&key));
+        match self.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => self
+                .records
+                .read(&answer)
+                .map(|record| RecordSight::Found(Box::new(record)))
+                .map_err(|error| LookError::unusable(error.to_string())),
+            Err(error) => match error.class() {
+                ErrorClass::NotServed => Ok(RecordSight::NotServed),
+                ErrorClass::NotFound => Ok(RecordSight::Absent),
+                _ => Err(LookError::from(&error)),
+            },
+        }
     }
 }
 
-/// All that is read about a record, or about a pod that is to have one.
-pub fn record_snapshot(
-    record: Option<Record>,
-    pod: Option<PodView>,
-    namespace: NamespaceSight,
-    record_ttl: Duration,
-) -> Snapshot {
-    Snapshot {
-        record: record.map(Box::new),
-        pod: pod.map_or(Sight::Absent, |pod| Sight::Present(Box::new(pod))),
-        namespace,
-        cancelled: Asked::No,
-        record_ttl,
+impl Seen {
+    /// What its record says, and what the state machine does next; nothing for a pod without one that
+    /// needs none.
+    pub fn of_the_record(&self, now: Timestamp) -> Vec<String> {
+        let mut told = Vec::new();
+        if let Some(record) = &self.machine.record {
+            let status = &record.status;
+            let phase = status
+                .phase
+                .map_or_else(|| "new".to_owned(), |phase| format!("{phase:?}"));
+            told.push(format!(
+                "its record is PodRecreation {}, phase {phase}: {} of {} re-creations begun",
+                record.meta.key.name(),
+                status.attempts,
+                record.policy.max_retries
+            ));
+            told.extend(status.message.clone());
+        }
+        let verdict = decide(&self.machine, now);
+        if verdict.row != row::NOTHING || verdict.again.is_some() {
+            told.push(next(&verdict));
+        }
+        told
     }
+}
+
+/// What a running Belayer does next about a record, in words.
+pub fn next(verdict: &Verdict) -> String {
+    let says = says(verdict.row);
+    let after = |again: Duration| format!("{says}; the next look is in {} s", again.as_secs());
+    let does = match &verdict.effect {
+        None => return verdict.again.map_or_else(|| says.to_owned(), after),
+        Some(Effect::CreateRecord { .. }) => "writes its record",
+        Some(Effect::Status(_)) => "writes the record's status",
+        Some(Effect::Intend { .. }) => "tries the create, then writes down that it will delete it",
+        Some(Effect::Reserve { .. }) => "reserves an attempt, as soon as storm control allows",
+        Some(Effect::DeletePod { .. }) => "deletes the pod, by its UID",
+        Some(Effect::CreatePod { .. }) => "creates the pod",
+        Some(Effect::LookAtNode { .. }) => "looks whether the node is still there",
+        Some(Effect::Mark { .. }) => "writes on the pod why it is left alone",
+        Some(Effect::DeleteRecord) => "deletes the record",
+    };
+    format!("{says}: a running Belayer {does}")
 }
 
 /// What a row of either table says, for people.
 pub fn says(row: Row) -> &'static str {
     match row {
-        row::NOT_OURS => "not held, and not to be held",
+        row::NOT_OURS => "not selected, or there is nothing to hold it for",
         row::ADMIN_ASKED => "held, and the annotation belayer.dev/release asks for its release",
-        row::ADD_HOLD => "asks for re-creation and is not held yet",
-        row::RECORD_GONE => "held, and the record that it was re-created by is gone",
-        row::RECORD_ENDED => "held, and its record has come to its end",
-        row::RECREATING => "held, rejected, safe in its record, and deleted by Belayer",
-        row::LEFTOVER => "held, deleted, and made by an attempt that was given up",
-        row::DELETED => "held, and deleted before a rejection was recorded",
+        row::ADD_HOLD => "it asks to be re-created and is not held yet",
+        row::RECORD_GONE => "held, re-created, and its record is gone",
+        row::RECORD_ENDED => "held, and its record has come to an end",
+        row::RECREATING => "held, rejected, its spec is safe in its record, and Belayer deleted it",
+        row::LEFTOVER => "held, and its attempt was given up meanwhile",
+        row::DELETED => "held, and it was deleted before a rejection of it was recorded",
         row::STARTED => "held, and it has started",
-        row::ENDED => "held, and it has ended otherwise than by a rejection worth another try",
+        row::ENDED => "held, and it ended in a way that is not re-created",
         row::UNSELECTED => "held, and nothing asks for its re-creation any more",
-        row::KEEP => "held until it starts, or its record comes to its end",
-        row::NOTHING => "nothing to do",
-        row::REJECTED => "rejected by its node, and without a record yet",
-        row::BEGIN => "recorded, and the record says nothing yet",
-        row::ORPHAN => "a record without its pod that says nothing: restored, or made by hand",
-        row::EXHAUSTED => "rejected on every allowed try",
-        row::WIPING => "its node has to be wiped first",
-        row::INTEND => "the API server is asked whether it would take the pod again",
+        row::KEEP => "held until it has started",
+        row::NOTHING => "there is nothing to do",
+        row::REJECTED => "it was rejected and has no record yet",
+        row::BEGIN => "its record says nothing yet",
+        row::ORPHAN => "a record that was restored or made by hand is ignored",
+        row::EXHAUSTED => "every allowed re-creation was rejected",
+        row::WIPING => "its node is to be wiped of it first",
+        row::INTEND => "it is to be re-created",
         row::DELETE => "the rejected pod is to be deleted",
-        row::FREE => "the rejected pod is gone, and its name free",
+        row::FREE => "the rejected pod is gone",
         row::BACKOFF => "the pause before the next attempt runs",
-        row::RESERVE => "the next attempt is to be reserved",
-        row::CREATE => "an attempt is reserved, and its pod is to be created",
-        row::RECREATED => "the pod of the attempt is there",
-        row::POD_STARTED => "the re-created pod has started, or is about to",
+        row::RESERVE => "the next attempt is due",
+        row::CREATE => "an attempt is reserved, and its pod is not there yet",
+        row::RECREATED => "the re-created pod is there",
+        row::POD_STARTED => "the re-created pod has started",
         row::REJECTED_AGAIN => "the re-created pod was rejected too",
         row::CANCELLED => "somebody else deleted the pod, or has its name",
         row::DENIED => "the API server has refused the pod for too long",
-        row::OLD_ATTEMPT => "the pod of an earlier attempt stands in the way",
-        row::MARK => "come to its end: the rejected pod is to be told why it stays",
-        row::EXPIRED => "come to its end, and kept for long enough",
-        row::REPORTED => {
-            "rejected, and not to be re-created: it may have run, or the reason is for good"
-        }
-        _ => "see the decision table",
+        row::OLD_ATTEMPT => "the pod of an older attempt stands in the way",
+        row::MARK => "it is to be told why it is left alone",
+        row::EXPIRED => "the record has been kept for long enough",
+        row::REPORTED => "it may have run, or its rejection is for good",
+        row::IN_VAIN => "it was created after its record had ended",
+        _ => "see the tables",
     }
 }
 
-/// What a step is, for people.
-pub fn step(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::CreateRecord { .. } => "writes the record of the rejected pod",
-        Effect::Status(_) => "writes down how far it has come",
-        Effect::Intend { .. } => "tries by a dry run, and writes down that it will delete the pod",
-        Effect::Reserve { .. } => "reserves the attempt, as soon as the bounds on storms allow",
-        Effect::DeletePod { .. } => "deletes the pod, by its UID",
-        Effect::CreatePod { .. } => "creates the pod",
-        Effect::LookAtNode { .. } => "asks whether the node is still there, and waits for its wipe",
-        Effect::Mark { .. } => "writes on the rejected pod why it is left alone",
-        Effect::DeleteRecord => "deletes the record",
+/// Why nothing would re-create the pod, in words; `None` if it would be.
+pub fn why_not(settings: &Settings, pod: &Pod, seen: &Seen) -> Option<String> {
+    let view = &seen.hold.pod;
+    if view.selection == Selection::No {
+        return Some(not_selected(settings, pod, seen.ignored));
+    }
+    match &view.state {
+        PodState::Started => Some("it has started: a pod that ran is never re-created".to_owned()),
+        PodState::Ended => Some("it ended, and not by a rejection".to_owned()),
+        PodState::Rejected(rejection) if !rejection.is_recreated() => Some(rejection.objection()),
+        PodState::Pending | PodState::Rejected(_) => None,
+    }
+}
+
+fn not_selected(settings: &Settings, pod: &Pod, ignored: Asked) -> String {
+    let meta = &pod.meta;
+    if meta.annotations.get(MIRROR_ANNOTATION).is_some() {
+        return "it is the API's mirror of a static pod: its kubelet alone starts it".to_owned();
+    }
+    if meta.key.namespace() == Some(SYSTEM_NAMESPACE) {
+        return format!("pods in {SYSTEM_NAMESPACE} are never re-created");
+    }
+    if ignored == Asked::Yes {
+        return format!("its namespace carries the label {IGNORE_LABEL}=true");
+    }
+    match meta.annotations.get(RECREATE_ANNOTATION) {
+        Some("true") => {}
+        Some(_) => return format!("its annotation {RECREATE_ANNOTATION} says no"),
+        None if settings.eligibility.selectors.is_empty() => {
+            return format!(
+                "it does not ask for it by the annotation {RECREATE_ANNOTATION}: \"true\""
+            );
+        }
+        None => {
+            return format!(
+                "neither its annotation {RECREATE_ANNOTATION} nor a selector of the configuration asks for it"
+            );
+        }
+    }
+    match &meta.controller {
+        Some(owner) => format!(
+            "a {} owns it, which replaces its pods itself or is not among podRecreation.owners",
+            owner.kind
+        ),
+        None => "nothing selects it".to_owned(),
     }
 }
 
@@ -138,22 +266,8 @@ mod tests {
 
     #[test]
     fn every_row_of_both_tables_has_its_words() {
-        let source = include_str!("row.rs");
-        let rows = source.lines().filter(|line| line.starts_with("pub const"));
-        let mut count = 0;
-        for line in rows {
-            let (number, name) = line
-                .split_once("row(")
-                .and_then(|(_, rest)| rest.split_once(", \""))
-                .unwrap();
-            let name: &'static str = name.split('"').next().unwrap().to_owned().leak();
-            let row = Row {
-                number: number.parse().unwrap(),
-                name,
-            };
-            assert_ne!(says(row), "see the decision table", "{row}");
-            count += 1;
+        for row in row::ALL {
+            assert_ne!(says(*row), "see the tables", "{row}");
         }
-        assert!(count > 30, "the rows were not found");
     }
 }

@@ -25,6 +25,9 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// Requests of a scenario's own that run at once.
 const PARALLEL: usize = 32;
 
+/// Label of a Node that a scenario made, with the scenario's namespace: removed with it.
+pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
+
 /// What all scenarios of a run have in common.
 #[derive(Debug, Clone)]
 pub struct Setting {
@@ -535,6 +538,12 @@ impl Cluster {
     /// # Errors
     /// When something stays.
     pub(super) async fn clean_up(&self) -> Result<()> {
+        let own = ListParams::default().labels(&format!("{OWN_NODE}={}", self.namespace()));
+        let nodes = kinds::nodes(self.client());
+        nodes
+            .delete_collection(&DeleteParams::default(), &own)
+            .await
+            .context("remove the scenario's nodes")?;
         let mut namespaces = lock(&self.0.more_namespaces).clone();
         namespaces.push(self.namespace().to_owned());
         for namespace in namespaces {

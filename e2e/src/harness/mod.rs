@@ -16,7 +16,7 @@ mod workflows;
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
-pub use self::cluster::{Cluster, Setting};
+pub use self::cluster::{Cluster, OWN_NODE, Setting};
 pub use self::drain::{Census, OURS, Said};
 pub use self::kubectl::Kubectl;
 pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};

@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "a-right-taken-away-stops-one-part",
-            "without the right to list claims the other components work, and claims follow later",
+            "without the right to see claims the other components work, and claims follow later",
             one_part,
         )
         .needs([Rbac])
@@ -147,7 +147,10 @@ async fn taken_away(cluster: Cluster) -> Result<()> {
 
 async fn one_part(cluster: Cluster) -> Result<()> {
     let (role, file) = ("belayer-pvc-protection", "rbac-pvc-protection");
-    take(&cluster, role, "persistentvolumeclaims", "list").await?;
+    // A server that streams its lists asks for the right to watch alone.
+    for verb in ["list", "watch"] {
+        take(&cluster, role, "persistentvolumeclaims", verb).await?;
+    }
     let seen = without_claims(&cluster).await;
     apply(cluster.client(), manifest(file)?).await?;
     let belayer = seen?;
@@ -168,10 +171,14 @@ async fn one_part(cluster: Cluster) -> Result<()> {
 }
 
 async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
-    let missed = vec![(
-        "pvc-protection".to_owned(),
-        "list persistentvolumeclaims".to_owned(),
-    )];
+    let missed: Vec<_> = ["list", "watch"]
+        .map(|verb| {
+            (
+                "pvc-protection".to_owned(),
+                format!("{verb} persistentvolumeclaims"),
+            )
+        })
+        .into();
     eventually("the right is missed", SOON, async || {
         let missing = missing(cluster).await?;
         ensure!(missing == missed, "{missing:?}");
@@ -198,7 +205,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     cluster.is_not_held("a").await?;
     eventually("the log names the right", SOON, async || {
         let log = belayer.log()?;
-        let named = log.contains("persistentvolumeclaims") && log.contains("cannot list");
+        let named = log.contains("persistentvolumeclaims is forbidden");
         ensure!(named, "it does not");
         Ok(())
     })

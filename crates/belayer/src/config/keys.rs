@@ -151,6 +151,17 @@ pub const KEYS: &[Key] = &[
     live("podRecreation.storm.breaker.openSeconds", "seconds", "30", "... of this length."),
     live("pvcProtection.workers", "1 to 1024", "32", "Claims worked on at once.").flag("--workers"),
     live("pvcProtection.finalizer", "finalizer", "belayer.dev/pvc-protection", "What claims are held by: `belayer.dev/pvc-protection` beside kube-controller-manager's own controller, `kubernetes.io/pvc-protection` in its place.").flag("--pvc-protection-finalizer"),
+    restart("nodeAgent.roots", "list of directories", "[]", "", "Directories that the node agent is confined to; `--root` counts more."),
+    restart("nodeAgent.paths", "list of templates", "[]", "", "A pod's directories in them, such as `state/{podUID}`; `{podUID}` in each root if left out. `--path` counts more."),
+    restart("nodeAgent.workers", "1 to 256", "16", "", "Pods wiped at once."),
+    restart("nodeAgent.handlers", "list", "[]", "", "Programs that are run for a pod while it is on its way to start."),
+    restart("nodeAgent.handlers[].name", "text", "", "", "What messages call it; the program if left out."),
+    restart("nodeAgent.handlers[].command", "list of texts", "", "", "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`."),
+    restart("nodeAgent.handlers[].timeoutSeconds", "seconds, 1 to 3600", "600", "", "How long it may take."),
+    restart("nodeAgent.hooks", "list", "[]", "", "Programs that are run before a pod's directories are removed."),
+    restart("nodeAgent.hooks[].name", "text", "", "", "What messages call it; the program if left out."),
+    restart("nodeAgent.hooks[].command", "list of texts", "", "", "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`."),
+    restart("nodeAgent.hooks[].timeoutSeconds", "seconds, 1 to 10", "5", "", "How long it may take."),
 ];
 
 /// The entry of a key as it is in a document: without the indexes of lists, and that of the key
@@ -232,6 +243,8 @@ pub fn reference() -> String {
 
 #[cfg(all(
     test,
+    target_os = "linux",
+    feature = "node-agent",
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
     feature = "pvc-protection",

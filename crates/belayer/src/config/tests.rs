@@ -185,6 +185,8 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[cfg(all(
+    target_os = "linux",
+    feature = "node-agent",
     feature = "workflow-finalizer",
     feature = "pvc-protection",
     feature = "pod-recreation"

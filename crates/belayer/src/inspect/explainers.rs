@@ -6,6 +6,8 @@ mod census;
 mod pod_finalizer;
 #[cfg(feature = "pod-recreation")]
 mod pod_recreation;
+#[cfg(feature = "pod-recreation")]
+mod pod_recreation_record;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
 #[cfg(feature = "workflow-finalizer")]
@@ -34,7 +36,9 @@ pub(super) fn all(
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
         #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation::PodRecreation::new(&source)?),
+        Box::new(pod_recreation::PodRecreation::new(reader, &source)?),
+        #[cfg(feature = "pod-recreation")]
+        Box::new(pod_recreation_record::Records::new(&source)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
         #[cfg(feature = "workflow-finalizer")]

@@ -28,11 +28,18 @@ use crate::exit::Failure;
 ///
 /// When the configuration makes no sense.
 pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Failure> {
-    let mut parts = vec![part(
-        "every component",
-        "ClusterRole belayer-core and Role belayer-gate",
-        rights::ground(),
-    )];
+    let mut parts = vec![
+        part(
+            "every component",
+            "ClusterRole belayer-core and Role belayer-gate",
+            rights::ground(),
+        ),
+        part(
+            "leader election",
+            "Role belayer-leader-election",
+            rights::election(),
+        ),
+    ];
     for controller in controllers.iter() {
         match controller {
             #[cfg(feature = "pod-finalizer")]

@@ -68,7 +68,7 @@ pub struct NodeAgentArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 20,
+        default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]
@@ -78,7 +78,7 @@ pub struct NodeAgentArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 40,
+        default_value_t = 100,
         value_parser = clap::value_parser!(u32).range(1..),
         help_heading = "Limits"
     )]

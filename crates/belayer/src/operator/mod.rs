@@ -12,6 +12,7 @@
     )),
     allow(
         dead_code,
+        unused_imports,
         unused_mut,
         reason = "a build that leaves a component out has no use for what only that one shares"
     )

@@ -36,6 +36,8 @@ system:serviceaccount:belayer-system:belayer.
 
 every component: 12 of 12 rights
 
+leader election: 3 of 3 rights
+
 pod-finalizer: 7 of 7 rights
   note     workflows.argoproj.io at v1alpha1 is not served
            the component waits for it and starts when it appears; the others work
@@ -96,12 +98,13 @@ async fn controllers_and_configuration_say_what_is_checked() {
         names,
         [
             "every component",
+            "leader election",
             "pod-finalizer",
             "pod-finalizer capture",
             "pod-finalizer cleanup"
         ]
     );
-    let capture = &report["parts"][2]["findings"][0];
+    let capture = &report["parts"][3]["findings"][0];
     assert_eq!(capture["level"], "missing");
     assert_eq!(
         capture["what"],

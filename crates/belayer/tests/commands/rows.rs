@@ -442,7 +442,7 @@ fn pod_recreation(row: u64, action: &'static str, evidence: Option<&'static str>
         component: "pod-recreation",
         evidence,
         next: match action {
-            "keep" => "once it has started, or its record",
+            "keep" => "lets go once it has started",
             _ => "",
         },
         missing: (action == "keep").then_some(""),
@@ -520,7 +520,8 @@ async fn pods_of_pod_recreation(#[case] row: u8, #[case] expected: Expected) {
                 "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": uid,
                 "belayer.dev/recreation-attempt": "1",
             } });
-            stage.pod("yard", asks(mark), None);
+            // One that has not started would be deleted: it came after the end.
+            stage.pod("yard", asks(mark), Some(json!({ "phase": "Running" })));
         }
         6 => {
             let uid = stage.pod("yard", asks(none), rejected());
@@ -552,14 +553,14 @@ fn machine(row: u64, action: &'static str, next: &'static str) -> Expected {
 }
 
 #[rstest]
-#[case::row_24_exhausted(json!({ "phase": "Rejected", "attempts": 3, "rejectedUID": "$uid" }), machine(24, "record", "writes down"))]
-#[case::row_26_tried(json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$uid" }), machine(26, "record", "tries by a dry run"))]
+#[case::row_24_exhausted(json!({ "phase": "Rejected", "attempts": 3, "rejectedUID": "$uid" }), machine(24, "record", "writes the record's status"))]
+#[case::row_26_tried(json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$uid" }), machine(26, "record", "tries the create"))]
 #[case::row_27_to_be_deleted(json!({ "phase": "Deleting", "rejectedUID": "$uid" }), machine(27, "record", "deletes the pod, by its UID"))]
-#[case::row_28_gone(json!({ "phase": "Deleting", "rejectedUID": "gone" }), machine(28, "record", "writes down"))]
-#[case::row_30_to_be_reserved(json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), machine(30, "record", "reserves the attempt"))]
+#[case::row_28_gone(json!({ "phase": "Deleting", "rejectedUID": "gone" }), machine(28, "record", "writes the record's status"))]
+#[case::row_30_to_be_reserved(json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), machine(30, "record", "reserves an attempt"))]
 #[case::row_31_to_be_created(json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), machine(31, "record", "creates the pod"))]
 #[case::row_39_expired(json!({ "phase": "Ended", "finishedAt": LONG_AGO }), machine(39, "delete", "deletes the record"))]
-#[case::row_20_nothing(json!({ "phase": "Ended", "finishedAt": "$now" }), machine(20, "nothing", "waits"))]
+#[case::row_20_nothing(json!({ "phase": "Ended", "finishedAt": "$now" }), machine(20, "nothing", "nothing to do"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_pod_recreation(#[case] status: Value, #[case] expected: Expected) {
     let stage = Stage::new().await;
@@ -586,7 +587,7 @@ async fn row_23_a_restored_record_is_told_as_such() {
     stage.record("a-1", "first", Value::Null);
     let expected = Expected {
         missing: Some("restored or made by hand"),
-        ..machine(23, "nothing", "waits")
+        ..machine(23, "nothing", "ignored")
     };
     stage
         .explain(&["podrecreation/a-1", "-n", "yard"], &expected)
@@ -595,8 +596,14 @@ async fn row_23_a_restored_record_is_told_as_such() {
 
 /// What happens to a rejected pod besides its hold is said with it.
 #[rstest]
-#[case::row_21_without_a_record(false, "row 21 (rejected)")]
-#[case::row_22_with_one_that_says_nothing(true, "row 22 (begin)")]
+#[case::row_21_without_a_record(
+    false,
+    "it was rejected and has no record yet: a running Belayer writes its record"
+)]
+#[case::row_22_with_one_that_says_nothing(
+    true,
+    "its record says nothing yet: a running Belayer writes the record's status"
+)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_pod_is_told_its_next_step(#[case] recorded: bool, #[case] says: &str) {
     let stage = Stage::new().await;

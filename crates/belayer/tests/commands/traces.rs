@@ -154,6 +154,7 @@ impl Drop for Running {
 fn run(world: &World, variables: &[(&str, String)]) -> Running {
     let mut command = world.command(&[
         "run",
+        "--leader-elect=false",
         "--metrics-bind-address=0",
         "--debug-bind-address=0",
         "--log-level=off",

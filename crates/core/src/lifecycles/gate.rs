@@ -107,6 +107,7 @@ impl<S: Clone> Gate<S> {
         let Some(entry) = state.names.get_mut(key) else {
             return Next::Exit;
         };
+        debug_assert!(entry.cancel.is_none(), "two workers for one name");
         let step = if closed {
             Step::Rest
         } else {

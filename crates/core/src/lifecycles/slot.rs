@@ -156,7 +156,6 @@ impl<S: Clone> Slot<S> {
                 self.retire(over, end, fx);
                 self.occupant = self.next.take();
             }
-            fx.wake = true;
         }
     }
 

@@ -82,16 +82,11 @@ fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
 }
 
 /// A component that has nothing to do with the object, while another one has: a pod of a workflow
-/// is no matter of re-creation.
+/// is no matter of re-creation. Where none has, each says why not.
 fn is_beside_the_point(explained: &Explained, all: &[Explained]) -> bool {
-    let has_nothing_to_say = |one: &Explained| {
-        one.action == Action::Nothing
-            && !one.held
-            && one.missing.is_empty()
-            && one.why_not.is_none()
-            && one.notes.is_empty()
-    };
-    has_nothing_to_say(explained) && all.len() > 1
+    let acts = |one: &Explained| one.action != Action::Nothing || one.held;
+    let says = !explained.missing.is_empty() || !explained.notes.is_empty();
+    !acts(explained) && !says && all.iter().any(acts)
 }
 
 fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {

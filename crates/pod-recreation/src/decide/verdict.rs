@@ -76,6 +76,24 @@ pub enum Effect {
     DeleteRecord,
 }
 
+impl Effect {
+    /// Whether it begins or continues what ends in a new pod with our hold on it: no such step is taken
+    /// while Belayer is drained.
+    pub fn leads_to_a_hold(&self) -> bool {
+        match self {
+            Self::CreateRecord { .. }
+            | Self::Intend { .. }
+            | Self::Reserve { .. }
+            | Self::CreatePod { .. } => true,
+            Self::Status(_)
+            | Self::DeletePod { .. }
+            | Self::LookAtNode { .. }
+            | Self::Mark { .. }
+            | Self::DeleteRecord => false,
+        }
+    }
+}
+
 /// A status to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {

@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::site::{Busy, SOON, Site, Timeout, wiped, wiped_message};
 use crate::harness::{Belayer, Cluster, eventually};
 
-/// Kills at no step in particular.
-const KILLS: u32 = 6;
+/// Killed when fewer than so many of the 100 directories are left; the last time at the earliest moment,
+/// which is while it starts.
+const KILLED_AT: [usize; 6] = [100, 80, 60, 30, 1, 1_000];
 
 /// An agent with a handler and a hook that say that they have begun, and wait for a file.
 async fn halting(site: &Site) -> Result<Belayer> {
@@ -89,12 +89,22 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
         }
         fs::write(dir.join(number.to_string()), "")?;
     }
+    let much = site.dir(&uid).join("much");
+    let count = || fs::read_dir(&much).map_or(0, Iterator::count);
     let mut left = Vec::new();
-    for kill in 0..KILLS {
-        let agent = cluster.spawn_belayer(&halting_options(&site))?;
-        tokio::time::sleep(Duration::from_millis(150 * u64::from(kill + 1))).await;
+    for least in KILLED_AT {
+        let agent = cluster.spawn_belayer(&plain(&site))?;
+        eventually("it removes", SOON, async || {
+            ensure!(
+                count() < least || !site.dir(&uid).exists(),
+                "{} are left",
+                count()
+            );
+            Ok(())
+        })
+        .await?;
         agent.kill().await?;
-        left.push(fs::read_dir(site.dir(&uid).join("much")).map_or(0, Iterator::count));
+        left.push(count());
     }
     cluster.note(format!("directories left after each kill: {left:?} of 100"));
     let agent = halting(&site).await?;
@@ -106,7 +116,7 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-fn halting_options(site: &Site) -> crate::harness::BelayerOptions {
+fn plain(site: &Site) -> crate::harness::BelayerOptions {
     let roots = format!("nodeAgent:\n  roots: [{}]\n", site.root().display());
     site.agent_options().config(&roots)
 }

@@ -152,8 +152,17 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
 
 async fn beside_a_kubelet(cluster: Cluster) -> Result<()> {
     let nodes = kinds::nodes(cluster.client());
-    let node = nodes.list(&Default::default()).await?;
-    let node = node.items.first().context("no node")?.name_any();
+    let all = nodes.list(&Default::default()).await?;
+    let ready = |node: &&kube::api::DynamicObject| {
+        let conditions = node.data["status"]["conditions"].as_array();
+        let is_ready = |c: &Value| c["type"] == "Ready" && c["status"] == "True";
+        conditions.is_some_and(|all| all.iter().any(is_ready))
+    };
+    let node = all
+        .iter()
+        .find(ready)
+        .context("no node is ready")?
+        .name_any();
     let site = Site::on(&cluster, &node).await?;
     let belayer = site.controllers(Timeout::Never).await?;
     let agent = site.agent().await?;

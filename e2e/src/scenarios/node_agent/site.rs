@@ -12,7 +12,7 @@ use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, eventually, finalizers};
+use crate::harness::{Belayer, BelayerOptions, Cluster, OWN_NODE, eventually, finalizers};
 use crate::kinds;
 
 /// How long anything may take on a busy machine.
@@ -44,7 +44,8 @@ impl Site {
     pub(super) async fn new(cluster: &Cluster, name: &str) -> Result<Self> {
         let node = format!("{}-{name}", cluster.namespace());
         let object: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": { "name": node },
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": node, "labels": { OWN_NODE: cluster.namespace() } },
         }))?;
         kinds::nodes(cluster.client())
             .create(&PostParams::default(), &object)

@@ -221,3 +221,31 @@ async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str
     assert_eq!(yard.creates(), 0);
     again.stop().await;
 }
+
+/// Drained in the pause: nothing comes with a new hold on it, and nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn while_belayer_is_drained_what_is_under_way_waits_in_its_record() {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    let gate = |mode: &str| json!({ "data": { "mode": mode } });
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "belayer-gate" }, "data": { "mode": "normal" } });
+    let (maps, own) = (Gvr::CONFIGMAPS, Some("belayer-system"));
+    yard.world.create(&maps, own, map);
+    let turn = |mode: &str| {
+        let none = belayer_sandbox::Subresource::None;
+        yard.world
+            .patch_in(&maps, own, "belayer-gate", gate(mode), none);
+    };
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    turn("draining");
+    yard.pass(Duration::from_secs(600)).await;
+    assert_eq!(yard.creates(), 0);
+    assert_eq!(yard.phase(), "Waiting");
+    turn("normal");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}

@@ -288,3 +288,17 @@ async fn many_who_observe_at_once_lose_nothing() {
     assert_eq!(count("sync u-2 new"), 8);
     assert_eq!(count("finished u-1"), 8);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_object_to_finish_does_not_wait_for_its_successor() {
+    let world = World::new();
+    world.script("sync u-2", [Act::UntilCancelled]);
+    let workers = world.start();
+    workers.created(&web("u-1"), "a");
+    workers.created(&web("u-2"), "b");
+    soon(workers.finished(&web("u-1"))).await;
+    let news = world.news();
+    assert!(news.contains("finished u-1"), "{news}");
+    let successor = workers.known(&web("u-2")).phase();
+    assert_eq!(successor, Some(Phase::Sync));
+}

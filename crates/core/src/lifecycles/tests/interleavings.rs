@@ -22,6 +22,7 @@ use gate::{Calls, Gate, Next};
 use object::{Deadline, Identity};
 use step::{Ended, Observation, Pace, Run, Work};
 
+#[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
 #[path = "../gate.rs"]
 mod gate;
 
@@ -342,6 +343,23 @@ fn a_name_whose_work_has_finished_is_forgotten_and_can_come_back() {
         assert_eq!(scene.0.gate.names(), 0);
         scene.told("u-1", Observation::Created(3));
         assert_eq!(scene.end().last(), Some(&("sync u-1".to_owned(), 3)));
+    });
+}
+
+#[test]
+fn a_name_that_becomes_empty_while_its_worker_is_there_gets_no_second_one() {
+    check(|| {
+        let scene = Scene::new(succeed);
+        let (snapshot, deadline) = (1, Deadline::NONE);
+        scene.told("u-1", Observation::Terminating { snapshot, deadline });
+        let other = scene.clone();
+        let told = thread::spawn(move || {
+            other.told("u-1", Observation::Deleted);
+            other.told("u-2", Observation::Created(2));
+        });
+        told.join().unwrap();
+        // That no worker asks while another is at it is asserted by the gate.
+        assert_eq!(scene.end().last(), Some(&("sync u-2".to_owned(), 2)));
     });
 }
 

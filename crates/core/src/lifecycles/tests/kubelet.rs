@@ -9,10 +9,11 @@ use tokio::time::{advance, sleep};
 
 use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::lifecycles::{
-    Activity, Config, Deadline, Known, Lifecycles, Observation, Options, Pass, Phase, View,
+    Activity, Config, Deadline, Known, Lifecycle, Lifecycles, Observation, Options, Pass, Phase,
+    View,
 };
 
-fn view(workers: &Lifecycles<World>, uid: &str) -> View<Arc<&'static str>> {
+fn view(workers: &Lifecycles<World>, uid: &str) -> View<Arc<<World as Lifecycle>::Snapshot>> {
     match workers.known(&web(uid)) {
         Known::Known(view) => view,
         other => panic!("{uid} is not known: {other:?}"),

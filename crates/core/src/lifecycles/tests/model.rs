@@ -149,6 +149,7 @@ struct Model {
 }
 
 impl Model {
+    #[allow(clippy::map_entry, reason = "the model looks things up, and then acts")]
     fn told(
         &mut self,
         name: u8,

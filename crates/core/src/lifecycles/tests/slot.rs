@@ -147,7 +147,7 @@ impl Name {
 
     /// Everything succeeds from here on: what happens until there is nothing to do, and what is
     /// remembered then.
-    fn to_the_end(mut self) -> String {
+    fn played_out(mut self) -> String {
         while self.running || self.begin() {
             self = self.ended(Ended::Done);
         }
@@ -269,7 +269,7 @@ impl Name {
 #[case::taken_killed(in_sync(), kill("u-2"), " | u-1 Sync Desired")]
 #[case::taken_deleted(in_sync(), deleted("u-2"), " | u-1 Sync Desired")]
 fn table(#[case] name: Name, #[case] told: Told, #[case] story: &str) {
-    assert_eq!(name.forget_the_story().told(told).to_the_end(), story);
+    assert_eq!(name.forget_the_story().told(told).played_out(), story);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_name_has_at_most_one_run_at_a_time() {
 fn only_the_newest_of_those_that_wait_is_ever_worked_on() {
     let name = waiting().forget_the_story().told(created("u-3"));
     assert_eq!(
-        name.told(updated("u-2")).to_the_end(),
+        name.told(updated("u-2")).played_out(),
         "u-2 unstarted, dropped, clean u-1 old, u-1 done, sync u-3 new \
          | u-3 Sync Desired, u-1 Finished Desired, u-2 Finished Desired"
     );
@@ -293,7 +293,7 @@ fn only_the_newest_of_those_that_wait_is_ever_worked_on() {
 fn an_object_promoted_but_not_begun_ends_without_a_run_too() {
     let name = waiting().ended(Ended::Done).begun().ended(Ended::Done);
     assert_eq!(
-        name.forget_the_story().told(deleted("u-2")).to_the_end(),
+        name.forget_the_story().told(deleted("u-2")).played_out(),
         "u-2 unstarted | u-1 Finished Desired"
     );
 }
@@ -303,7 +303,7 @@ fn an_object_seen_first_when_it_had_to_stop_is_terminated_all_the_same() {
     // A process before this one may have begun it.
     let told = free().told(terminating("u-1")).told(deleted("u-1"));
     assert_eq!(
-        told.to_the_end(),
+        told.played_out(),
         "terminate u-1 new, clean u-1 new, u-1 done | "
     );
 }
@@ -315,7 +315,7 @@ fn news_after_a_second_creation_is_about_the_second_life() {
         .told(("u-1", Observation::Created("second")))
         .told(updated("u-1"));
     assert_eq!(
-        name.to_the_end(),
+        name.played_out(),
         "restart, clean u-1 old, u-1 restarting, sync u-1 new | u-1 Sync Desired"
     );
 }
@@ -327,7 +327,7 @@ fn news_after_a_second_creation_is_about_the_second_life() {
 #[case::replaced(created("u-2"))]
 fn a_second_creation_is_forgotten_when_the_object_has_to_stop_again(#[case] told: Told) {
     let name = in_termination().told(created("u-1"));
-    assert!(name.told(told).to_the_end().contains("u-1 done"));
+    assert!(name.told(told).played_out().contains("u-1 done"));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_second_creation_takes_the_name_from_whoever_waits() {
         waiting()
             .forget_the_story()
             .told(created("u-1"))
-            .to_the_end(),
+            .played_out(),
         "restart, u-2 unstarted, clean u-1 old, u-1 restarting, sync u-1 new \
          | u-1 Sync Desired, u-2 Finished Desired"
     );
@@ -348,7 +348,7 @@ fn a_replaced_object_stays_remembered_until_somebody_says_that_it_is_gone() {
     let name = name.begun().ended(Ended::Done).begun().ended(Ended::Done);
     let late = name.told(updated("u-1")).forget_the_story();
     assert_eq!(
-        late.told(deleted("u-1")).to_the_end(),
+        late.told(deleted("u-1")).played_out(),
         "sync u-2 new | u-2 Sync Desired"
     );
 }

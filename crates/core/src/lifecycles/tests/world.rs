@@ -251,7 +251,10 @@ pub(super) fn named(name: &str, uid: &str) -> Identity {
 }
 
 /// An observation that has to stop within so many seconds.
-pub(super) fn stop_within(snapshot: &'static str, seconds: u64) -> Observation<Arc<&'static str>> {
+pub(super) fn stop_within(
+    snapshot: &'static str,
+    seconds: u64,
+) -> Observation<Arc<<World as Lifecycle>::Snapshot>> {
     Observation::Terminating {
         snapshot: Arc::new(snapshot),
         deadline: Deadline::within(Duration::from_secs(seconds)),

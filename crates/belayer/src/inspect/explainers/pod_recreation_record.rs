@@ -1,0 +1,159 @@
+//! What pod-recreation says of the record of a re-creation.
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use belayer_core::http::Request;
+use belayer_core::informer::{Decoder as _, JsonDecoder};
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::json::SlimJson;
+use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
+use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_pod_recreation::decide::{Effect, NamespaceSight, Snapshot, decide};
+use belayer_pod_recreation::proof::FirstSight;
+use belayer_pod_recreation::record::Record;
+use belayer_pod_recreation::snapshot::{Asked, PodView, Sight};
+use belayer_pod_recreation::{NAME, Settings, api, component, explain};
+
+use crate::config::Source;
+use crate::exit::Failure;
+
+/// Explains records by the state machine that the controller runs.
+pub(super) struct Records {
+    settings: Settings,
+}
+
+impl Records {
+    pub(super) fn new(source: &Source) -> Result<Self, Failure> {
+        let settings = source
+            .pod_recreation(None)
+            .map_err(Failure::configuration)?;
+        Ok(Self { settings })
+    }
+
+    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+        let Some(record) = read::<Record>(reader, &api::resource(), key, plain()).await? else {
+            return Err(format!("{} {key} is gone", api::resource()));
+        };
+        let snapshot = Snapshot {
+            pod: self.pod(&component::pod_key(&record), reader).await?,
+            namespace: namespace(key, reader).await?,
+            cancelled: Asked::No,
+            record_ttl: self.settings.record_ttl,
+            record: Some(Box::new(record)),
+        };
+        let verdict = decide(&snapshot, Timestamp::now());
+        let message = snapshot.record.and_then(|record| record.status.message);
+        let told = verdict.notice.as_ref().filter(|_| verdict.effect.is_none());
+        Ok(Explained {
+            component: NAME,
+            hold: names::POD_RECREATION_HOLD,
+            held: false,
+            row: Row {
+                number: verdict.row.number,
+                name: verdict.row.name,
+                says: explain::says(verdict.row).to_owned(),
+            },
+            action: match &verdict.effect {
+                None => Action::Nothing,
+                Some(Effect::DeleteRecord) => Action::Delete,
+                Some(_) => Action::Record,
+            },
+            evidence: None,
+            missing: told
+                .map(|notice| notice.message.to_string())
+                .into_iter()
+                .collect(),
+            why_not: None,
+            next: explain::next(&verdict),
+            look_again_seconds: verdict.again.map(|after| after.as_secs()),
+            notes: message.into_iter().collect(),
+        })
+    }
+
+    async fn pod(&self, key: &ObjectKey, reader: &Reader) -> Result<Sight, String> {
+        let pods = Resource::new("", "v1", "Pod", "pods");
+        let context = DecodeContext {
+            keep: component::keep_of_pods(&self.settings),
+            interner: Interner::default(),
+        };
+        let Some(pod) = read::<Pod>(reader, &pods, key, context).await? else {
+            return Ok(Sight::Absent);
+        };
+        let sight = if pod.phase == Phase::Failed {
+            FirstSight::Rejected
+        } else {
+            FirstSight::Earlier
+        };
+        Ok(Sight::Present(Box::new(PodView::of(
+            &pod,
+            &self.settings,
+            sight,
+        ))))
+    }
+}
+
+fn plain() -> DecodeContext {
+    DecodeContext::default()
+}
+
+async fn namespace(key: &ObjectKey, reader: &Reader) -> Result<NamespaceSight, String> {
+    let kind = Resource::new("", "v1", "Namespace", "namespaces");
+    let key = ObjectKey::cluster(key.namespace().unwrap_or_default());
+    Ok(
+        match read::<Namespace>(reader, &kind, &key, plain()).await? {
+            Some(namespace) if !namespace.meta.is_deleting() => NamespaceSight::Active,
+            _ => NamespaceSight::Terminating,
+        },
+    )
+}
+
+/// One object; nothing if the server says that it is not there.
+async fn read<K: Slim + SlimJson>(
+    reader: &Reader,
+    kind: &Resource,
+    key: &ObjectKey,
+    context: DecodeContext,
+) -> Result<Option<K>, String> {
+    let failed = |why: String| format!("{kind} {key}: {why}");
+    match reader.read(&Request::get(kind.object_path(key))).await {
+        Ok(answer) => JsonDecoder::<K>::new(context)
+            .decode_object(&answer.body)
+            .map(Some)
+            .map_err(|error| failed(error.to_string())),
+        Err(error)
+            if error
+                .api()
+                .is_some_and(|api| api.is_not_found_naming(kind, key)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(failed(in_words(&error))),
+    }
+}
+
+impl Explainer for Records {
+    fn component(&self) -> &'static str {
+        NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        names::POD_RECREATION_HOLD
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        let records = api::resource();
+        kind.group == records.group && kind.plural == records.plural
+    }
+
+    fn explain<'a>(
+        &'a self,
+        _: &'a Resource,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(key, reader))
+    }
+}
