@@ -90,7 +90,7 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
             .ok_or_else(|| DecodeError::value("metadata.resourceVersion", version))?;
         #[allow(
             clippy::result_large_err,
-            reason = "a good object is as large, and both lie in the same page"
+            reason = "a page holds its items, bad ones too"
         )]
         let item = |raw: &RawValue| {
             let bytes = raw.get().as_bytes();

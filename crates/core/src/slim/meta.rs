@@ -5,16 +5,15 @@ use jiff::Timestamp;
 use super::Slim;
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
+type Pairs = Vec<(Arc<str>, Arc<str>)>;
+
 /// Labels or annotations that somebody asked for by name, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(
     /// Most objects have none that is kept: then this is one word. Never empty.
     #[allow(clippy::box_collection, reason = "a boxed slice is two words")]
-    Option<Box<Vec<Pair>>>,
+    Option<Box<Pairs>>,
 );
-
-/// Name and value.
-type Pair = (Arc<str>, Arc<str>);
 
 impl Labels {
     /// The value of `name`.
