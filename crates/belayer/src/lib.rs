@@ -154,7 +154,8 @@ async fn command(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-#[cfg(all(test, feature = "pod-finalizer"))]
+#[cfg(test)]
+#[cfg(feature = "pod-finalizer")]
 mod tests {
     use serde_json::Value;
 
