@@ -72,6 +72,7 @@ impl Right {
 
     /// The same on a subresource.
     #[must_use]
+    #[allow(clippy::should_implement_trait, reason = "short for subresource")]
     pub fn sub(self, subresource: &'static str) -> Self {
         Self {
             subresource,
@@ -143,7 +144,7 @@ mod tests {
     fn a_right_reads_as_kubectl_takes_it() {
         let pods = Right::new("", "pods", "patch", "x");
         assert_eq!(pods.to_string(), "patch pods");
-        assert_eq!(pods.clone().sub("status").to_string(), "patch pods/status");
+        assert_eq!(pods.sub("status").to_string(), "patch pods/status");
         let gate = Right::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
         assert_eq!(gate.to_string(), "get configmaps belayer-gate");
         let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");

@@ -241,7 +241,7 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
                 .0
                 .labels
                 .iter()
-                .for_each(|(_, value)| (0..2).for_each(|_| show(value.into())));
+                .for_each(|(_, value)| (0..2).for_each(|_| show(value)));
         }),
     }])
 }
