@@ -153,7 +153,7 @@ fn files_of_every_kind_go_without_being_opened() {
     let _socket = UnixListener::bind(dir.join("s")).unwrap();
     fs::write(dir.join("with\nnew line and \x1b"), "").unwrap();
     fs::write(dir.join("-rf"), "").unwrap();
-    fs::set_permissions(dir.join("-rf"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(dir.join("-rf"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::write(world.dir().join("*"), "").unwrap();
     assert_eq!(world.wipe().left.to_string(), "");
     assert!(!world.dir().exists());
@@ -167,7 +167,7 @@ fn a_tree_deeper_than_any_path_goes_with_few_open_files() {
     let open = |dir: &rustix::fd::OwnedFd, name: &str| {
         rustix::fs::openat(dir, name, flags, Mode::empty()).unwrap()
     };
-    let mut at = rustix::fs::open(&world.dir(), flags, Mode::empty()).unwrap();
+    let mut at = rustix::fs::open(world.dir(), flags, Mode::empty()).unwrap();
     // 3,000 levels with names of 20 bytes: the path has 60,000, Linux takes 4,095.
     for level in 0..3_000 {
         let name = format!("{level:020}");

@@ -94,7 +94,7 @@ fn what_is_mounted_below_a_shared_bind_stays_mounted_in_its_own_place() {
     assert_eq!(world.wipe().left.to_string(), "");
     assert!(!world.dir().exists());
     assert_eq!(fs::read_to_string(inner.join("file")).unwrap(), "precious");
-    assert_eq!(world.mounts(), [shared.clone(), inner]);
+    assert_eq!(world.mounts(), [shared, inner]);
 }
 
 #[test]
