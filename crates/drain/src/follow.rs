@@ -104,7 +104,7 @@ impl Home {
                     "draining: no hold is added, releases go on; `belayer drain --resume` ends this"
                 ),
                 _ if now.gate.is_some() => {
-                    tracing::info!("draining is over: holds are added again")
+                    tracing::info!("draining is over: holds are added again");
                 }
                 _ => {}
             }
@@ -197,7 +197,7 @@ impl Follower {
         match self.gate.write(state, &change).await {
             Ok(()) => tracing::info!(?change, "switches of the admission policies written"),
             Err(error) => {
-                tracing::info!(%error, "the switches of the admission policies could not be written")
+                tracing::info!(%error, "the switches of the admission policies could not be written");
             }
         }
     }

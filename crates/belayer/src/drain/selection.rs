@@ -130,7 +130,8 @@ impl Selection for Profiles {
     }
 }
 
-#[cfg(all(test, feature = "pod-finalizer", feature = "workflow-finalizer"))]
+#[cfg(test)]
+#[cfg(all(feature = "pod-finalizer", feature = "workflow-finalizer"))]
 mod tests {
     use rstest::rstest;
 

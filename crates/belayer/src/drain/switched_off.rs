@@ -212,8 +212,8 @@ fn count(off: &SwitchedOff, report: &Report) {
     }
 }
 
+#[cfg(test)]
 #[cfg(all(
-    test,
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
     feature = "pvc-protection"
