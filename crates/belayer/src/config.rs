@@ -397,5 +397,6 @@ impl Source {
     }
 }
 
-#[cfg(all(test, feature = "pod-finalizer"))]
+#[cfg(test)]
+#[cfg(feature = "pod-finalizer")]
 mod tests;

@@ -175,8 +175,8 @@ impl Watcher {
     }
 }
 
+#[cfg(test)]
 #[cfg(all(
-    test,
     target_os = "linux",
     feature = "node-agent",
     feature = "pod-finalizer",

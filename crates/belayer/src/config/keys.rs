@@ -241,8 +241,8 @@ pub fn reference() -> String {
     text
 }
 
+#[cfg(test)]
 #[cfg(all(
-    test,
     target_os = "linux",
     feature = "node-agent",
     feature = "pod-finalizer",

@@ -105,7 +105,7 @@ impl Server {
         }
         let answer = self.0.lock().apply(&head.method, &body);
         if mood == Mood::Mute && head.method != Method::GET {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         answer
     }
