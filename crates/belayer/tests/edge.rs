@@ -21,7 +21,7 @@ fn text(bytes: &[u8]) -> String {
 #[rstest]
 #[case::a_missing_kubeconfig(&["run", "--kubeconfig=/nowhere/config"], "/nowhere/config: cannot be read: ")]
 #[case::no_cluster_at_all(&["run"], "no cluster is named: give --kubeconfig")]
-#[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "there is no controller \"pod-finaliser\"; known are ")]
+#[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "did you mean `pod-finalizer`?")]
 #[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot be read: ")]
 #[case::a_bad_namespace(&["run", "--namespace=A"], "--namespace: \"A\" is no name")]
 fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #[case] says: &str) {
