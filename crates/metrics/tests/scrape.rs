@@ -16,6 +16,7 @@ fn known() -> KnownValues {
         .with(Known::Controller, ["pod-finalizer"])
         .with(Known::Evidence, ["OwnerGone", "Consumed"])
         .with(Known::Queue, ["pods"])
+        .with(Known::Lease, ["belayer"])
         .with(Known::Kind, ["pods", "namespaces"])
         .with(Known::Question, ["owner"])
         .with(Known::Answer, ["gone", "there"])

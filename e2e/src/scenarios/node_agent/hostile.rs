@@ -43,7 +43,7 @@ pub(super) async fn hostile(cluster: Cluster) -> Result<()> {
     symlink(&outside, own.join("outside"))?;
     symlink("..", own.join("up"))?;
     symlink(site.dir(&neighbour), own.join("a/neighbour"))?;
-    symlink("/", own.join("a/everything"))?;
+    symlink(outside.parent().unwrap_or(&outside), own.join("a/more"))?;
     fs::hard_link(outside.join("linked"), own.join("a/linked"))?;
     mount_bind_recursive(&outside, own.join("a/bind"))?;
     fs::create_dir(own.join("neighbours"))?;
