@@ -265,7 +265,7 @@ fn start(operator: Operator) -> Worker {
 }
 
 fn reloaded(result: &'static str) {
-    metrics::counter!(belayer_metrics::CONFIG_RELOADS, "result" => result).increment(1);
+    metrics::counter!(belayer_metrics::CONFIG_RELOADS, "status" => result).increment(1);
     let good = f64::from(u8::from(result != "refused"));
     metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(good);
 }

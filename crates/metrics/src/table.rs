@@ -370,7 +370,7 @@ pub const ALL: &[Metric] = &[
         n::WIPE_TRIES,
         Counter,
         Count,
-        &[fixed("outcome", wipe::ALL)],
+        &[fixed("state", wipe::ALL)],
         "Tries of the node agent to wipe its node of a rejected pod.",
     ),
     metric(
@@ -443,7 +443,7 @@ pub const ALL: &[Metric] = &[
         n::CONFIG_RELOADS,
         Counter,
         Count,
-        &[fixed("result", &["applied", "unchanged", "refused"])],
+        &[fixed("status", &["applied", "unchanged", "refused"])],
         "How often the configuration file was read again, by what came of it.",
     ),
     metric(

@@ -238,7 +238,7 @@ impl PodWork {
             Err(WorkError::Stopped) => return Err(WorkError::Stopped),
             Err(error) => told(error),
         };
-        metrics::counter!(belayer_metrics::WIPE_TRIES, "outcome" => label).increment(1);
+        metrics::counter!(belayer_metrics::WIPE_TRIES, "state" => label).increment(1);
         let said = self.say(record, uid, verdict).await;
         let removed = match (tried, said) {
             (Ok(removed), Ok(())) => removed,

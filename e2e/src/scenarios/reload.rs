@@ -42,7 +42,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn reloads(belayer: &Belayer, result: &str, at_least: f64) -> Result<()> {
     eventually(&format!("a reload is {result}"), SOON, async || {
         let count = belayer
-            .metric("belayer_config_reloads_total", &[("result", result)])
+            .metric("belayer_config_reloads_total", &[("status", result)])
             .await?;
         ensure!(count >= at_least, "{count} were {result}");
         Ok(())

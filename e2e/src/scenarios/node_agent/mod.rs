@@ -139,7 +139,7 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
     site.report("web", json!({ "phase": "Running" })).await?;
     site.in_phase("Started").await?;
     let wipes = agent
-        .metric("belayer_wipe_tries_total", &[("outcome", "complete")])
+        .metric("belayer_wipe_tries_total", &[("state", "complete")])
         .await?;
     ensure!((wipes - 1.0).abs() < f64::EPSILON, "{wipes} wipes");
     ensure!(
