@@ -121,6 +121,10 @@ impl Settings {
         let namespace = namespace(arguments.namespace.clone(), sources)?;
         let controllers = controllers(arguments, source)?;
         let gates = gates(arguments, source)?;
+        #[allow(
+            unused_variables,
+            reason = "a build without components has nothing to take over"
+        )]
         let components = source
             .components(&controllers, arguments.workers.map(to_usize))
             .map_err(Failure::configuration)?;

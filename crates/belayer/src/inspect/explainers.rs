@@ -50,6 +50,15 @@ pub(super) fn all(
 }
 
 /// A decision and whose it is, on its way into words.
+#[cfg_attr(
+    not(any(
+        feature = "pod-finalizer",
+        feature = "workflow-finalizer",
+        feature = "pod-recreation",
+        feature = "pvc-protection"
+    )),
+    allow(dead_code, reason = "a build without components explains nothing")
+)]
 struct Decided<'a, E, Q> {
     component: &'static str,
     /// The hold that it is about, and whether the object carries it.
@@ -60,6 +69,15 @@ struct Decided<'a, E, Q> {
     says: &'static str,
 }
 
+#[cfg_attr(
+    not(any(
+        feature = "pod-finalizer",
+        feature = "workflow-finalizer",
+        feature = "pod-recreation",
+        feature = "pvc-protection"
+    )),
+    allow(dead_code, reason = "a build without components explains nothing")
+)]
 impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
     /// What a running Belayer does. What waits for something before it is held, waits too.
     fn action(&self) -> Action {

@@ -9,6 +9,12 @@ use belayer_core::rights;
     feature = "pvc-protection"
 ))]
 use belayer_core::{names, object::Resource};
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pod-recreation"
+))]
+use belayer_preflight::Kind;
 use belayer_preflight::Part;
 #[cfg(any(
     feature = "pod-finalizer",
@@ -16,7 +22,7 @@ use belayer_preflight::Part;
     feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
-use belayer_preflight::{Kind, Policy};
+use belayer_preflight::Policy;
 
 use crate::config::Source;
 use crate::controllers::Controllers;
@@ -28,6 +34,7 @@ use crate::exit::Failure;
 ///
 /// When the configuration makes no sense.
 pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Failure> {
+    #[allow(unused_mut, reason = "a build without components adds nothing to it")]
     let mut parts = vec![
         part(
             "every component",
