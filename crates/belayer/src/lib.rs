@@ -31,6 +31,7 @@ pub mod run;
 pub mod server;
 pub mod traces;
 
+mod progress;
 mod suggest;
 mod yaml;
 

@@ -1,41 +1,29 @@
 //! How far a run is: a bar on a terminal; elsewhere a line for each step.
 
-use std::io::IsTerminal as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use belayer_core::object::Resource;
 use belayer_drain::run::Progress;
 
-/// Without a terminal, numbers at most so often.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+use crate::progress::{Lines, bar_on_stderr};
 
 /// Tells on standard error.
 pub(super) struct Telling {
     bar: Option<ProgressBar>,
     objects: AtomicUsize,
     done: AtomicUsize,
-    told: Mutex<Instant>,
+    lines: Lines,
 }
 
 impl Telling {
     pub(super) fn on_stderr() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.set_style(
-                ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-            bar
-        });
         Self {
-            bar,
+            bar: bar_on_stderr("{bar:24} {pos}/{len} {wide_msg}"),
             objects: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
-            told: Mutex::new(Instant::now()),
+            lines: Lines::from_now(),
         }
     }
 
@@ -88,11 +76,7 @@ impl Progress for Telling {
             bar.inc(1);
             return;
         }
-        let Ok(mut told) = self.told.lock() else {
-            return;
-        };
-        if told.elapsed() >= LINE_EVERY {
-            *told = Instant::now();
+        if self.lines.due() {
             let objects = self.objects.load(Ordering::Relaxed);
             anstream::eprintln!("{done} of {objects} objects");
         }

@@ -1,40 +1,28 @@
 //! How far the scan is: a bar on a terminal; elsewhere a line now and then, if it takes long.
 
-use std::io::IsTerminal as _;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use belayer_inspect::kinds::Kind;
 use belayer_inspect::scan::Progress;
 
-/// Without a terminal, a line at most so often.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+use crate::progress::{Lines, bar_on_stderr};
 
 pub(super) struct Telling {
     bar: Option<ProgressBar>,
     kinds: AtomicUsize,
     listed: AtomicUsize,
-    told: Mutex<Instant>,
+    lines: Lines,
 }
 
 impl Telling {
     pub(super) fn on_stderr() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.set_style(
-                ProgressStyle::with_template("{bar:24} {pos}/{len} kinds  {wide_msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-            bar
-        });
         Self {
-            bar,
+            bar: bar_on_stderr("{bar:24} {pos}/{len} kinds  {wide_msg}"),
             kinds: AtomicUsize::new(0),
             listed: AtomicUsize::new(0),
-            told: Mutex::new(Instant::now()),
+            lines: Lines::from_now(),
         }
     }
 
@@ -61,11 +49,7 @@ impl Progress for Telling {
             bar.set_message(format!("{objects} objects  {}", kind.name()));
             return;
         }
-        let Ok(mut told) = self.told.lock() else {
-            return;
-        };
-        if told.elapsed() >= LINE_EVERY {
-            *told = Instant::now();
+        if self.lines.due() {
             let kinds = self.kinds.load(Ordering::Relaxed);
             anstream::eprintln!("listed {listed} of {kinds} kinds, {objects} objects");
         }
