@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets, filter_fn};
+use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::LogArguments;
@@ -144,8 +144,14 @@ pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) 
         .filter(default);
     let _ = tracing_subscriber::registry()
         .with(traces.layer())
-        .with(lines.with_filter(filter))
+        .with(lines.with_filter(without_spans(filter)))
         .try_init();
+}
+
+/// Lines carry what they say themselves. Spans are for a collector; before every line they would
+/// say it all again.
+fn without_spans<S>(filter: Targets) -> impl Filter<S> {
+    FilterExt::<S>::and(filter, filter_fn(|metadata| metadata.is_event()))
 }
 
 fn wants_colour() -> bool {
@@ -155,6 +161,8 @@ fn wants_colour() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
     use rstest::rstest;
     use tracing::Level;
@@ -191,6 +199,38 @@ mod tests {
         assert!(filter.would_enable("belayer_core::informer::list", &Level::DEBUG));
         assert!(!filter.would_enable("belayer_core::runner", &Level::INFO));
         assert!(filter.would_enable("hyper", &Level::WARN));
+    }
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_does_not_repeat_the_spans_around_it() {
+        let page = Page::default();
+        let written = page.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || page.clone());
+        let filter = Levels::default().filter(LevelName::Info);
+        let subscriber =
+            tracing_subscriber::registry().with(lines.with_filter(without_spans(filter)));
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("reconcile", object = "ci/w").entered();
+            tracing::info!(object = "ci/w", "released");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(
+            text.contains("released") && !text.contains("reconcile"),
+            "{text}"
+        );
     }
 
     #[test]
