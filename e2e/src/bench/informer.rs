@@ -37,7 +37,8 @@ pub(super) fn bench() -> Bench {
 
 /// What one of them needed.
 struct Sync {
-    wall: Duration,
+    /// Seconds; NaN where nobody says when it was synced.
+    wall: f64,
     cpu: f64,
     resident: f64,
     peak: f64,
@@ -73,7 +74,7 @@ async fn run(bed: Bed) -> Result<Report> {
                     sync.resident / 1e6,
                     sync.peak / 1e6,
                     sync.server,
-                    sync.wall.as_secs_f64(),
+                    sync.wall,
                 ];
                 report.round(name, &figures);
             }
@@ -108,8 +109,7 @@ async fn one(bed: &Bed, plane: &ControlPlane, name: &str) -> Result<Option<Sync>
         settled(plane, name).await?;
         let pid = plane.pid_of(name).await.context("it has ended")?;
         let mut sync = measure(plane, pid, started, server).await?;
-        // When exactly it was synced nobody says.
-        sync.wall = Duration::ZERO;
+        sync.wall = f64::NAN;
         plane.stop_controllers().await?;
         return Ok(Some(sync));
     }
@@ -186,7 +186,7 @@ async fn is_synced(process: &Process, name: &str, port: u16) -> bool {
 async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) -> Result<Sync> {
     let cost = cost_of(pid, started)?;
     Ok(Sync {
-        wall: cost.wall,
+        wall: cost.wall.as_secs_f64(),
         cpu: cost.cpu.as_secs_f64(),
         resident: resident_of(pid)? as f64,
         peak: cost.peak_resident as f64,
