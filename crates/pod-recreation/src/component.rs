@@ -132,10 +132,15 @@ impl PodRecreation {
             _ => return,
         };
         let name = namespace.object.meta.key.name();
-        // Rare enough for a look at all of them: an index would cost every pod.
+        self.look_at_all(|pod| pod.meta.key.namespace() == Some(name));
+    }
+
+    /// Wakes those that are held or could be. Rare enough for a look at all of them: an index would
+    /// cost every pod.
+    fn look_at_all(&self, concerned: impl Fn(&Pod) -> bool) {
         let mut pods = Vec::new();
         self.parts.pods.for_each(|pod| {
-            if pod.object.meta.key.namespace() == Some(name) {
+            if concerned(&pod.object) {
                 pods.push(pod.clone());
             }
         });
@@ -164,6 +169,8 @@ impl PodRecreation {
                 }
                 last
             }
+            // Without records no hold is added. Their kind may have been installed just now.
+            Event::Synced => return self.look_at_all(|_| true),
             _ => return,
         };
         let key = pod_key(record);

@@ -503,12 +503,18 @@ async fn work(
     may_start: impl Future<Output = ()>,
     stop: CancellationToken,
 ) {
+    // Where a kind is not served there is nothing to do before it is, and nothing to be ready for.
+    let heard_of = crew.needs.iter().cloned().map(feed::heard_of);
+    let heard_of = futures::future::join_all(heard_of);
+    if stop.run_until_cancelled(heard_of).await.is_none() {
+        return;
+    }
+    started.are_ready();
     let needs = crew.needs.into_iter().map(feed::synced);
     let synced = futures::future::join_all(needs);
     if stop.run_until_cancelled(synced).await.is_none() {
         return;
     }
-    started.are_ready();
     if stop.run_until_cancelled(may_start).await.is_none() {
         return;
     }

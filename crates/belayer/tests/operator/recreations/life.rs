@@ -1,11 +1,16 @@
 //! The way of a rejected pod, undisturbed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use belayer::server::Health as _;
+use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::Gvr;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{Fate, Yard, uid};
+use crate::world::BELAYER;
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_rejected_once_runs_under_its_name() {
@@ -258,4 +263,25 @@ fn condition(yard: &Yard, name: &str) -> serde_json::Value {
     let all = record["status"]["conditions"].as_array().unwrap();
     let found = all.iter().find(|condition| condition["type"] == name);
     found.cloned().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_definition_the_process_is_ready_and_begins_when_it_comes() {
+    let yard = Yard::new();
+    let definition = "podrecreations.belayer.dev";
+    yard.world
+        .delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    let operator = yard.operator(BELAYER, Yard::components(Settings::default()));
+    let vitals = Arc::clone(operator.vitals());
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(operator.run(stop.clone()));
+    yard.until("it is ready", || vitals.not_ready().is_empty())
+        .await;
+    let installed: Value = serde_saphyr::from_str(crd::YAML).unwrap();
+    yard.world
+        .create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, installed);
+    yard.pod("web");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    stop.cancel();
+    task.await.unwrap();
 }

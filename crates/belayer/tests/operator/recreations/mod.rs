@@ -126,7 +126,15 @@ impl Yard {
     }
 
     fn run_components(&self, name: &str, components: Components) -> Running {
-        let operator = Operator::new(Options {
+        let operator = self.operator(name, components);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(operator.run(stop.clone()));
+        Running { stop, task }
+    }
+
+    /// Put together, not running.
+    fn operator(&self, name: &str, components: Components) -> Operator {
+        Operator::new(Options {
             client: client::in_process(self.world.sandbox.service(name)),
             namespace: "belayer-system".into(),
             bounds: Bounds {
@@ -138,10 +146,7 @@ impl Yard {
             tenure: belayer_core::election::Tenure::unlimited(),
             observer: Arc::new(()),
             components,
-        });
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(operator.run(stop.clone()));
-        Running { stop, task }
+        })
     }
 
     /// A pod that asks to be re-created.
