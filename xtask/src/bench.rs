@@ -74,10 +74,28 @@ pub(crate) fn build() -> Command {
     build
 }
 
-/// Checks the instruction counts of the hot paths against their bounds.
+/// The hot paths alone, as they are released, without the program.
+pub(crate) fn build_hot_paths() -> Command {
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", "belayer-e2e"]);
+    build
+}
+
+/// Checks the instruction counts of the hot paths that [`build_hot_paths`] built against their bounds.
 pub(crate) fn instructions() -> Command {
-    let mut command = bench();
-    command.arg("instructions");
+    let mut command = cargo();
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "belayer-e2e",
+        "--bin",
+        "belayer-e2e",
+        "--",
+        "bench",
+        "instructions",
+    ]);
     command
 }
 
