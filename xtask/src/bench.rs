@@ -1,11 +1,12 @@
 //! `cargo xtask bench`.
 
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::cargo::{cargo, pass_through};
+use crate::cargo::{cargo, pass_through, root};
 
 /// Measure Belayer against its peers, side by side in one run
 ///
@@ -74,28 +75,10 @@ pub(crate) fn build() -> Command {
     build
 }
 
-/// The hot paths alone, as they are released, without the program.
-pub(crate) fn build_hot_paths() -> Command {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "belayer-e2e"]);
-    build
-}
-
-/// Checks the instruction counts of the hot paths that [`build_hot_paths`] built against their bounds.
+/// Checks the instruction counts of the hot paths that [`build`] built against their bounds.
 pub(crate) fn instructions() -> Command {
-    let mut command = cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "belayer-e2e",
-        "--bin",
-        "belayer-e2e",
-        "--",
-        "bench",
-        "instructions",
-    ]);
+    let mut command = bench();
+    command.arg("instructions");
     command
 }
 
@@ -109,20 +92,12 @@ pub(crate) fn has_valgrind() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
+/// What [`build`] built. Not by `cargo run`, which takes one package and would build it once more,
+/// with the features that it has alone.
 fn bench() -> Command {
-    let mut command = cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "belayer-e2e",
-        "--package",
-        "belayer",
-        "--bin",
-        "belayer-e2e",
-        "--",
-        "bench",
-    ]);
+    let built = std::env::current_exe().unwrap_or_default();
+    let target = built.ancestors().nth(2).unwrap_or(Path::new("target"));
+    let mut command = Command::new(target.join("release").join("belayer-e2e"));
+    command.current_dir(root()).arg("bench");
     command
 }
