@@ -195,11 +195,33 @@ impl Elector {
                     self.candidate.failed();
                     Some(Ask::Look)
                 }
+                ErrorClass::NotFound if over.is_none() => {
+                    self.unopposed();
+                    None
+                }
                 _ => {
                     self.failed("write", &error);
                     None
                 }
             },
+        }
+    }
+
+    /// The namespace of the Lease does not exist: nobody can hold it, as when Belayer is run from
+    /// somebody's machine. Then this process works, and asks again until there is a namespace.
+    fn unopposed(&mut self) {
+        self.candidate.failed();
+        self.grant
+            .extend(Instant::now() + self.settings.timing.renew_deadline());
+        self.publish(true);
+        let told = "without a lease".to_owned();
+        if self.told.as_ref() != Some(&told) {
+            tracing::warn!(
+                lease = %self.settings.lease,
+                "the namespace of the lease does not exist, so that nobody can hold it: working without \
+                 an election; --leader-elect-resource-namespace names another"
+            );
+            self.told = Some(told);
         }
     }
 

@@ -28,6 +28,8 @@ enum Mood {
     Silent,
     /// 403 to everything.
     Forbids,
+    /// Has not the Lease's namespace.
+    Homeless,
     /// Does what it is asked, and the answers to writes are lost.
     Mute,
 }
@@ -101,6 +103,7 @@ impl Server {
             Mood::Down => return status(503, "ServiceUnavailable"),
             Mood::Silent => std::future::pending().await,
             Mood::Forbids => return status(403, "Forbidden"),
+            Mood::Homeless => return status(404, "NotFound"),
             Mood::Well | Mood::Mute => {}
         }
         let answer = self.0.lock().apply(&head.method, &body);
@@ -330,6 +333,22 @@ async fn without_the_right_to_it_nobody_leads_and_nothing_ends() {
     assert!((20..=50).contains(&asked), "{asked} requests in 100 s");
     server.mood(Mood::Well);
     timeout(seconds(5), standby.tenure.begun()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_hold_the_lease_it_works_without_until_somebody_can() {
+    let server = Server::new();
+    server.mood(Mood::Homeless);
+    let alone = server.elector("alone", Timing::default());
+    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    for _ in 0..100 {
+        sleep(seconds(1)).await;
+        assert!(alone.tenure.may_write());
+    }
+    server.mood(Mood::Well);
+    sleep(seconds(10)).await;
+    assert_eq!(server.holder(), "alone");
+    assert!(alone.tenure.may_write());
 }
 
 #[tokio::test(start_paused = true)]
