@@ -402,7 +402,7 @@ impl Drain {
         if !matches!(self.purpose, Purpose::Unselected(_)) {
             return BTreeSet::new();
         }
-        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+        let namespaces = Resource::namespaces();
         let keep = Keep::nothing().labels([belayer_core::names::IGNORE_LABEL]);
         match ignored(&self.site.reader, &namespaces, keep).await {
             Ok(ignored) => ignored,

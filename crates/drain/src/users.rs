@@ -77,7 +77,7 @@ impl Users {
     }
 
     async fn list(&self, namespace: &str) -> Result<Listed, RequestError> {
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(namespace));
+        let path = Resource::pods().path(Some(namespace));
         let unreadable = |why: String| RequestError::Decode(why);
         let mut listed: Option<Listed> = None;
         let mut token: Option<String> = None;

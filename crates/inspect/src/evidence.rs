@@ -291,7 +291,7 @@ fn map<A, B>(look: Look<A>, f: impl FnOnce(A) -> B) -> Look<B> {
 }
 
 async fn namespace(reader: &Reader, name: String) -> Look<NamespaceState> {
-    let resource = Resource::new("", "v1", "Namespace", "namespaces");
+    let resource = Resource::namespaces();
     let found: Look<NamespaceObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
     map(found, |namespace| NamespaceState {
         finalizers: namespace.spec.finalizers.unwrap_or_default(),
@@ -306,7 +306,7 @@ async fn namespace(reader: &Reader, name: String) -> Look<NamespaceState> {
 }
 
 async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
-    let path = Resource::new("", "v1", "Pod", "pods").path(Some(&namespace));
+    let path = Resource::pods().path(Some(&namespace));
     let found: Look<Vec<PodObject>> = reader.all(&path).await;
     map(found, |pods| pods.into_iter().map(pod).collect())
 }
@@ -333,7 +333,7 @@ fn pod(pod: PodObject) -> PodState {
 }
 
 async fn node(reader: &Reader, name: String) -> Look<NodeState> {
-    let resource = Resource::new("", "v1", "Node", "nodes");
+    let resource = Resource::nodes();
     let found: Look<NodeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
     map(found, |node| NodeState {
         ready: node
@@ -575,7 +575,7 @@ fn is_namespace(object: &Terminating) -> bool {
 }
 
 pub(crate) async fn lease(reader: &Reader, place: String) -> Look<Lease> {
-    let resource = Resource::new("coordination.k8s.io", "v1", "Lease", "leases");
+    let resource = Resource::leases();
     let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
     let found: Look<LeaseObject> = reader
         .object(&resource, &ObjectKey::new(namespace, name))

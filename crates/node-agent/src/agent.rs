@@ -108,16 +108,13 @@ impl Agent {
         let pod_decoders =
             Decoders::new(ProtobufDecoder::new(of_pods.clone())).or(JsonDecoder::new(of_pods));
         let told = queue.clone();
-        let (pods, pod_store) = Informer::builder(
-            client.clone(),
-            Resource::new("", "v1", "Pod", "pods"),
-            pod_decoders.clone(),
-        )
-        .fields(format!("spec.nodeName={node}"))
-        .handler(Arc::new(move |event: &Event<Pod>| {
-            tell_of_pod(event, &told);
-        }))
-        .build();
+        let (pods, pod_store) =
+            Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
+                .fields(format!("spec.nodeName={node}"))
+                .handler(Arc::new(move |event: &Event<Pod>| {
+                    tell_of_pod(event, &told);
+                }))
+                .build();
         let told = queue.clone();
         let (records, record_store) = Informer::builder(
             client.clone(),

@@ -128,7 +128,7 @@ impl Steward {
              at once look like a mistyped selector"
         );
         let regarding = Regarding {
-            resource: config_maps(),
+            resource: Resource::config_maps(),
             key: self.gate.clone(),
             uid: Uid::new(uid),
         };
@@ -179,7 +179,7 @@ impl Steward {
             "metadata": { "uid": current.uid, "resourceVersion": current.resource_version },
             "data": { GATE_KEY: wanted },
         });
-        let path = config_maps().object_path(&self.gate);
+        let path = Resource::config_maps().object_path(&self.gate);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await?;
@@ -200,7 +200,7 @@ impl Steward {
             uid: String,
             resource_version: String,
         }
-        let request = Request::get(config_maps().object_path(&self.gate));
+        let request = Request::get(Resource::config_maps().object_path(&self.gate));
         let found: ConfigMap = self
             .executor
             .read(&request, Class::Evidence)
@@ -219,10 +219,6 @@ struct GateObject {
     uid: String,
     resource_version: String,
     hold: Option<String>,
-}
-
-fn config_maps() -> Resource {
-    Resource::new("", "v1", "ConfigMap", "configmaps")
 }
 
 /// Publishes the census as metrics.

@@ -77,7 +77,7 @@ impl Machine {
             shared: Arc::new(Shared {
                 parts,
                 records: api::resource(),
-                pods: Resource::new("", "v1", "Pod", "pods"),
+                pods: Resource::pods(),
                 own: OwnWrites::default(),
                 storm,
                 kinds: Mutex::default(),

@@ -116,7 +116,7 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 
 /// Whether claims are protected by exactly those who should.
 pub(crate) async fn claims(reader: &Reader, mode: Claims) -> Vec<Finding> {
-    let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let kind = Resource::claims();
     let mut findings = Vec::new();
     match (in_tree(reader).await, mode) {
         (InTree::On(pod), Claims::Replacing) => findings.push(

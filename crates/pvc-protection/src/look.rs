@@ -162,7 +162,7 @@ impl PodsOracle {
     }
 
     async fn pods(&self, question: &PodsQuestion) -> Result<PodsLook, LookError> {
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&question.0));
+        let path = Resource::pods().path(Some(&question.0));
         let first = self.page(&path, 1, None).await?;
         let now = first.resource_version;
         let mut listed = Listed::at(now);

@@ -93,7 +93,7 @@ fn tell(
         return;
     };
     let regarding = Regarding {
-        resource: Resource::new("", "v1", "Namespace", "namespaces"),
+        resource: Resource::namespaces(),
         key: namespace.clone(),
         uid: found.object.meta.uid.clone(),
     };

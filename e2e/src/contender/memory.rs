@@ -51,7 +51,7 @@ pub fn decoders() -> Decoders<Pod> {
 /// The kind.
 #[must_use]
 pub fn resource() -> Resource {
-    Resource::new("", "v1", "Pod", "pods")
+    Resource::pods()
 }
 
 /// Lists so many pods into a store and weighs it.

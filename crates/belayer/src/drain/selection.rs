@@ -170,7 +170,7 @@ mod tests {
     #[case::in_kube_system(object("kube-system", &[(LABEL, "w")], &[]), Selected::No)]
     #[case::a_mirror(object("shop", &[(LABEL, "w")], &[(names::MIRROR_ANNOTATION, "x")]), Selected::No)]
     fn pods(#[case] pod: ObjectMeta, #[case] expected: Selected) {
-        let kind = Resource::new("", "v1", "Pod", "pods");
+        let kind = Resource::pods();
         assert_eq!(selects(names::POD_STATUS_HOLD, &kind, &pod), expected);
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_claim_is_selected_and_what_is_unknown_is_said() {
-        let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let kind = Resource::claims();
         let claim = object("shop", &[], &[]);
         assert_eq!(
             selects(names::PVC_PROTECTION_HOLD, &kind, &claim),

@@ -67,7 +67,7 @@ impl SwitchedOff {
     }
 
     fn of(controller: Controller, source: &Source) -> Result<Self, ConfigError> {
-        let pods = || vec![Resource::new("", "v1", "Pod", "pods")];
+        let pods = || vec![Resource::pods()];
         let component = controller.name();
         Ok(match controller {
             Controller::PodFinalizer => Self {
@@ -92,12 +92,7 @@ impl SwitchedOff {
                 component,
                 // Not Kubernetes' own, by which it may have held: that one is handed over.
                 holds: vec![names::PVC_PROTECTION_HOLD],
-                kinds: vec![Resource::new(
-                    "",
-                    "v1",
-                    "PersistentVolumeClaim",
-                    "persistentvolumeclaims",
-                )],
+                kinds: vec![Resource::claims()],
                 switch: switch_of(controller),
             },
         })

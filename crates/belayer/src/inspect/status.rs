@@ -51,7 +51,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
         holds.push(Hold {
             component: belayer_pod_finalizer::component::NAME,
             finalizers: vec![belayer_core::names::POD_STATUS_HOLD],
-            kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+            kind: belayer_core::object::Resource::pods(),
         });
     }
     #[cfg(feature = "workflow-finalizer")]
@@ -69,7 +69,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
     holds.push(Hold {
         component: belayer_pod_recreation::NAME,
         finalizers: vec![belayer_core::names::POD_RECREATION_HOLD],
-        kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+        kind: belayer_core::object::Resource::pods(),
     });
     #[cfg(feature = "pvc-protection")]
     {
@@ -79,7 +79,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
         holds.push(Hold {
             component: belayer_pvc_protection::component::NAME,
             finalizers: settings.mode.ours().to_vec(),
-            kind: super::parts::claims(),
+            kind: belayer_core::object::Resource::claims(),
         });
     }
     let _ = source;

@@ -38,7 +38,7 @@ pub(super) fn join(
     let Settings { workers, mode } = *settings;
     let mut watched: Watched<Claim> = Watched::new(
         &ground.client,
-        Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+        Resource::claims(),
         ground.decoders(Keep::nothing()),
         |builder| builder,
     );

@@ -53,7 +53,7 @@ impl Ground {
         let interner = Interner::default();
         let namespaces = Watched::new(
             &options.client,
-            Resource::new("", "v1", "Namespace", "namespaces"),
+            Resource::namespaces(),
             decoders(keep_of_namespaces, &interner),
             |builder| builder,
         );

@@ -316,7 +316,7 @@ async fn draining(reader: &Reader, namespace: &str) -> Option<String> {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
-    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let maps = Resource::config_maps();
     let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
     // What cannot be seen here is no news: the switch is nearly always where it should be.
     let look = reader.object::<Gate>(&maps, &key).await;

@@ -465,7 +465,7 @@ impl Shared {
         node: &str,
         step: &Step,
     ) -> Result<Outcome, RequestError> {
-        let nodes = Resource::new("", "v1", "Node", "nodes");
+        let nodes = Resource::nodes();
         let key = ObjectKey::cluster(node);
         let request = belayer_core::http::Request::get(nodes.object_path(&key))
             .accept(belayer_core::http::METADATA_ONLY);

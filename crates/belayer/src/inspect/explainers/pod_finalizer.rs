@@ -80,7 +80,7 @@ impl PodFinalizer {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let answer = reader
             .read(&Request::get(pods.object_path(key)))
             .await
@@ -111,7 +111,7 @@ impl PodFinalizer {
             component::keep_of_pods(profiles),
             component::keep_of_namespaces(),
         );
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let counted = census(
             reader,
             &pods,
@@ -171,7 +171,7 @@ async fn gate(reader: &Reader) -> (Gate, Option<String>) {
         #[serde(default)]
         data: std::collections::BTreeMap<String, String>,
     }
-    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let maps = Resource::config_maps();
     let key = ObjectKey::new(names::DEFAULT_NAMESPACE, names::GATE_CONFIG_MAP);
     match reader.object::<ConfigMap>(&maps, &key).await {
         Look::Found(map) if map.data.get(GATE_KEY).map(String::as_str) == Some("off") => {

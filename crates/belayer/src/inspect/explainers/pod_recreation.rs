@@ -58,7 +58,7 @@ impl PodRecreation {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let answer = reader
             .read(&Request::get(pods.object_path(key)))
             .await

@@ -39,7 +39,7 @@ impl PvcProtection {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let claims = Resource::claims();
         let answer = reader
             .read(&Request::get(claims.object_path(key)))
             .await
@@ -95,7 +95,7 @@ impl LivePods {
     async fn list(&self) -> Result<PodsLook, LookError> {
         let failed =
             |message: String| LookError::unusable(format!("pods of {}: {message}", self.namespace));
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&self.namespace));
+        let path = Resource::pods().path(Some(&self.namespace));
         let decoder = JsonDecoder::<Pod>::new(DecodeContext::default());
         let mut pages = Vec::new();
         let mut unreadable = None;
