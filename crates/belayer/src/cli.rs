@@ -10,7 +10,7 @@ use crate::drain::{DrainArguments, OnDisable};
 use crate::election::ElectionArguments;
 use crate::gates::{self, Gates};
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
-use crate::logging::{Levels, LogFormat};
+use crate::logging::LogArguments;
 use crate::manual::{CompletionsArguments, ManArguments};
 use crate::server::BindAddress;
 
@@ -124,34 +124,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// Logging, the same for every command.
-#[derive(Debug, Clone, Default, Args)]
-pub struct LogArguments {
-    /// How log lines look [default: text]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        env = "BELAYER_LOG_FORMAT",
-        hide_env_values = true,
-        global = true,
-        help_heading = "Logging"
-    )]
-    pub log_format: Option<LogFormat>,
-
-    /// How much is logged: off, error, warn, info, debug or trace, and the same
-    /// for single targets, as in `info,belayer_core::informer=debug`
-    #[arg(
-        long,
-        value_name = "LEVELS",
-        env = "BELAYER_LOG_LEVEL",
-        hide_env_values = true,
-        global = true,
-        help_heading = "Logging"
-    )]
-    pub log_level: Option<Levels>,
 }
 
 /// The commands.
@@ -415,6 +387,7 @@ mod tests {
     use super::*;
     use crate::config::Source;
     use crate::kubeconfig::Sources;
+    use crate::logging::LogFormat;
     use crate::options::Settings;
 
     fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {

@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cli;
+pub mod components;
 pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
@@ -12,12 +13,6 @@ pub mod election;
 pub mod exit;
 pub mod gates;
 pub mod health;
-#[cfg(any(
-    feature = "pod-finalizer",
-    feature = "pod-recreation",
-    feature = "pvc-protection"
-))]
-pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use belayer_core::names::DEFAULT_NAMESPACE;
 
 use crate::cli::RunArguments;
+use crate::components::Components;
 use crate::config::Source;
 use crate::controllers::{Controller, Controllers, ControllersError};
 use crate::drain::OnDisable;
@@ -13,7 +14,6 @@ use crate::election::Election;
 use crate::exit::Failure;
 use crate::gates::{Gates, GatesError};
 use crate::kubeconfig::{self, Sources};
-use crate::operator::Components;
 use crate::server::BindAddress;
 
 /// What `belayer run` is to do.
@@ -125,9 +125,9 @@ impl Settings {
             unused_variables,
             reason = "a build without components has nothing to take over"
         )]
-        let components = source
-            .components(&controllers, arguments.workers.map(to_usize))
-            .map_err(Failure::configuration)?;
+        let workers = arguments.workers.map(to_usize);
+        let components =
+            Components::of(source, &controllers, workers).map_err(Failure::configuration)?;
         let components = Components {
             switched_off: match arguments.on_disable {
                 OnDisable::Drain => {

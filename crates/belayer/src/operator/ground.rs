@@ -18,8 +18,8 @@ use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::workqueue::WorkQueue;
 
-use super::Options;
 use super::feed::Watched;
+use super::options::Options;
 
 /// The client, the executor and what else there is once in a process.
 pub(super) struct Ground {
