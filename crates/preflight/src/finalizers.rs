@@ -272,7 +272,7 @@ pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
                 format!("deployment {}/{} is a Belayer as well", text("namespace"), text("name")),
                 "two that do not know of each other add and release the same holds by two configurations",
             )
-            .fix("keep one of them; --namespace tells this command which is yours")
+            .fix("keep one of them; --own-namespace tells this command which is yours")
         })
         .collect()
 }

@@ -31,7 +31,7 @@ pub(super) fn all(
     reader: &Reader,
     config: Option<&Path>,
 ) -> Result<Vec<Box<dyn Explainer>>, Failure> {
-    let source = Source::given(config)?;
+    let source = Source::of(config, &[]).map_err(Failure::configuration)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
