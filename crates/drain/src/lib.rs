@@ -6,6 +6,7 @@ pub mod follow;
 pub mod gate;
 pub mod holds;
 pub mod passes;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod selection;

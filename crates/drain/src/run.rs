@@ -18,6 +18,7 @@ use crate::decide::{Purpose, Why};
 use crate::gate::Gate;
 use crate::holds::{is_claim, is_pod};
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
+use crate::progress::Progress;
 use crate::release::{LetGo, Releaser, Trouble};
 use crate::report::{API_VERSION, Left, Reason, Refused, Report, Unseen, why_in_words};
 use crate::scan::{Found, Scanned, decoders, scan};
@@ -30,26 +31,6 @@ const PARALLEL: usize = 64;
 
 /// A server that does not say what kinds it has is asked again after this time.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
-
-/// Is told how far a run is.
-pub trait Progress: Send + Sync {
-    /// A step was done, in words.
-    fn step(&self, _text: &str) {}
-    /// So many kinds are looked at now.
-    fn scanning(&self, _kinds: usize) {}
-    /// A kind has been listed; so many objects in this pass by now.
-    fn listed(&self, _kind: &Resource, _objects: u64) {}
-    /// So many objects with holds were found.
-    fn found(&self, _objects: usize) {}
-    /// One of them was dealt with.
-    fn dealt_with(&self) {}
-}
-
-/// Tells nobody.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Progress for Silent {}
 
 /// Where to look.
 #[derive(Debug, Clone)]

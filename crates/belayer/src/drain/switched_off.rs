@@ -12,8 +12,9 @@ use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome;
+use belayer_drain::progress::Silent;
 use belayer_drain::report::Report;
-use belayer_drain::run::{Drain, Kinds, Parts, Silent};
+use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
