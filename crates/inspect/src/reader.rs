@@ -132,7 +132,7 @@ impl Reader {
     pub async fn pages<F, Fut>(
         &self,
         path: &str,
-        accept: &'static str,
+        accept: &str,
         mut page: F,
     ) -> Result<(), RequestError>
     where
@@ -141,7 +141,7 @@ impl Reader {
     {
         let mut token: Option<String> = None;
         loop {
-            let request = Request::list(path, PAGE, token.as_deref()).accept(accept);
+            let request = Request::list(path, PAGE, token.as_deref()).accept(accept.to_owned());
             let answer = self.read(&request).await?;
             token = page(answer).await?.filter(|token| !token.is_empty());
             if token.is_none() {

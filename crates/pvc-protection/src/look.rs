@@ -210,14 +210,8 @@ impl PodsOracle {
             .read(&request, Class::Evidence)
             .await
             .map_err(|error| LookError::from(&error))?;
-        let Some(decoder) = self.decoders.pick(&answer.content_type) else {
-            return Err(LookError::unusable(format!(
-                "content type {:?} was not asked for",
-                answer.content_type
-            )));
-        };
-        decoder
-            .decode_page(&answer.body)
+        self.decoders
+            .read_page(&answer)
             .map_err(|error| LookError::unusable(error.to_string()))
     }
 }
