@@ -12,6 +12,7 @@ pub mod run;
 pub mod selection;
 pub mod text;
 
+mod findings;
 mod release;
 mod scan;
 mod site;
