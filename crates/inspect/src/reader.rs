@@ -47,6 +47,15 @@ impl<T> Look<T> {
         }
     }
 
+    /// The same with `f` of what was found.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+        match self {
+            Self::Found(found) => Look::Found(f(found)),
+            Self::Absent => Look::Absent,
+            Self::Unknown(why) => Look::Unknown(why),
+        }
+    }
+
     /// Why nothing is known; `None` if something is.
     pub fn why_unknown(&self) -> Option<&str> {
         match self {
