@@ -3,18 +3,56 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{WORKFLOW_HOLD, finalizers};
+use super::objects::{WORKFLOW_HOLD, Workflow, finalizers};
 use super::wait::eventually;
 use crate::kinds;
 
 const SOON: Duration = Duration::from_secs(60);
 
 impl Cluster {
+    /// The workflows of the scenario's namespace.
+    #[must_use]
+    pub fn workflows(&self) -> Api<DynamicObject> {
+        kinds::workflows(self.client(), self.namespace())
+    }
+
+    /// Creates a workflow.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn workflow(&self, name: &str) -> Result<Workflow> {
+        self.workflow_in(self.namespace(), name, json!({})).await
+    }
+
+    /// Creates a workflow in another namespace, with more metadata.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn workflow_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+    ) -> Result<Workflow> {
+        let mut document = json!({
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "metadata": metadata,
+            "spec": { "entrypoint": "main" },
+        });
+        document["metadata"]["name"] = name.into();
+        let object: DynamicObject = serde_json::from_value(document)?;
+        let created = kinds::workflows(self.client(), namespace)
+            .create(&PostParams::default(), &object)
+            .await;
+        Workflow::of(&created.with_context(|| format!("create the workflow {name}"))?)
+    }
+
     /// Deletes a workflow without waiting for it to go.
     ///
     /// # Errors
