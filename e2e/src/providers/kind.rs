@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider, Recorder};
 use crate::conformance::Compactor;
-use crate::control_plane::{Kubeconfig, node_agent_kubeconfig, plane, service_account_kubeconfig};
+use crate::control_plane::{self, Kubeconfig, node_agent_kubeconfig, service_account_kubeconfig};
 use crate::harness::{Kubectl, eventually};
 use crate::peers::Peer;
 
@@ -73,7 +73,7 @@ impl Provider for Kind {
             run("kind", &create)?;
             // From here on it is removed whatever happens.
             let cluster = Running { name };
-            let client = plane::client(&admin).await?;
+            let client = control_plane::client(&admin).await?;
             let belayer = dir.path().join("belayer.kubeconfig");
             grant_rights(&client).await?;
             ensure_workflow_crd(&client).await?;

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::Compactor;
-use crate::control_plane::plane;
+use crate::control_plane;
 use crate::harness::Kubectl;
 use crate::peers::Peer;
 
@@ -54,7 +54,7 @@ impl Provider for Sandbox {
             };
             let admin = write("admin.kubeconfig", "admin")?;
             let belayer = write("belayer.kubeconfig", BELAYER)?;
-            let client = plane::client(&admin).await?;
+            let client = control_plane::client(&admin).await?;
             grant_rights(&client).await?;
             ensure_workflow_crd(&client).await?;
             let record = Record(sandbox.recorder().clone());
