@@ -7,6 +7,7 @@
 mod effects;
 mod owners;
 mod requests;
+mod successor;
 
 use std::sync::Arc;
 use std::time::Duration;
