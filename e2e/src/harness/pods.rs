@@ -238,6 +238,19 @@ impl Cluster {
         .await
     }
 
+    /// For a while the pod is the one that it was.
+    ///
+    /// # Errors
+    /// When another takes its place, or none.
+    pub async fn stays_itself(&self, pod: &str, uid: &str, within: Duration) -> Result<()> {
+        throughout(&format!("the pod {pod} stays"), within, async || {
+            let seen = self.pods().get(pod).await?;
+            ensure!(seen.uid().as_deref() == Some(uid), "another has its name");
+            Ok(())
+        })
+        .await
+    }
+
     /// Belayer has caught up with everything, and for a while after that the pod gets no hold.
     ///
     /// # Errors

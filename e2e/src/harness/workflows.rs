@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{WORKFLOW_HOLD, Workflow, finalizers};
+use super::objects::{PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
 use super::wait::eventually;
 use crate::kinds;
 
@@ -51,6 +51,24 @@ impl Cluster {
             .create(&PostParams::default(), &object)
             .await;
         Workflow::of(&created.with_context(|| format!("create the workflow {name}"))?)
+    }
+
+    /// Held pods that are being deleted, of a workflow that is gone: all there is to be released.
+    /// `with` makes each what else it shall be.
+    ///
+    /// # Errors
+    /// When the server refuses something.
+    pub async fn orphans(
+        &self,
+        count: usize,
+        with: impl Fn(PodBuilder) -> PodBuilder,
+    ) -> Result<()> {
+        let workflow = self.workflow("w").await?;
+        let each = |index| with(pod(format!("p{index}")).of(&workflow).held());
+        self.create_all((0..count).map(each)).await?;
+        self.delete_all().await?;
+        self.delete_workflow("w", PropagationPolicy::Background)
+            .await
     }
 
     /// Deletes a workflow without waiting for it to go.

@@ -15,8 +15,6 @@ use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::Compactor;
 use crate::control_plane;
-use crate::harness::Kubectl;
-use crate::peers::Peer;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
@@ -91,15 +89,7 @@ impl Backend for SandboxBackend {
             Capability::Recorder,
             Capability::Faults,
         ];
-        if super::is_root() {
-            can.push(Capability::Root);
-        }
-        if Kubectl::is_installed() {
-            can.push(Capability::Kubectl);
-        }
-        if Peer::Informer.is_available() {
-            can.push(Capability::ClientGo);
-        }
+        can.extend(super::of_this_machine());
         can
     }
 
