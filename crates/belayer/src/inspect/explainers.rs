@@ -10,6 +10,13 @@ mod pod_recreation;
 mod pod_recreation_record;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pod-recreation",
+    feature = "pvc-protection"
+))]
+mod read;
 #[cfg(feature = "workflow-finalizer")]
 mod workflow_finalizer;
 

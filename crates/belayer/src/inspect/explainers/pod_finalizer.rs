@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
-use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
@@ -27,6 +27,7 @@ use belayer_pod_finalizer::steward::GATE_KEY;
 
 use super::Decided;
 use super::census::{Census, census};
+use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -80,15 +81,8 @@ impl PodFinalizer {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let pods = Resource::pods();
-        let answer = reader
-            .read(&Request::get(pods.object_path(key)))
-            .await
-            .map_err(|error| format!("pod {key}: {}", in_words(&error)))?;
-        let pod = self
-            .pods
-            .decode_object(&answer.body)
-            .map_err(|error| format!("pod {key}: {error}"))?;
+        let request = Request::get(Resource::pods().object_path(key));
+        let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
         let (gate, gate_known) = gate(reader).await;
         let mut snapshot = self
             .looks
