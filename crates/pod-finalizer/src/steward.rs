@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::decision::{Notice, Severity};
@@ -18,6 +18,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::ticks::Ticks;
 
 use crate::component::{NAME, PodFinalizer};
 use crate::snapshot::{Gate, MassRelease};
@@ -70,14 +71,8 @@ impl Steward {
     /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
     /// the census knows only a part.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        let mut ticks = Ticks::every(TICK, cancel);
+        while ticks.next().await.is_some() {
             self.look().await;
         }
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use metrics::SharedString;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +17,7 @@ use super::object::Identity;
 use super::step::Effects;
 use super::work::Lifecycle;
 use crate::object::ObjectKey;
+use crate::ticks::Ticks;
 
 /// How often the gauges are written, as often as the kubelet cleans house.
 const EVERY: Duration = Duration::from_secs(2);
@@ -86,9 +86,8 @@ impl<L: Lifecycle> Shared<L> {
 
     /// Writes the gauges from now on.
     pub(super) async fn publish_until_stopped(self: Arc<Self>) {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while self.stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        let mut ticks = Ticks::every(EVERY, self.stop.clone());
+        while ticks.next().await.is_some() {
             self.publish_metrics();
         }
     }
