@@ -224,6 +224,11 @@ impl Resource {
         Self::new("coordination.k8s.io", "v1", "Lease", "leases")
     }
 
+    /// Whether both are one kind: versions of one group and plural are the same objects.
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        self.group == other.group && self.plural == other.plural
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

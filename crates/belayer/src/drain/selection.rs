@@ -74,10 +74,11 @@ impl Profiles {
         ignored: &BTreeSet<String>,
     ) -> Selected {
         let namespace = workflow.key.namespace().unwrap_or_default();
-        let same = |rule: &Resource| rule.group == kind.group && rule.plural == kind.plural;
         let mut rules = self.workflows.owners.iter();
         let selected = !ignored.contains(namespace)
-            && rules.any(|rule| same(&rule.kind) && rule.selects(&workflow.labels, namespace));
+            && rules.any(|rule| {
+                rule.kind.is_same_kind(kind) && rule.selects(&workflow.labels, namespace)
+            });
         if selected {
             Selected::Yes
         } else {

@@ -108,7 +108,7 @@ impl Explainer for PodRecreation {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        kind.group.is_empty() && *kind.plural == *"pods"
+        kind.is_same_kind(&Resource::pods())
     }
 
     fn explain<'a>(

@@ -144,8 +144,7 @@ impl Explainer for Records {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        let records = api::resource();
-        kind.group == records.group && kind.plural == records.plural
+        kind.is_same_kind(&api::resource())
     }
 
     fn explain<'a>(

@@ -139,7 +139,7 @@ impl Explainer for PvcProtection {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
+        kind.is_same_kind(&Resource::claims())
     }
 
     fn explain<'a>(

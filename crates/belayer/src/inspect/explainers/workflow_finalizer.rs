@@ -49,7 +49,7 @@ impl WorkflowFinalizer {
             .settings
             .owners
             .iter()
-            .find(|rule| is_same_kind(&rule.kind, kind))
+            .find(|rule| rule.kind.is_same_kind(kind))
             .ok_or("its kind is in no rule")?;
         let context = |keep: Keep| DecodeContext {
             keep,
@@ -128,11 +128,6 @@ fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
     }
 }
 
-/// Versions of one group and kind are the same objects.
-fn is_same_kind(a: &Resource, b: &Resource) -> bool {
-    a.group == b.group && a.plural == b.plural
-}
-
 impl Explainer for WorkflowFinalizer {
     fn component(&self) -> &'static str {
         component::NAME
@@ -146,7 +141,7 @@ impl Explainer for WorkflowFinalizer {
         self.settings
             .owners
             .iter()
-            .any(|rule| is_same_kind(&rule.kind, kind))
+            .any(|rule| rule.kind.is_same_kind(kind))
     }
 
     fn explain<'a>(
