@@ -231,6 +231,17 @@ impl Components {
         keep
     }
 
+    /// Whether some component decides by what namespaces are like. Claims do not depend on it.
+    fn read_namespaces(&self) -> bool {
+        [
+            Controller::PodFinalizer,
+            Controller::PodRecreation,
+            Controller::WorkflowFinalizer,
+        ]
+        .into_iter()
+        .any(|controller| self.runs(controller))
+    }
+
     /// The kinds that own pods, and the labels of them that some rule reads.
     fn owners(&self) -> (Vec<belayer_core::object::Resource>, Keep) {
         let (kinds, keep) = (Vec::new(), Keep::nothing());
@@ -276,8 +287,10 @@ pub struct Operator {
     sender: EventSender,
     /// Follows the gate: whether holds may be added.
     gate: Beside,
-    /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
+    /// Started at once. Of these, namespaces are waited for where somebody reads them; a kind of
+    /// owners may not exist.
     namespaces: Feed,
+    namespaces_first: bool,
     owners: Vec<Feed>,
     /// Started when those are there: what is noted about an object when it is first seen depends
     /// on its namespace and its owner.
@@ -388,6 +401,7 @@ impl Operator {
             sender,
             gate,
             namespaces,
+            namespaces_first: components.read_namespaces(),
             owners,
             objects,
             queues: crews.iter().map(|crew| crew.queue.clone()).collect(),
@@ -465,7 +479,9 @@ impl Operator {
             tasks.spawn(feed.run(informers.clone()));
         }
         let grounded = async {
-            namespaces.await;
+            if self.namespaces_first {
+                namespaces.await;
+            }
             let all = futures::future::join_all(heard_of);
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
         };
