@@ -78,12 +78,25 @@ fn start(cli: Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("belayer")
+        .worker_threads(threads())
         .build()
         .map_err(anyhow::Error::from)?;
     let result = runtime.block_on(command(cli));
     // What still runs after a clean stop (a look-up of a name, say) must not keep the process.
     runtime.shutdown_background();
     result
+}
+
+/// How many threads work: half of the processors, 4 at most, or what `TOKIO_WORKER_THREADS` says.
+/// Belayer waits for the API server most of the time, and work that changes threads costs a switch:
+/// one more thread than needed is CPU and latency on a node that others share.
+fn threads() -> usize {
+    let told = std::env::var("TOKIO_WORKER_THREADS").ok();
+    let told = told.and_then(|told| told.parse().ok()).filter(|n| *n > 0);
+    told.unwrap_or_else(|| {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (processors / 2).clamp(1, 4)
+    })
 }
 
 /// What `belayer crds` prints: one YAML document per kind that this build knows.

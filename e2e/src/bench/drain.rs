@@ -1,11 +1,10 @@
 //! Held, terminating pods of deleted workflows that are there when the controller starts.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use belayer_core::object::{ObjectKey, Resource};
@@ -23,7 +22,6 @@ const WORKFLOWS: usize = 10;
 const NAMESPACE: &str = "bench";
 /// How many requests prepare the pods at once.
 const PARALLEL: usize = 32;
-const DEADLINE: Duration = Duration::from_secs(600);
 
 /// How many PATCHes the raw senders have under way.
 const RAW: [usize; 3] = [16, 32, 64];
@@ -40,6 +38,7 @@ pub(super) fn bench() -> Bench {
 async fn run(bed: Bed) -> Result<Report> {
     let pods = bed.size.unwrap_or(PODS);
     let plane = bed.api_server().await?;
+    let held = kinds::pods(plane.client(), NAMESPACE);
     ensure_workflow_crd(plane.client()).await?;
     let namespace = serde_json::json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
@@ -60,9 +59,8 @@ async fn run(bed: Bed) -> Result<Report> {
         for parallel in RAW {
             let releases = prepare(plane.client(), pods).await?;
             let server = server_cpu(&plane).await?;
-            let wall = raw::send_all(plane.client(), &releases, parallel).await?;
+            let wall = raw::release_all(plane.client(), &held, &releases, parallel).await?;
             let server = server_cpu(&plane).await? - server;
-            wait_until_gone(plane.client()).await?;
             if counts {
                 let figures = [wall.as_secs_f64(), f64::NAN, f64::NAN, server];
                 report.round(&format!("raw, {parallel} parallel"), &figures);
@@ -72,7 +70,7 @@ async fn run(bed: Bed) -> Result<Report> {
         let before = Traffic::of(plane.client(), "pods").await?;
         let server = server_cpu(&plane).await?;
         let mut belayer = start(&bed, &plane)?;
-        wait_until_gone(plane.client()).await.inspect_err(|_| {
+        raw::until_gone(&held).await.inspect_err(|_| {
             anstream::eprintln!("{}", belayer.process().log_end());
         })?;
         let cost = belayer.cost()?;
@@ -160,20 +158,4 @@ async fn prepare(client: &Client, pods: usize) -> Result<Vec<Release>> {
             .await?;
     }
     Ok(releases)
-}
-
-async fn wait_until_gone(client: &Client) -> Result<()> {
-    let api = kinds::pods(client, NAMESPACE);
-    let started = Instant::now();
-    let one = ListParams::default().limit(1);
-    loop {
-        let left = api.list_metadata(&one).await?;
-        if left.items.is_empty() {
-            return Ok(());
-        }
-        if started.elapsed() > DEADLINE {
-            bail!("pods are left after {DEADLINE:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

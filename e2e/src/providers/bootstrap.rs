@@ -162,6 +162,22 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     Ok(())
 }
 
+/// Writes the kubeconfig of Belayer's ServiceAccount, once that has a token.
+///
+/// # Errors
+/// When it gets none.
+pub(super) async fn belayer_kubeconfig(
+    client: &Client,
+    server: &Kubeconfig,
+    path: &Path,
+) -> Result<()> {
+    let what = "Belayer's account has a token";
+    eventually(what, Duration::from_secs(20), async || {
+        service_account_kubeconfig(client, server, "belayer-system", "belayer", path).await
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,20 +226,4 @@ mod tests {
             serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
         assert!(!objects.is_empty());
     }
-}
-
-/// Writes the kubeconfig of Belayer's ServiceAccount, once that has a token.
-///
-/// # Errors
-/// When it gets none.
-pub(super) async fn belayer_kubeconfig(
-    client: &Client,
-    server: &Kubeconfig,
-    path: &Path,
-) -> Result<()> {
-    let what = "Belayer's account has a token";
-    eventually(what, Duration::from_secs(20), async || {
-        service_account_kubeconfig(client, server, "belayer-system", "belayer", path).await
-    })
-    .await
 }

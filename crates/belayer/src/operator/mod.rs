@@ -76,8 +76,10 @@ pub struct Operator {
     sender: EventSender,
     /// Follows the gate: whether holds may be added.
     gate: Beside,
-    /// Started at once. Of these, namespaces are waited for; a kind of owners may not exist.
+    /// Started at once. Of these, namespaces are waited for where somebody reads them; a kind of
+    /// owners may not exist.
     namespaces: Feed,
+    namespaces_first: bool,
     owners: Vec<Feed>,
     /// Started when those are there: what is noted about an object when it is first seen depends
     /// on its namespace and its owner.
@@ -192,6 +194,7 @@ impl Operator {
             sender,
             gate,
             namespaces,
+            namespaces_first: components.read_namespaces(),
             owners,
             objects,
             queues: crews.iter().map(|crew| crew.queue.clone()).collect(),
@@ -262,7 +265,9 @@ impl Operator {
             tasks.spawn(feed.run(informers.clone()));
         }
         let grounded = async {
-            namespaces.await;
+            if self.namespaces_first {
+                namespaces.await;
+            }
             let all = futures::future::join_all(heard_of);
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
         };

@@ -10,6 +10,7 @@ use belayer_core::slim::{Keep, Pod};
 #[cfg(feature = "workflow-finalizer")]
 use super::workflows::GoneOwners;
 use crate::components::Components;
+use crate::controllers::Controller;
 
 impl Components {
     /// The labels and annotations of pods that some rule reads.
@@ -62,6 +63,17 @@ impl Components {
         #[cfg(feature = "workflow-finalizer")]
         let keep = keep.and(&belayer_workflow_finalizer::component::keep_of_namespaces());
         keep
+    }
+
+    /// Whether some component decides by what namespaces are like. Claims do not depend on it.
+    pub(super) fn read_namespaces(&self) -> bool {
+        [
+            Controller::PodFinalizer,
+            Controller::PodRecreation,
+            Controller::WorkflowFinalizer,
+        ]
+        .into_iter()
+        .any(|controller| self.runs(controller))
     }
 
     /// The kinds that own pods, and the labels of them that some rule reads.
