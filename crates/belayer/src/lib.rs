@@ -1,7 +1,9 @@
 //! The edge of Belayer: arguments, configuration, endpoints, and the wiring of its components.
 #![doc = include_str!("../README.md")]
 
+pub mod arguments;
 pub mod cli;
+pub mod components;
 pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
@@ -12,12 +14,6 @@ pub mod election;
 pub mod exit;
 pub mod gates;
 pub mod health;
-#[cfg(any(
-    feature = "pod-finalizer",
-    feature = "pod-recreation",
-    feature = "pvc-protection"
-))]
-pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
@@ -32,12 +28,14 @@ pub mod server;
 pub mod traces;
 
 mod progress;
+mod screen;
+mod signals;
 mod suggest;
 mod yaml;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -56,7 +54,7 @@ pub fn main() -> ExitCode {
 fn parse() -> Result<Cli, clap::Error> {
     let called = std::env::args_os().next();
     let called = called.as_deref().map(std::path::Path::new);
-    let mut matches = manual::command(called).try_get_matches()?;
+    let mut matches = manual::command(Cli::command(), called).try_get_matches()?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -66,11 +64,11 @@ fn start(cli: Cli) -> Result<(), Failure> {
         return Ok(());
     }
     if let Command::Completions(arguments) = &cli.command {
-        manual::completions(arguments);
+        manual::completions(arguments, Cli::command());
         return Ok(());
     }
     if let Command::Man(arguments) = &cli.command {
-        return manual::man(arguments);
+        return manual::man(arguments, Cli::command());
     }
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
