@@ -26,6 +26,7 @@ mod event;
 mod frame;
 mod json;
 mod list;
+mod outage;
 mod protobuf;
 mod reflector;
 mod state;
