@@ -193,7 +193,12 @@ fn controllers(bed: &Bed, plane: &ControlPlane) -> Vec<(&'static str, Command)> 
 }
 
 /// From process start until the last pod is gone: the figures in the order of the metrics.
-async fn drained_by(plane: &ControlPlane, held: &Objects, name: &str, command: &Command) -> Result<[f64; 4]> {
+async fn drained_by(
+    plane: &ControlPlane,
+    held: &Objects,
+    name: &str,
+    command: &Command,
+) -> Result<[f64; 4]> {
     let (program, arguments) = command;
     let server = server_cpu(plane).await?;
     let log = plane.dir().join("drained.log");
