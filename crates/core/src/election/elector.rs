@@ -196,7 +196,7 @@ impl Elector {
                     Some(Ask::Look)
                 }
                 ErrorClass::NotFound if over.is_none() => {
-                    self.unopposed();
+                    self.unopposed(sent);
                     None
                 }
                 _ => {
@@ -207,12 +207,13 @@ impl Elector {
         }
     }
 
-    /// The namespace of the Lease does not exist: nobody can hold it, as when Belayer is run from
-    /// somebody's machine. Then this process works, and asks again until there is a namespace.
-    fn unopposed(&mut self) {
-        self.candidate.failed();
-        self.grant
-            .extend(Instant::now() + self.settings.timing.renew_deadline());
+    /// The namespace of the Lease does not exist: nobody can hold it. Then this process works, and
+    /// asks again until there is a namespace. Whoever holds the Lease then has won against it.
+    fn unopposed(&mut self, sent: Duration) {
+        self.candidate.is_alone(sent);
+        if !self.extend() {
+            return;
+        }
         self.publish(true);
         let told = "without a lease".to_owned();
         if self.told.as_ref() != Some(&told) {
@@ -226,22 +227,32 @@ impl Elector {
     }
 
     fn led(&mut self, before: Standing, ground: Option<Ground>) {
-        // From when it was sent on: if the answer took longer than the deadline, this is no leave.
-        let Standing::Leading { until } = self.candidate.standing(self.now()) else {
+        if !self.extend() {
             return;
-        };
-        self.grant.extend(self.beginning + until);
+        }
         self.told = None;
-        match before {
-            Standing::Leading { .. } => {}
-            Standing::Standby => {
-                self.publish(true);
-                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
-            }
-            Standing::InDoubt => {
+        match (before, ground) {
+            (Standing::Leading { .. }, _) => {}
+            (Standing::InDoubt, Some(Ground::Ours)) => {
                 self.publish(true);
                 tracing::info!(lease = %self.settings.lease, "leading again: nobody else has led meanwhile");
             }
+            (Standing::Standby | Standing::Alone { .. } | Standing::InDoubt, _) => {
+                self.publish(true);
+                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
+            }
+        }
+    }
+
+    /// Moves the tenure. Counted from when the request was sent: if the answer took longer than the
+    /// deadline, this is no leave.
+    fn extend(&self) -> bool {
+        match self.candidate.standing(self.now()).until() {
+            Some(until) => {
+                self.grant.extend(self.beginning + until);
+                true
+            }
+            None => false,
         }
     }
 

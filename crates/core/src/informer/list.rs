@@ -109,6 +109,7 @@ impl<K: Slim> Informer<K> {
         let first = cause == Cause::Initial;
         let events = self.store.replace(staged, unreadable, version, fit);
         self.backoff.reset();
+        self.works_again();
         self.telemetry.heard();
         self.telemetry.listed(cause.label(fit));
         self.telemetry.holds(self.store.len());

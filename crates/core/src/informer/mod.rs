@@ -27,6 +27,7 @@ mod formats;
 mod frame;
 mod json;
 mod list;
+mod outage;
 mod protobuf;
 mod reflector;
 mod state;

@@ -217,6 +217,7 @@ impl<K: Slim> Informer<K> {
                     lagging = None;
                     self.refused_watches = 0;
                     self.backoff.reset();
+                    self.works_again();
                 }
                 Step::Nowhere => {}
                 Step::Past => lagging = lagging.or(Some(heard)),
