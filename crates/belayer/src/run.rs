@@ -289,3 +289,6 @@ fn stop_on_signal(stop: &CancellationToken) -> Result<(), Failure> {
     });
     Ok(())
 }
+
+#[cfg(all(test, feature = "pod-finalizer"))]
+mod tests;
