@@ -112,12 +112,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-e2e",
-        // A component for its decision, the instructions of which are counted.
+        // Components for their decisions, the instructions of which are counted.
         &[
             "belayer-core",
             "belayer-metrics",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-sandbox",
+            "belayer-workflow-finalizer",
         ],
     ),
     ("xtask", &[]),

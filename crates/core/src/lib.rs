@@ -26,5 +26,6 @@ pub mod rights;
 pub mod runner;
 pub mod selection;
 pub mod slim;
+pub mod ticks;
 pub mod watch;
 pub mod workqueue;

@@ -29,10 +29,4 @@ pub const NOTHING: Row = Row {
 };
 
 /// All of them.
-pub const ALL: &[Row] = &[
-    NOT_IN_CACHE,
-    ADD_HOLD,
-    IN_USE,
-    CONFIRM,
-    NOTHING,
-];
+pub const ALL: &[Row] = &[NOT_IN_CACHE, ADD_HOLD, IN_USE, CONFIRM, NOTHING];

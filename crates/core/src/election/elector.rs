@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{Ask, Candidate, Ground, Standing};
-use super::record::{Lease, Record, Version, lease_kind};
+use super::record::{Lease, Record, Version};
 use super::tenure::{Grant, Tenure};
 use super::timing::Timing;
 use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
 use crate::names;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 
 /// Asks within one round: a look, a write, and both once more after a conflict.
 const ASKS_PER_ROUND: usize = 4;
@@ -257,7 +257,7 @@ impl Elector {
     }
 
     async fn look(&self) -> Result<Option<Lease>, RequestError> {
-        let request = Request::get(lease_kind().object_path(&self.settings.lease))
+        let request = Request::get(Resource::leases().object_path(&self.settings.lease))
             .timeout(self.candidate.patience(self.now()));
         match request.send(&self.client).await {
             Ok(answer) => Lease::read(&answer.body)
@@ -276,11 +276,11 @@ impl Elector {
         let lease = &self.settings.lease;
         let request = match over {
             None => Request::post(
-                lease_kind().path(lease.namespace()),
+                Resource::leases().path(lease.namespace()),
                 record.create_body(lease),
             ),
             Some(version) => Request::patch(
-                lease_kind().object_path(lease),
+                Resource::leases().object_path(lease),
                 PatchKind::Merge,
                 record.patch_body(version),
             ),

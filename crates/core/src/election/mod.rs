@@ -48,6 +48,6 @@ mod tests;
 
 pub use elector::{Elector, Ended, Pulse, Settings, identity};
 pub use machine::{Ask, Candidate, Ground, Local, Standing};
-pub use record::{Lease, Record, Version, lease_kind};
+pub use record::{Lease, Record, Version};
 pub use tenure::{Grant, Tenure};
 pub use timing::{Timing, TimingError};

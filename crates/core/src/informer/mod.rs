@@ -23,6 +23,7 @@ mod backoff;
 mod builder;
 mod decode;
 mod event;
+mod formats;
 mod frame;
 mod json;
 mod list;
