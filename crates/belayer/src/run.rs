@@ -275,3 +275,6 @@ async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoi
         .await
         .map_err(|error| Failure::from(anyhow::Error::from(error)))
 }
+
+#[cfg(all(test, feature = "pod-finalizer"))]
+mod tests;

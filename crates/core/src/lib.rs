@@ -15,6 +15,8 @@ pub mod index;
 pub mod informer;
 pub mod invariants;
 pub mod lifecycles;
+#[cfg(test)]
+mod logged;
 pub mod moment;
 pub mod names;
 pub mod object;

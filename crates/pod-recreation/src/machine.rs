@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::component::{PodRecreation, pod_key};
-use crate::decide::{Effect, Snapshot, decide};
+use crate::decide::{Snapshot, decide};
 use crate::record::Record;
 use crate::snapshot::Sight;
 use crate::storm::Storm;
@@ -170,9 +170,9 @@ impl Shared {
             return again.map_or(Outcome::Done, |after| Outcome::Again { after });
         };
         // A pod is created with our hold on it, and everything before leads there.
-        if leads_to_a_hold(&effect) && !self.parts.executor.holding().allows() {
+        if effect.leads_to_a_hold() && !self.parts.executor.holding().allows() {
             return Outcome::Again {
-                after: effects::UNKNOWN,
+                after: effects::DRAINED,
             };
         }
         let outcome = self
@@ -203,22 +203,6 @@ impl Shared {
             (_, None) => return,
         };
         self.parts.events.tell(&regarding, notice);
-    }
-}
-
-/// What is not begun while Belayer is drained. A rejected pod that is still there stays; one that is
-/// in its record alone is safe there.
-fn leads_to_a_hold(effect: &Effect) -> bool {
-    match effect {
-        Effect::CreateRecord { .. }
-        | Effect::Intend { .. }
-        | Effect::Reserve { .. }
-        | Effect::DeletePod { .. }
-        | Effect::CreatePod { .. } => true,
-        Effect::Status(_)
-        | Effect::LookAtNode { .. }
-        | Effect::Mark { .. }
-        | Effect::DeleteRecord => false,
     }
 }
 

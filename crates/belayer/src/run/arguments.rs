@@ -24,7 +24,8 @@ pub struct RunArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Requests per second to the API server, releases apart [default: 100]
+    /// Requests per second to the API server. Releases are apart, and so are the
+    /// lists and watches that keep the caches, one for each kind [default: 100]
     #[arg(
         long,
         value_name = "N",
@@ -33,7 +34,7 @@ pub struct RunArguments {
     )]
     pub kube_api_qps: Option<u32>,
 
-    /// Requests that may go at once after a pause, releases apart [default: 200]
+    /// Such requests that may go at once after a pause [default: 200]
     #[arg(
         long,
         value_name = "N",

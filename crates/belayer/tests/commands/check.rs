@@ -1,10 +1,14 @@
 //! `belayer check`, where everything is allowed.
 
-use belayer_sandbox::Gvr;
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::world::World;
+
+fn admission(resource: &'static str) -> Gvr {
+    Gvr::new("admissionregistration.k8s.io", "v1", resource)
+}
 
 fn manifests(world: &World, names: &[&str]) {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests");
@@ -15,6 +19,8 @@ fn manifests(world: &World, names: &[&str]) {
                 "Namespace" => Gvr::NAMESPACES,
                 "ConfigMap" => Gvr::CONFIGMAPS,
                 "Deployment" => Gvr::new("apps", "v1", "deployments"),
+                "MutatingAdmissionPolicy" => admission("mutatingadmissionpolicies"),
+                "MutatingAdmissionPolicyBinding" => admission("mutatingadmissionpolicybindings"),
                 kind => panic!("{kind}"),
             };
             let namespace = object["metadata"]["namespace"].as_str().map(str::to_owned);
@@ -181,4 +187,79 @@ async fn claims_are_protected_by_exactly_one(
         .await;
     assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
     assert!(answer.out.contains(says), "{}", answer.out);
+}
+
+/// What `check` finds about the policies of pod-finalizer: level and words.
+async fn about_policies(world: &World) -> Vec<(String, String)> {
+    let answer = world
+        .run(&["check", "--controllers=pod-finalizer", "-ojson"])
+        .await;
+    let report = answer.json();
+    let findings = report["parts"][2]["findings"].as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let about = findings.iter().filter(|one| one["about"] == "policy");
+    about
+        .map(|one| (text(&one["level"]), text(&one["what"])))
+        .collect()
+}
+
+#[rstest]
+#[case::as_it_should_be(json!({ "mode": "normal", "hold": "on" }), None)]
+#[case::switched_off(json!({ "mode": "normal", "hold": "off" }), Some("hold is not \"on\""))]
+#[case::not_switched(json!({ "mode": "normal" }), Some("hold is not \"on\""))]
+#[case::drained(json!({ "mode": "draining", "hold": "draining" }), Some("says draining"))]
+#[case::drained_with_its_switch_on(json!({ "mode": "draining", "hold": "on" }), Some("says draining"))]
+#[case::without_a_gate(Value::Null, Some("is not there"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_switches_a_policy_off_is_noted(
+    #[case] data: Value,
+    #[case] expected: Option<&'static str>,
+) {
+    let world = World::new().await;
+    manifests(&world, &["namespace", "pod-hold-policy"]);
+    if !data.is_null() {
+        let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": data });
+        world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
+    }
+    let found = about_policies(&world).await;
+    match (expected, found.as_slice()) {
+        (None, []) => {}
+        (Some(words), [(level, what)]) if level == "note" && what.contains(words) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_without_its_binding_is_noted() {
+    let world = World::new().await;
+    manifests(&world, &["namespace", "gate-configmap", "pod-hold-policy"]);
+    assert_eq!(about_policies(&world).await, []);
+    let cluster = world.sandbox.cluster();
+    let (actor, options) = (belayer_sandbox::Actor::new("test"), Default::default());
+    let bindings = admission("mutatingadmissionpolicybindings");
+    cluster
+        .delete(&actor, &bindings, None, "belayer-pod-hold", &options)
+        .unwrap();
+    let what = "policy belayer-pod-hold has no binding of its name";
+    let expected = [("note".to_owned(), what.to_owned())];
+    assert_eq!(about_policies(&world).await, expected);
+}
+
+/// A question that nobody answers is no right that is granted.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_could_not_be_asked_is_not_taken_for_granted() {
+    let world = World::new().await;
+    let reviews = Match::verb(Verb::Create).resource("subjectaccessreviews");
+    let fault = Fault::on(reviews).answer(Answer::forbidden("not you"));
+    let _fault = world.sandbox.faults().inject(fault);
+    let arguments = ["check", "--controllers=pvc-protection", "--service-account"];
+    let answer = world.run(&arguments).await;
+    assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
+    for says in [
+        "Nothing is known to be missing; 22 things could not be checked.",
+        "pvc-protection: 0 of 7 rights",
+        "to ask about others takes the right to create",
+    ] {
+        assert!(answer.out.contains(says), "{}", answer.out);
+    }
 }

@@ -226,3 +226,97 @@ async fn what_may_not_be_listed_is_named_and_not_taken_for_nothing() {
         answer.out
     );
 }
+
+/// A Lease that was renewed so long ago, for 15 s each time.
+fn renewed(world: &World, seconds_ago: i64) {
+    let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
+    let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds_ago);
+    let patch = json!({ "spec": { "renewTime": format!("{at:.6}"), "leaseDurationSeconds": 15 } });
+    let cluster = world.sandbox.cluster();
+    cluster
+        .patch(
+            &belayer_sandbox::Actor::new("test"),
+            &leases,
+            Some(OWN),
+            "belayer",
+            belayer_sandbox::Patch::Merge(patch),
+            belayer_sandbox::Subresource::None,
+            &Default::default(),
+        )
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_has_not_renewed_leads_no_more() {
+    let world = World::new().await;
+    installed(&world);
+    held(&world);
+    renewed(&world, 600);
+    let answer = world.run(&["status"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "nobody leads, belayer-a_0 did last",
+        "Warning: nobody leads: belayer-a_0 has not renewed lease belayer-system/belayer in time",
+    ] {
+        assert!(text.contains(says), "{}", answer.out);
+    }
+    let status = world.run(&["status", "-ojson"]).await.json();
+    assert_eq!(status["installation"]["leader"]["lapsed"], true);
+    assert_eq!(status["installation"]["pods"][0]["leads"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_namespace_that_has_waited_longest_comes_first() {
+    let world = World::new().await;
+    let kept = json!({ "finalizers": ["belayer.dev/pod-status"] });
+    for name in ["a-waits-not", "b-later", "c-first"] {
+        namespace(&world, name);
+        pod(&world, name, "p", kept.clone());
+    }
+    delete(&world, "c-first", "p");
+    // Deletion timestamps are whole seconds.
+    let seconds = || jiff::Timestamp::now().as_second();
+    let first = seconds();
+    while seconds() < first + 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    delete(&world, "b-later", "p");
+    let status = world.run(&["status", "-ojson"]).await.json();
+    let names: Vec<&str> = status["namespaces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|place| place["namespace"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["c-first", "b-later", "a-waits-not"]);
+    assert_eq!(status["components"][0]["oldest"]["namespace"], "c-first");
+    assert_eq!(status["components"][0]["waiting"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_says_draining_is_told() {
+    let world = World::new().await;
+    installed(&world);
+    let gate =
+        |mode: &str| json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": mode } });
+    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate("draining"));
+    let says = "configmap belayer-system/belayer-gate says draining";
+    let answer = world.run(&["status"]).await;
+    assert!(answer.out.contains(says), "{}", answer.out);
+    let cluster = world.sandbox.cluster();
+    let patch = belayer_sandbox::Patch::Merge(json!({ "data": { "mode": "normal" } }));
+    cluster
+        .patch(
+            &belayer_sandbox::Actor::new("test"),
+            &Gvr::CONFIGMAPS,
+            Some(OWN),
+            "belayer-gate",
+            patch,
+            belayer_sandbox::Subresource::None,
+            &Default::default(),
+        )
+        .unwrap();
+    let answer = world.run(&["status"]).await;
+    assert!(!answer.out.contains("draining"), "{}", answer.out);
+}

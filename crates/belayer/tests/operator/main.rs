@@ -11,9 +11,11 @@
 mod answers;
 mod claims;
 mod determinism;
+mod drain;
 mod explained;
 mod limits;
 mod recreations;
+mod rights;
 mod series;
 mod settling;
 mod world;

@@ -1,7 +1,9 @@
 //! How much Belayer may ask of the API server, by priority.
 //!
-//! Releases are bounded by concurrency and by the server's 429 alone; everything else shares a
-//! token bucket. The limits stand here and not in a tower layer because `kube::Client` puts a
+//! Releases are bounded by concurrency and by the server's 429 alone; everything else that goes by
+//! an executor shares a token bucket. Informers do not: each has one list or one watch under way,
+//! and backs off by itself. client-go leaves watches out of its rate as well, and a list is a watch
+//! where the server streams it. The limits stand here and not in a tower layer because `kube::Client` puts a
 //! first-in-first-out buffer in front of its service: a create that waits for a token there would
 //! block the releases behind it.
 
@@ -28,9 +30,9 @@ pub enum Class {
 /// The bounds, as the flags give them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// `--kube-api-qps`: requests a second, releases apart.
+    /// `--kube-api-qps`: requests a second, releases and informers apart.
     pub qps: f64,
-    /// `--kube-api-burst`: how many may go at once after a pause, releases apart.
+    /// `--kube-api-burst`: how many of them may go at once after a pause.
     pub burst: u32,
     /// `--concurrent-releases`: releases under way at once.
     pub concurrent_releases: usize,

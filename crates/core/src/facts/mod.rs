@@ -13,6 +13,7 @@ mod owner;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -157,6 +158,8 @@ struct Shared<Q: Question> {
     pace: Pace,
     cancel: CancellationToken,
     state: Mutex<State<Q>>,
+    /// It has been told that looks fail.
+    told: AtomicBool,
 }
 
 struct State<Q: Question> {
@@ -189,6 +192,10 @@ enum Flight {
 
 const SWEEP_EVERY: usize = 4096;
 
+/// A look that has failed so often in a row is told of: what waits for its answer is kept, and
+/// nobody else would say why.
+const TOLD_AT: u32 = 3;
+
 impl<Q: Question> Facts<Q> {
     /// Answers by `oracle`; `wake` is told who waited. Looks end when `cancel` is cancelled.
     pub fn new(
@@ -208,6 +215,7 @@ impl<Q: Question> Facts<Q> {
                 pace,
                 cancel,
                 state: Mutex::new(state),
+                told: AtomicBool::new(false),
             }),
         }
     }
@@ -318,7 +326,7 @@ impl<Q: Question> Shared<Q> {
                 Ok(_) if self.is_outdated(&question, begun) => {}
                 Ok(answer) => return self.answered(&question, Fact { answer, begun }),
                 Err(error) => {
-                    tracing::debug!(question = %question, %error, "a look failed, will look again");
+                    self.tell_failure(&question, &error, failures);
                     count::<Q>("error");
                     let delay = self
                         .pace
@@ -334,6 +342,19 @@ impl<Q: Question> Shared<Q> {
         }
     }
 
+    /// Once, until a look is answered: where a right is missing, thousands may ask in vain.
+    fn tell_failure(&self, question: &Q, error: &LookError, before: u32) {
+        let told = before + 1 >= TOLD_AT && !self.told.swap(true, Ordering::Relaxed);
+        if told {
+            tracing::warn!(
+                about = Q::NAME, %question, %error,
+                "live looks fail: what waits for their answers is kept meanwhile"
+            );
+        } else {
+            tracing::debug!(%question, %error, "a look failed, will look again");
+        }
+    }
+
     fn is_outdated(&self, question: &Q, begun: Moment) -> bool {
         self.state
             .lock()
@@ -344,6 +365,9 @@ impl<Q: Question> Shared<Q> {
 
     fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
         count::<Q>(Q::outcome(&fact.answer));
+        if self.told.swap(false, Ordering::Relaxed) {
+            tracing::info!(about = Q::NAME, "live looks are answered again");
+        }
         let mut waiting: Vec<ObjectKey> = {
             let mut state = self.state.lock();
             let Some(entry) = state.entries.get_mut(question) else {

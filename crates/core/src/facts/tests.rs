@@ -123,6 +123,18 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn looks_that_fail_again_and_again_are_told_once_and_so_is_their_end() {
+    let log = crate::logged::Log::kept();
+    let answers = [Err(None), Err(None), Err(None), Err(None), Err(None), Ok(7)];
+    let mut world = world(answers);
+    world.facts.ask(Q, key("a"), Duration::ZERO);
+    world.woken.recv().await.unwrap();
+    assert_eq!(log.lines("live looks fail").len(), 1);
+    assert_eq!(log.lines("answered again").len(), 1);
+    assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_look_can_be_put_off_and_pulled_forward() {
     let mut world = world([Ok(1), Ok(2)]);
     let begun = Instant::now();

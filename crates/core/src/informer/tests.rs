@@ -3,7 +3,6 @@
 mod failures;
 mod freshness;
 mod lists;
-mod log;
 mod objects;
 mod properties;
 mod server;

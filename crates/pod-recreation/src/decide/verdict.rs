@@ -78,18 +78,18 @@ pub enum Effect {
 
 impl Effect {
     /// Whether it begins or continues what ends in a new pod with our hold on it: no such step is taken
-    /// while Belayer is drained.
+    /// while Belayer is drained. A rejected pod that is still there stays; one that is in its record alone
+    /// is safe there.
     pub fn leads_to_a_hold(&self) -> bool {
         match self {
             Self::CreateRecord { .. }
             | Self::Intend { .. }
             | Self::Reserve { .. }
-            | Self::CreatePod { .. } => true,
-            Self::Status(_)
             | Self::DeletePod { .. }
-            | Self::LookAtNode { .. }
-            | Self::Mark { .. }
-            | Self::DeleteRecord => false,
+            | Self::CreatePod { .. } => true,
+            Self::Status(_) | Self::LookAtNode { .. } | Self::Mark { .. } | Self::DeleteRecord => {
+                false
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::snapshot::{Asked, PodView, Sight};
 pub(super) const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Whether holds may be added again is asked after this time.
-const DRAINED: Duration = Duration::from_secs(5);
+pub(super) const DRAINED: Duration = Duration::from_secs(5);
 
 /// What the caches do not show yet shows soon: a look after this time, should no event come.
 pub(super) const SOON: Duration = Duration::from_secs(2);
@@ -37,10 +37,6 @@ impl Shared {
         effect: Effect,
         notice: Option<&Notice>,
     ) -> Outcome {
-        if effect.leads_to_a_hold() && !self.parts.executor.holding().allows() {
-            // Drained: what is under way stays safe in its record, and goes on when holds may be added.
-            return Outcome::Again { after: DRAINED };
-        }
         let taken = match (effect, snapshot.record.as_deref()) {
             (Effect::CreateRecord { pod, wipe }, _) => {
                 self.create_record(key, snapshot, &pod, wipe).await

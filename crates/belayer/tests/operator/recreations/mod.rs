@@ -3,6 +3,7 @@
 mod beside;
 mod bounds;
 mod crash;
+mod drained;
 mod explained;
 mod life;
 mod many;

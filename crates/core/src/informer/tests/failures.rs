@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::log::Log;
 use super::server::*;
 use crate::informer::{InformerState, WaitError};
+use crate::logged::Log;
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

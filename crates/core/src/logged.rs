@@ -20,13 +20,13 @@ impl io::Write for Page {
 }
 
 /// Keeps what this thread logs, as long as it lives.
-pub(super) struct Log {
+pub(crate) struct Log {
     page: Page,
     _kept: DefaultGuard,
 }
 
 impl Log {
-    pub(super) fn kept() -> Self {
+    pub(crate) fn kept() -> Self {
         let page = Page::default();
         let written = page.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -41,7 +41,7 @@ impl Log {
     }
 
     /// The lines that contain `words`.
-    pub(super) fn lines(&self, words: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, words: &str) -> Vec<String> {
         let text = String::from_utf8(self.page.0.lock().clone()).unwrap();
         let lines = text.lines().filter(|line| line.contains(words));
         lines.map(str::to_owned).collect()

@@ -1,0 +1,261 @@
+//! The limits that a reload changes are in force: counted on the embedded API server, whose clock
+//! is paused.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use belayer_core::names::POD_STATUS_HOLD;
+use belayer_sandbox::{
+    Actor, Fault, Gvr, ListOptions, Match, Patch, Sandbox, Subresource, Verb, WriteOptions,
+};
+use clap::Parser as _;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::config::API_VERSION;
+
+const NAMESPACE: &str = "ci";
+
+/// Requests that are under way at once.
+#[derive(Default)]
+struct Flights {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Flights {
+    fn begin(self: Arc<Self>) -> Flight {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Flight(self)
+    }
+}
+
+struct Flight(Arc<Flights>);
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// pod-finalizer on a cluster, under a configuration that can be read again.
+struct Stage {
+    sandbox: Sandbox,
+    patches: Arc<Flights>,
+    supervisor: Supervisor,
+    stop: CancellationToken,
+    pods: usize,
+}
+
+fn source(limits: &str) -> Source {
+    const PROFILE: &str =
+        "{name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {done: 'yes'}}}";
+    let text = format!(
+        "apiVersion: {API_VERSION}\ncontrollers: [pod-finalizer]\nlimits: {{{limits}}}\n\
+         podFinalizer: {{profiles: [{PROFILE}]}}\n"
+    );
+    Source::parse(Path::new("b.yaml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn resolve() -> Resolve {
+    let arguments = match Cli::try_parse_from(["belayer", "run", "--on-disable=keep"])
+        .unwrap()
+        .command
+    {
+        Command::Run(arguments) => *arguments,
+        other => panic!("{other:?}"),
+    };
+    Box::new(move |source| Settings::resolve(&arguments, source, &Sources::default()))
+}
+
+fn client(sandbox: &Sandbox, patches: &Arc<Flights>) -> Client {
+    let (service, patches) = (sandbox.service("belayer"), Arc::clone(patches));
+    client::in_process(tower::service_fn(
+        move |request: http::Request<kube::client::Body>| {
+            let (service, patches) = (service.clone(), Arc::clone(&patches));
+            async move {
+                let is_patch = request.method() == http::Method::PATCH
+                    && request.uri().path().contains("/pods/");
+                let _flight = is_patch.then(|| patches.begin());
+                service.oneshot(request).await
+            }
+        },
+    ))
+}
+
+impl Stage {
+    async fn begin(limits: &str) -> Self {
+        let sandbox = Sandbox::builder().build();
+        let namespace = json!({ "metadata": { "name": NAMESPACE } });
+        let (user, options) = (Actor::new("user"), WriteOptions::default());
+        let cluster = sandbox.cluster();
+        cluster
+            .create(&user, &Gvr::NAMESPACES, None, namespace, &options)
+            .unwrap();
+        // Long enough for as many to be under way at once as may be.
+        let patches = Match::verb(Verb::Patch).resource("pods");
+        let second = Duration::from_secs(1);
+        sandbox.faults().inject(Fault::on(patches).delay(second));
+        let patches = Arc::default();
+        let (source, resolve) = (source(limits), resolve());
+        let settings = resolve(&source).unwrap_or_else(|error| panic!("{error}"));
+        let mut supervisor = Supervisor {
+            current: Arc::new(Current::new(None)),
+            client: client(&sandbox, &patches),
+            tenure: Tenure::unlimited(),
+            worker: None,
+            source,
+            resolve,
+            watcher: None,
+        };
+        supervisor.begin(&settings);
+        let mut stage = Self {
+            sandbox,
+            patches,
+            supervisor,
+            stop: CancellationToken::new(),
+            pods: 0,
+        };
+        stage.hold(1).await;
+        stage
+    }
+
+    /// As when the file has changed.
+    async fn reload(&mut self, limits: &str) {
+        let source = source(limits);
+        let settings = (self.supervisor.resolve)(&source).unwrap_or_else(|error| panic!("{error}"));
+        self.supervisor.apply(&settings, source, &self.stop).await;
+        self.hold(1).await;
+    }
+
+    fn create(&mut self, pods: usize) {
+        let (user, options) = (Actor::new("user"), WriteOptions::default());
+        for _ in 0..pods {
+            self.pods += 1;
+            let pod = json!({
+                "metadata": { "name": format!("p{}", self.pods), "labels": { "a": "b" } },
+                "spec": { "containers": [{ "name": "m", "image": "m" }] },
+            });
+            self.sandbox
+                .cluster()
+                .create(&user, &Gvr::PODS, Some(NAMESPACE), pod, &options)
+                .unwrap();
+        }
+    }
+
+    fn held(&self) -> Vec<String> {
+        let pods = self
+            .sandbox
+            .cluster()
+            .list(&Gvr::PODS, None, &ListOptions::default());
+        let is_held = |pod: &&Arc<Value>| {
+            let all = pod["metadata"]["finalizers"].as_array();
+            all.is_some_and(|all| all.iter().any(|name| name == POD_STATUS_HOLD))
+        };
+        let pods = pods.unwrap().items;
+        let held = pods.iter().filter(is_held);
+        held.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let waits = async {
+            while !condition(self) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(600), waits).await;
+        assert!(waited.is_ok(), "not within ten minutes: {what}");
+    }
+
+    /// Makes pods and waits until they are held.
+    async fn hold(&mut self, pods: usize) {
+        let before = self.held().len();
+        self.create(pods);
+        let all = before + pods;
+        self.until("all are held", |stage| stage.held().len() == all)
+            .await;
+    }
+
+    /// How many of many new pods are held after a time, where nothing was asked of the server
+    /// before; all are held in the end.
+    async fn held_within(&mut self, time: Duration) -> usize {
+        const MANY: usize = 60;
+        sleep(Duration::from_secs(300)).await;
+        let before = self.held().len();
+        self.create(MANY);
+        sleep(time).await;
+        let held = self.held().len() - before;
+        self.until("all are held", |stage| stage.held().len() == before + MANY)
+            .await;
+        held
+    }
+
+    /// How many of twenty releases are under way at once.
+    async fn releases_at_once(&mut self) -> usize {
+        self.hold(20).await;
+        self.patches.most.store(0, Ordering::SeqCst);
+        let (user, options) = (Actor::new("user"), WriteOptions::default());
+        for pod in self.held() {
+            let done = json!({ "metadata": { "labels": { "done": "yes" } } });
+            self.sandbox
+                .cluster()
+                .patch(
+                    &user,
+                    &Gvr::PODS,
+                    Some(NAMESPACE),
+                    &pod,
+                    Patch::Merge(done),
+                    Subresource::None,
+                    &options,
+                )
+                .unwrap();
+        }
+        self.until("all are released", |stage| stage.held().is_empty())
+            .await;
+        self.patches.most.load(Ordering::SeqCst)
+    }
+}
+
+#[rstest]
+#[case::more(2, 7)]
+#[case::fewer(7, 2)]
+#[tokio::test(start_paused = true)]
+async fn concurrent_releases_are_in_force(#[case] before: usize, #[case] after: usize) {
+    let limits = |number| format!("qps: 10000, burst: 10000, concurrentReleases: {number}");
+    let mut stage = Stage::begin(&limits(before)).await;
+    assert_eq!(stage.releases_at_once().await, before);
+    stage.reload(&limits(after)).await;
+    assert_eq!(stage.releases_at_once().await, after);
+}
+
+/// Some requests beside those that are counted here take their share.
+const SHARE: usize = 4;
+
+#[tokio::test(start_paused = true)]
+async fn requests_a_second_are_in_force() {
+    let ten = Duration::from_secs(10);
+    let mut stage = Stage::begin("qps: 1, burst: 1").await;
+    let slow = stage.held_within(ten).await;
+    assert!((10 - SHARE..=11).contains(&slow), "{slow} in 10 s");
+    stage.reload("qps: 3, burst: 1").await;
+    let fast = stage.held_within(ten).await;
+    assert!((30 - 2 * SHARE..=31).contains(&fast), "{fast} in 10 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_at_once_are_in_force() {
+    // The second that a patch takes, and a little.
+    let moment = Duration::from_millis(1_500);
+    let mut stage = Stage::begin("qps: 1, burst: 2").await;
+    let few = stage.held_within(moment).await;
+    assert!((1..=3).contains(&few), "{few} at once");
+    stage.reload("qps: 1, burst: 30").await;
+    let many = stage.held_within(moment).await;
+    assert!((30 - SHARE..=31).contains(&many), "{many} at once");
+}

@@ -1,0 +1,352 @@
+//! `belayer drain` with no controller about, on the embedded API server under paused time: what it
+//! does in which order, what it says, and what it leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::client;
+use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_drain::decide::Purpose;
+use belayer_drain::evidence::Order;
+use belayer_drain::passes::{Outcome, SETTLE};
+use belayer_drain::progress::Silent;
+use belayer_drain::report::{GateState, Reason, Report};
+use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::selection::NoSelection;
+use belayer_inspect::reader::Reader;
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use serde_json::{Value, json};
+
+use crate::world::{NAMESPACE, World};
+
+const OWN: &str = "belayer-system";
+const ADMIN: &str = "admin";
+const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const CLAIM_HOLD: &str = "belayer.dev/pvc-protection";
+const KUBERNETES: &str = "kubernetes.io/pvc-protection";
+
+fn policies() -> Gvr {
+    Gvr::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingadmissionpolicies",
+    )
+}
+
+fn bindings() -> Gvr {
+    Gvr::new(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingadmissionpolicybindings",
+    )
+}
+
+/// A cluster with Belayer's namespace and its gate.
+fn installed() -> World {
+    let world = World::new();
+    world.create_namespace(OWN);
+    let gate = json!({ "metadata": { "name": "belayer-gate" },
+        "data": { "mode": "normal", "hold": "on", "holdClaims": "off" } });
+    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate);
+    world
+}
+
+fn drain(world: &World, writes: Writes) -> Drain {
+    let client = client::in_process(world.sandbox.service(ADMIN));
+    let bounds = Bounds {
+        concurrent_releases: 1,
+        ..Bounds::default()
+    };
+    Drain::new(Parts {
+        executor: Arc::new(Executor::new(client.clone(), bounds, writes)),
+        reader: Reader::new(client, bounds),
+        namespace: OWN.to_owned(),
+        purpose: Purpose::Everything(Order::of_the_admin()),
+        kinds: Kinds::Served,
+        selection: Box::new(NoSelection),
+        timeout: Duration::from_secs(120),
+    })
+}
+
+async fn drained(world: &World) -> Report {
+    drain(world, Writes::Sent).run(&Silent).await.unwrap()
+}
+
+fn claim(world: &World, name: &str, finalizers: &[&str]) {
+    let claim = json!({
+        "metadata": { "name": name, "finalizers": finalizers },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    world.create(&CLAIMS, Some(NAMESPACE), claim);
+}
+
+fn user_of(world: &World, claim: &str) {
+    let pod = json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }],
+        },
+    });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+}
+
+fn map(world: &World, name: &str, hold: &str) {
+    let map = json!({ "metadata": { "name": name, "finalizers": [hold] } });
+    world.create(&Gvr::CONFIGMAPS, Some(NAMESPACE), map);
+}
+
+fn get(world: &World, gvr: &Gvr, namespace: Option<&str>, name: &str) -> Value {
+    (*world.cluster().get(gvr, namespace, name).unwrap()).clone()
+}
+
+fn gate(world: &World) -> Value {
+    get(world, &Gvr::CONFIGMAPS, Some(OWN), "belayer-gate")["data"].clone()
+}
+
+fn mark(world: &World) -> Value {
+    let own = get(world, &Gvr::NAMESPACES, None, OWN);
+    own["metadata"]["annotations"]["belayer.dev/drained"].clone()
+}
+
+/// What the admin wrote to objects with holds, in order.
+fn releases(world: &World) -> Vec<String> {
+    let writes = world.sandbox.recorder().writes_by(ADMIN);
+    let kinds = ["pods", "workflows", "persistentvolumeclaims"];
+    let resources = writes
+        .iter()
+        .map(|write| write.resource.resource.to_string());
+    resources
+        .filter(|resource| kinds.contains(&resource.as_str()))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_go_first_whose_owners_may_wait_and_claims_last_which_they_may_use() {
+    let world = installed();
+    claim(&world, "a", &[CLAIM_HOLD]);
+    let uid = world.workflow("a");
+    let hold = json!({ "metadata": { "finalizers": ["belayer.dev/workflow-cleanup"] } });
+    world.patch(&WORKFLOWS, "a", hold);
+    world.held_pod("z", "a", &uid);
+    let report = drained(&world).await;
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+    let order = ["pods", "workflows", "persistentvolumeclaims"];
+    assert_eq!(releases(&world), order);
+    assert_eq!(report.objects_released, 3);
+    assert_eq!(report.released[CLAIM_HOLD]["Unused"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_namespace_may_go_only_when_nothing_is_left() {
+    let world = installed();
+    claim(&world, "data", &[CLAIM_HOLD]);
+    user_of(&world, "data");
+    let report = drained(&world).await;
+    assert_eq!((report.outcome, report.exit_code), (Outcome::LeftOver, 3));
+    assert_eq!(report.left[0].reason, Reason::InUse);
+    assert_eq!(report.left[0].why, "in use by web");
+    assert_eq!(mark(&world), Value::Null);
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "web");
+    assert_eq!(drained(&world).await.outcome, Outcome::Clean);
+    assert_eq!(mark(&world), "true");
+    assert_eq!(gate(&world)["mode"], "draining");
+    drain(&world, Writes::Sent).resume().await.unwrap();
+    assert_eq!(mark(&world), "false");
+    // What was off for another reason was drained as well, and is on with the others again.
+    assert_eq!(gate(&world)["mode"], "normal");
+    assert_eq!(gate(&world)["hold"], "on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named() {
+    let world = installed();
+    let ours = json!({ "app.kubernetes.io/name": "belayer" });
+    let ties = |hold: &str| {
+        json!({ "mutations": [{ "patchType": "JSONPatch",
+            "jsonPatch": { "expression": format!("[{hold:?}]") } }] })
+    };
+    for (name, labels, hold) in [
+        ("belayer-pod-hold", ours.clone(), "belayer.dev/pod-status"),
+        ("a-copy", json!({}), "belayer.dev/pod-status"),
+        ("belayer-anchor", ours.clone(), "nothing"),
+    ] {
+        let policy = json!({ "metadata": { "name": name, "labels": labels }, "spec": ties(hold) });
+        world.create(&policies(), None, policy);
+    }
+    let binding = json!({ "metadata": { "name": "belayer-pod-hold", "labels": ours },
+        "spec": { "policyName": "belayer-pod-hold" } });
+    world.create(&bindings(), None, binding);
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    let removed: Vec<&str> = report
+        .policies_removed
+        .iter()
+        .map(|name| name.split('.').next().unwrap())
+        .collect();
+    let order = [
+        "mutatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+    ];
+    assert_eq!(
+        removed, order,
+        "the binding first: without it a policy does nothing"
+    );
+    assert!(world.cluster().get(&policies(), None, "a-copy").is_ok());
+    assert!(
+        world
+            .cluster()
+            .get(&policies(), None, "belayer-anchor")
+            .is_ok()
+    );
+    let note = "ties a hold of ours and is not labelled";
+    assert!(
+        report.notes.len() == 1
+            && report.notes[0].contains("a-copy")
+            && report.notes[0].contains(note),
+        "{:?}",
+        report.notes
+    );
+    assert!(
+        report.seconds >= SETTLE.as_secs_f64(),
+        "API servers learn of it late: {} s",
+        report.seconds
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_opens_the_gate_meanwhile_is_met() {
+    let world = installed();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let opens = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(gate(&world)["mode"], "draining");
+        let open = json!({ "data": { "mode": "normal" } });
+        world.patch_in(
+            &Gvr::CONFIGMAPS,
+            Some(OWN),
+            "belayer-gate",
+            open,
+            Subresource::None,
+        );
+    };
+    let (report, ()) = tokio::join!(drained(&world), opens);
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(gate(&world)["mode"], "draining");
+    // It counts from then on that nobody adds holds.
+    assert!(
+        report.seconds >= 2.0 + SETTLE.as_secs_f64(),
+        "{}",
+        report.seconds
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_would_go_and_sends_nothing() {
+    let world = installed();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    assert!(report.dry_run);
+    assert_eq!(report.released["belayer.dev/pod-status"]["Drained"], 1);
+    assert_eq!((report.passes, report.gate), (1, GateState::Untouched));
+    assert!(world.sandbox.recorder().writes_by(ADMIN).is_empty());
+    assert!(world.is_held("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_named_and_the_others_go() {
+    let world = installed();
+    let uid = world.workflow("build");
+    for name in ["a", "denied"] {
+        world.held_pod(name, "build", &uid);
+    }
+    let denied = Match::verb(Verb::Patch).resource("pods").name("denied");
+    let fault = Fault::on(denied).answer(Answer::forbidden("no ropes today"));
+    let fault = world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Refused, 4));
+    assert_eq!(report.refused[0].what, format!("{NAMESPACE}/pods/denied"));
+    assert_eq!(report.refused[0].code, 403);
+    assert!(report.refused[0].why.contains("no ropes today"));
+    assert!(!world.is_held("a") && world.is_held("denied"));
+    assert_eq!(mark(&world), Value::Null);
+    assert!(fault.hits() >= 3, "tried {} times", fault.hits());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_may_not_be_listed_is_no_clean_cluster() {
+    let world = installed();
+    let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
+    let fault = Fault::on(lists).answer(Answer::forbidden("no"));
+    world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Refused, 4));
+    assert_eq!(report.unseen[0].what, "secrets");
+    assert_eq!(mark(&world), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_of_another_version_is_left_and_told() {
+    let world = installed();
+    map(&world, "tomorrow", "belayer.dev/of-tomorrow");
+    let report = drained(&world).await;
+    assert_eq!((report.outcome, report.exit_code), (Outcome::LeftOver, 3));
+    assert_eq!(report.left[0].reason, Reason::OfAnotherVersion);
+    assert_eq!(report.left[0].hold, "belayer.dev/of-tomorrow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_wait_for_kubernetes_alone_are_counted() {
+    let world = installed();
+    claim(&world, "handed-over", &[CLAIM_HOLD, KUBERNETES]);
+    claim(&world, "waits", &[KUBERNETES]);
+    claim(&world, "stays", &[KUBERNETES]);
+    claim(&world, "of-others-too", &[KUBERNETES, "example.com/keep"]);
+    for name in ["handed-over", "waits", "of-others-too"] {
+        world.delete(&CLAIMS, Some(NAMESPACE), name);
+    }
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.released[CLAIM_HOLD]["HandedOver"], 1);
+    assert_eq!(report.handed_over, 2, "the one handed over waits now, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_meanwhile_is_read_again_and_what_goes_counts_as_gone() {
+    let world = installed();
+    let uid = world.workflow("build");
+    for name in ["changes", "goes"] {
+        world.held_pod(name, "build", &uid);
+    }
+    let conflicts = Match::verb(Verb::Patch).resource("pods").name("changes");
+    let conflicts = Fault::on(conflicts).times(3).answer(Answer::conflict());
+    let conflicts = world.sandbox.faults().inject(conflicts);
+    let slow = Match::verb(Verb::Patch).resource("pods").name("goes");
+    let slow = Fault::on(slow).delay(Duration::from_secs(1));
+    world.sandbox.faults().inject(slow);
+    let goes = async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        let none = json!({ "metadata": { "finalizers": [] } });
+        world.patch(&Gvr::PODS, "goes", none);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), "goes");
+    };
+    let (report, ()) = tokio::join!(drained(&world), goes);
+    assert_eq!(report.outcome, Outcome::Clean, "{report:#?}");
+    assert_eq!(conflicts.hits(), 3);
+    assert_eq!(report.objects_released, 1);
+    assert!(report.failed.is_empty() && !world.is_held("changes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_belayer_never_was_everything_is_looked_at_all_the_same() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, Outcome::Clean);
+    assert_eq!(report.gate, GateState::NoNamespace);
+    assert!(!world.is_held("a"));
+}

@@ -1,0 +1,405 @@
+//! Every right of every component, taken away alone: the controllers that do not need it work on,
+//! the log names it, and once it is back everything that waited is done.
+//!
+//! That `check` names each of them is tested with that command.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer::operator::{Components, Operator, Options};
+use belayer::server::Health as _;
+use belayer_core::ambient::{Simulated, simulate};
+use belayer_core::client;
+use belayer_core::executor::{Bounds, Writes};
+use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_core::rights::{self, Right};
+use belayer_pod_finalizer::outcome;
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
+use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
+use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Sandbox, Subresource, Verb};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::subscriber::DefaultGuard;
+
+use crate::world::{BELAYER, NAMESPACE, World, pod};
+
+/// Longer than anything takes that has all its rights.
+const WORKS_WITHIN: Duration = Duration::from_secs(300);
+
+/// What was refused is tried again within ten minutes, several times in a row.
+const WORKS_AGAIN_WITHIN: Duration = Duration::from_secs(3_600);
+
+const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+
+/// A cluster with something for each component to do.
+struct Stage {
+    world: World,
+    log: Log,
+    _time: Simulated,
+}
+
+/// What the controllers warn of.
+struct Log {
+    page: Page,
+    _kept: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn kept() -> Self {
+        let page = Page::default();
+        let written = page.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || written.clone())
+            .finish();
+        Self {
+            page,
+            _kept: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    fn says(&self, words: &str) -> bool {
+        // A field that is text stands there in quotes.
+        let text = String::from_utf8_lossy(&self.page.0.lock()).replace("\\\"", "\"");
+        text.contains(words)
+    }
+}
+
+/// What a component is given to do, and whether it has done it.
+type Task<'a> = (&'static str, Pin<Box<dyn Future<Output = ()> + 'a>>);
+
+impl Stage {
+    fn new() -> Self {
+        let companions = Companions::none()
+            .with(Companion::GarbageCollector)
+            .with(Companion::Namespaces);
+        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+        let cluster = sandbox.cluster().clone();
+        let time = simulate(7, move || cluster.clock().now());
+        let world = World { sandbox };
+        let recreations: Value = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML).unwrap();
+        for definition in [workflow_crd(), outcome::crd(), recreations] {
+            world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        }
+        world.create_namespace(NAMESPACE);
+        world.create_namespace("belayer-system");
+        Self {
+            world,
+            log: Log::kept(),
+            _time: time,
+        }
+    }
+
+    fn operator(&self) -> Operator {
+        Operator::new(Options {
+            client: client::in_process(self.world.service()),
+            namespace: "belayer-system".into(),
+            bounds: Bounds {
+                qps: 10_000.0,
+                burst: 10_000,
+                ..Bounds::default()
+            },
+            writes: Writes::Sent,
+            tenure: belayer_core::election::Tenure::unlimited(),
+            observer: Arc::new(()),
+            components: Components {
+                pod_finalizer: Some(pod_finalizer()),
+                pod_recreation: Some(Default::default()),
+                pvc_protection: Some(Default::default()),
+                workflow_finalizer: Some(Default::default()),
+                ..Components::default()
+            },
+        })
+    }
+
+    /// The server refuses this one thing, as RBAC words it.
+    fn refuse(&self, right: &Right) -> Fault {
+        let message = refusal(right);
+        let requests = Match::verb(verb(right))
+            .group(&*right.group)
+            .resource(&*right.resource)
+            .subresource(right.subresource)
+            .client(BELAYER);
+        Fault::on(requests).answer(Answer::forbidden(message))
+    }
+
+    fn exists(&self, gvr: &Gvr, name: &str) -> bool {
+        self.find(gvr, name).is_some()
+    }
+
+    fn find(&self, gvr: &Gvr, name: &str) -> Option<Arc<Value>> {
+        self.world.cluster().get(gvr, Some(NAMESPACE), name).ok()
+    }
+
+    fn has(&self, gvr: &Gvr, name: &str, finalizer: &str) -> bool {
+        self.find(gvr, name).is_some_and(|object| {
+            let all = object["metadata"]["finalizers"].as_array();
+            all.is_some_and(|all| all.iter().any(|have| have == finalizer))
+        })
+    }
+
+    fn status(&self, pod: &str, status: Value) {
+        let status = json!({ "status": status });
+        self.world.patch_in(
+            &Gvr::PODS,
+            Some(NAMESPACE),
+            pod,
+            status,
+            Subresource::Status,
+        );
+    }
+
+    fn tasks(&self) -> Vec<Task<'_>> {
+        vec![
+            ("pod-finalizer", Box::pin(self.a_pod_is_held_and_released())),
+            (
+                "workflow-finalizer",
+                Box::pin(self.a_workflow_is_held_and_goes()),
+            ),
+            ("pvc-protection", Box::pin(self.a_claim_is_held_and_goes())),
+            (
+                "pod-recreation",
+                Box::pin(self.a_rejected_pod_comes_again()),
+            ),
+        ]
+    }
+
+    async fn a_pod_is_held_and_released(&self) {
+        let uid = self.world.workflow("build");
+        let mut step = pod("step", "build", &uid);
+        step["metadata"]["annotations"] =
+            json!({ "workflows.argoproj.io/pod-gc-strategy": "OnPodCompletion/0s" });
+        self.world.create(&Gvr::PODS, Some(NAMESPACE), step);
+        until(|| self.world.is_held("step")).await;
+        self.world.end("step");
+        self.world.consume("step");
+        until(|| !self.world.is_held("step")).await;
+        // As its annotation asks.
+        until(|| !self.exists(&Gvr::PODS, "step")).await;
+    }
+
+    async fn a_workflow_is_held_and_goes(&self) {
+        self.world.workflow("flow");
+        until(|| self.has(&WORKFLOWS, "flow", "belayer.dev/workflow-cleanup")).await;
+        self.world.delete(&WORKFLOWS, Some(NAMESPACE), "flow");
+        until(|| !self.exists(&WORKFLOWS, "flow")).await;
+    }
+
+    async fn a_claim_is_held_and_goes(&self) {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "name": "data", "namespace": NAMESPACE },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        self.world.create(&CLAIMS, Some(NAMESPACE), claim);
+        until(|| self.has(&CLAIMS, "data", "belayer.dev/pvc-protection")).await;
+        self.world.delete(&CLAIMS, Some(NAMESPACE), "data");
+        until(|| !self.exists(&CLAIMS, "data")).await;
+    }
+
+    async fn a_rejected_pod_comes_again(&self) {
+        let again = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "again", "namespace": NAMESPACE,
+                "annotations": { "belayer.dev/recreate": "true" } },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        });
+        let first = self.world.create(&Gvr::PODS, Some(NAMESPACE), again);
+        let is_held = || self.has(&Gvr::PODS, "again", POD_RECREATION_HOLD);
+        until(is_held).await;
+        self.status(
+            "again",
+            json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x" }),
+        );
+        let is_another = || {
+            let now = self.find(&Gvr::PODS, "again");
+            now.is_some_and(|now| now["metadata"]["uid"] != first["metadata"]["uid"])
+        };
+        until(|| is_another() && is_held()).await;
+        self.status("again", json!({ "phase": "Running", "podIP": "10.0.0.1" }));
+        until(|| !is_held()).await;
+    }
+
+    /// Whether an Event says these words.
+    fn told(&self, words: &str) -> bool {
+        let all = self
+            .world
+            .cluster()
+            .list(&Gvr::EVENTS, None, &ListOptions::default());
+        all.unwrap()
+            .items
+            .iter()
+            .any(|event| event.to_string().contains(words))
+    }
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn pod_finalizer() -> Settings {
+    let profile = json!({ "builtIn": "argo", "capture": true, "cleanup": "argo" });
+    let config: PodFinalizerConfig =
+        serde_json::from_value(json!({ "profiles": [profile] })).unwrap();
+    config.try_into().unwrap()
+}
+
+/// Each component and what it says it needs.
+fn needs() -> Vec<(&'static str, Vec<Right>)> {
+    let profiles = pod_finalizer().profiles;
+    let mut of_pods = belayer_pod_finalizer::rights::rights(&profiles);
+    of_pods.extend(belayer_pod_finalizer::rights::rights_to_capture(&profiles));
+    of_pods.extend(belayer_pod_finalizer::rights::rights_to_clean_up(&profiles));
+    let of_workflows = belayer_workflow_finalizer::rights::rights(&Default::default());
+    vec![
+        ("pod-finalizer", of_pods),
+        ("workflow-finalizer", of_workflows),
+        ("pvc-protection", belayer_pvc_protection::rights::rights()),
+        ("pod-recreation", belayer_pod_recreation::rights::rights()),
+    ]
+}
+
+/// One and the same, whatever it is needed for.
+fn is_same(one: &Right, other: &Right) -> bool {
+    one.to_string() == other.to_string() && one.place == other.place
+}
+
+/// All of them, each once; without namespaces nothing starts at all.
+fn each() -> Vec<Right> {
+    let ground = rights::ground();
+    let mut each: Vec<Right> = Vec::new();
+    for right in needs().into_iter().flat_map(|(_, rights)| rights) {
+        let known = each
+            .iter()
+            .chain(&ground)
+            .any(|known| is_same(known, &right));
+        if !known {
+            each.push(right);
+        }
+    }
+    each
+}
+
+fn verb(right: &Right) -> Verb {
+    match right.verb {
+        "get" => Verb::Get,
+        "list" => Verb::List,
+        "watch" => Verb::Watch,
+        "create" => Verb::Create,
+        "patch" => Verb::Patch,
+        "delete" => Verb::Delete,
+        verb => panic!("{verb}"),
+    }
+}
+
+fn refusal(right: &Right) -> String {
+    let resource = match right.subresource {
+        "" => right.resource.to_string(),
+        part => format!("{}/{part}", right.resource),
+    };
+    format!(
+        "User \"{BELAYER}\" cannot {} resource \"{resource}\" in API group \"{}\"",
+        right.verb, right.group
+    )
+}
+
+/// What became of one right's absence.
+struct Seen {
+    right: String,
+    /// How many requests were refused.
+    refused: u64,
+    said: bool,
+    works: Vec<&'static str>,
+}
+
+async fn without(right: &Right) -> Seen {
+    let stage = Stage::new();
+    let fault = stage.world.sandbox.faults().inject(stage.refuse(right));
+    let operator = stage.operator();
+    let vitals = Arc::clone(operator.vitals());
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(operator.run(stop.clone()));
+    let mut tasks = stage.tasks();
+    let done = futures::future::join_all(tasks.iter_mut().map(|(name, task)| async move {
+        let done = timeout(WORKS_WITHIN, task).await.is_ok();
+        done.then_some(*name)
+    }));
+    let works: Vec<&'static str> = done.await.into_iter().flatten().collect();
+    assert_eq!(vitals.wedged(), Vec::<String>::new(), "{right}");
+    let said = stage.log.says(&refusal(right)) || stage.told(&refusal(right));
+    let refused = fault.hits();
+    fault.remove();
+    let rest = tasks
+        .into_iter()
+        .filter(|(name, _)| !works.contains(name))
+        .map(|(name, task)| async move {
+            let done = timeout(WORKS_AGAIN_WITHIN, task).await;
+            assert!(done.is_ok(), "{name} does not work again with {right}");
+        });
+    futures::future::join_all(rest).await;
+    stop.cancel();
+    running.await.unwrap();
+    Seen {
+        right: right.to_string(),
+        refused,
+        said,
+        works,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_all_of_them_everything_works() {
+    let stage = Stage::new();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(stage.operator().run(stop.clone()));
+    for (name, task) in stage.tasks() {
+        assert!(timeout(WORKS_WITHIN, task).await.is_ok(), "{name}");
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_one_of_them_the_others_work_and_it_is_named() {
+    let mut met = 0;
+    let mut problems = Vec::new();
+    for right in each() {
+        let seen = without(&right).await;
+        for (component, rights) in needs() {
+            let needed = rights.iter().any(|need| is_same(need, &right));
+            if !needed && !seen.works.contains(&component) {
+                problems.push(format!("without {}: {component} does not work", seen.right));
+            }
+        }
+        if seen.refused > 0 {
+            met += 1;
+            if !seen.said {
+                problems.push(format!("nobody says that {} is missing", seen.right));
+            }
+        }
+    }
+    assert_eq!(problems, Vec::<String>::new());
+    assert!(met > 15, "only {met} of them were ever asked for");
+}
