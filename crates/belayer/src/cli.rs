@@ -183,7 +183,8 @@ pub enum Command {
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[command(after_help = crate::node_agent::HELP)]
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
-    /// Show it live: an API server in this process, and a workload on it
+    /// Show it live, in half a minute: an API server in this process, people
+    /// who delete things, and Belayer
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
     Demo(DemoArguments),
@@ -265,6 +266,15 @@ pub struct RunArguments {
     )]
     pub workers: Option<u32>,
 
+    /// Decide and report, but send nothing that changes the cluster
+    #[arg(
+        long,
+        env = "BELAYER_DRY_RUN",
+        hide_env_values = true,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub dry_run: bool,
+
     /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
     /// switches it off [default: *]
     #[arg(
@@ -329,15 +339,6 @@ pub struct RunArguments {
     /// The leader election.
     #[command(flatten)]
     pub election: ElectionArguments,
-
-    /// Decide and report, but send nothing that changes the cluster
-    #[arg(
-        long,
-        env = "BELAYER_DRY_RUN",
-        hide_env_values = true,
-        value_parser = clap::builder::BoolishValueParser::new()
-    )]
-    pub dry_run: bool,
 
     /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
     /// port 0 is any free port, `0` alone is off [default: :8080]
