@@ -13,10 +13,23 @@ use crate::progress::Progress;
 
 const GO_MOD: &str = include_str!("../peers/go.mod");
 const GO_SUM: &str = include_str!("../peers/go.sum");
-const CARGO_TOML: &str = include_str!("../peers/reflector/Cargo.toml");
-const CARGO_LOCK: &str = include_str!("../peers/reflector/Cargo.lock");
 
-/// A program of `e2e/peers/cmd`.
+/// All of the program on kube-rs, by path.
+const KUBE_RS: [(&str, &str); 5] = [
+    ("Cargo.toml", include_str!("../peers/kube-rs/Cargo.toml")),
+    ("Cargo.lock", include_str!("../peers/kube-rs/Cargo.lock")),
+    ("src/main.rs", include_str!("../peers/kube-rs/src/main.rs")),
+    (
+        "src/reflector.rs",
+        include_str!("../peers/kube-rs/src/reflector.rs"),
+    ),
+    (
+        "src/controller.rs",
+        include_str!("../peers/kube-rs/src/controller.rs"),
+    ),
+];
+
+/// A program of `e2e/peers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// A client-go shared informer.
@@ -25,8 +38,9 @@ pub enum Peer {
     Workqueue,
     /// A client-go shared informer of all pods that says when it is synced.
     Sync,
-    /// kube-rs' reflector of all pods that says when it is synced: a Rust program of its own.
-    Reflector,
+    /// kube-rs' reflector of all pods that says when it is synced, and its `Controller` with a
+    /// reconciler that takes a hold off: a Rust program of its own, told which by its first argument.
+    KubeRs,
 }
 
 impl Peer {
@@ -35,16 +49,17 @@ impl Peer {
             Self::Informer => "informer",
             Self::Workqueue => "workqueue",
             Self::Sync => "sync",
-            Self::Reflector => "reflector",
+            Self::KubeRs => "kube-rs",
         }
     }
 
-    const fn source(self) -> &'static str {
+    /// The one file of a Go program.
+    const fn go_source(self) -> Option<&'static str> {
         match self {
-            Self::Informer => include_str!("../peers/cmd/informer/main.go"),
-            Self::Workqueue => include_str!("../peers/cmd/workqueue/main.go"),
-            Self::Sync => include_str!("../peers/cmd/sync/main.go"),
-            Self::Reflector => include_str!("../peers/reflector/src/main.rs"),
+            Self::Informer => Some(include_str!("../peers/cmd/informer/main.go")),
+            Self::Workqueue => Some(include_str!("../peers/cmd/workqueue/main.go")),
+            Self::Sync => Some(include_str!("../peers/cmd/sync/main.go")),
+            Self::KubeRs => None,
         }
     }
 
@@ -52,20 +67,14 @@ impl Peer {
     /// that a machine without Go fails instead of testing nothing.
     #[must_use]
     pub fn is_available(self) -> bool {
-        self.place().is_file() || go::is_there() || crate::is_ci()
-    }
-
-    /// What it is built from, besides its source: `go.mod` and `go.sum`, or what Cargo calls them.
-    const fn module(self) -> [&'static str; 2] {
-        match self {
-            Self::Reflector => [CARGO_TOML, CARGO_LOCK],
-            _ => [GO_MOD, GO_SUM],
-        }
+        self.place().is_file() || self.go_source().is_none() || go::is_there() || crate::is_ci()
     }
 
     fn folder(self) -> PathBuf {
-        let [module, sums] = self.module();
-        let fingerprint = go::fingerprint(&[module, sums, self.source()]);
+        let fingerprint = match self.go_source() {
+            Some(source) => go::fingerprint(&[GO_MOD, GO_SUM, source]),
+            None => go::fingerprint(&KUBE_RS.map(|(_, text)| text)),
+        };
         cache_dir().join("peers").join(fingerprint)
     }
 
@@ -82,7 +91,7 @@ impl Peer {
         if program.is_file() {
             return Ok(program);
         }
-        if self != Self::Reflector && !go::is_there() {
+        if self.go_source().is_some() && !go::is_there() {
             return Err(BuildError::Unavailable(format!(
                 "no peer {} here: install Go 1.26",
                 self.name()
@@ -90,6 +99,16 @@ impl Peer {
         }
         self.build(&self.folder()).map_err(BuildError::Failed)?;
         Ok(program)
+    }
+
+    /// The same where a comparison can do without it: then the reason is printed.
+    pub(crate) fn if_there(self) -> Option<PathBuf> {
+        match self.find_or_build() {
+            Ok(program) => return Some(program),
+            Err(BuildError::Unavailable(why)) => anstream::eprintln!("{why}"),
+            Err(BuildError::Failed(error)) => anstream::eprintln!("{error:#}"),
+        }
+        None
     }
 
     /// A second builder waits for the first and finds its work done.
@@ -103,10 +122,9 @@ impl Peer {
         let module = tempfile::tempdir_in(folder).context("make a folder to build in")?;
         let progress = Progress::steps(&format!("building the peer {}", self.name()), 1);
         progress.step(self.name());
-        if self == Self::Reflector {
-            build_reflector(module.path())?;
-        } else {
-            self.build_with_go(module.path(), &progress)?;
+        match self.go_source() {
+            Some(source) => self.build_with_go(source, module.path(), &progress)?,
+            None => self.build_with_cargo(module.path())?,
         }
         // Renamed only when whole: an interrupted build leaves nothing that looks finished.
         fs::rename(module.path().join(self.name()), folder.join(self.name()))?;
@@ -118,30 +136,35 @@ impl Peer {
         Ok(())
     }
 
-    fn build_with_go(self, module: &Path, progress: &Progress) -> Result<()> {
+    fn build_with_go(self, source: &str, module: &Path, progress: &Progress) -> Result<()> {
         fs::write(module.join("go.mod"), GO_MOD)?;
         fs::write(module.join("go.sum"), GO_SUM)?;
         let package = format!("cmd/{}", self.name());
         fs::create_dir_all(module.join(&package))?;
-        fs::write(module.join(&package).join("main.go"), self.source())?;
+        fs::write(module.join(&package).join("main.go"), source)?;
         let told = |told: &str| progress.detail(told);
         go::build(&format!("./{package}"), self.name(), module, "-s -w", told)
     }
-}
 
-fn build_reflector(folder: &Path) -> Result<()> {
-    fs::write(folder.join("Cargo.toml"), CARGO_TOML)?;
-    fs::write(folder.join("Cargo.lock"), CARGO_LOCK)?;
-    fs::create_dir_all(folder.join("src"))?;
-    fs::write(folder.join("src/main.rs"), Peer::Reflector.source())?;
-    let target = folder.join("target");
-    let status = Command::new("cargo")
-        .args(["build", "--release", "--locked", "--quiet"])
-        .env("CARGO_TARGET_DIR", &target)
-        .current_dir(folder)
-        .status()
-        .context("start cargo")?;
-    ensure!(status.success(), "the peer reflector does not compile");
-    fs::rename(target.join("release/reflector"), folder.join("reflector"))?;
-    Ok(())
+    fn build_with_cargo(self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder.join("src"))?;
+        for (path, text) in KUBE_RS {
+            fs::write(folder.join(path), text)?;
+        }
+        let target = folder.join("target");
+        let status = Command::new("cargo")
+            .args(["build", "--release", "--locked", "--quiet"])
+            .env("CARGO_TARGET_DIR", &target)
+            .current_dir(folder)
+            .status()
+            .context("start cargo")?;
+        ensure!(
+            status.success(),
+            "the peer {} does not compile",
+            self.name()
+        );
+        let built = target.join("release").join(self.name());
+        fs::rename(built, folder.join(self.name()))?;
+        Ok(())
+    }
 }

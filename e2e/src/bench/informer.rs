@@ -13,7 +13,7 @@ use super::{Bed, Bench, Goal, Report, etcd};
 use crate::contender::Pods;
 use crate::contender::informer::SYNCED;
 use crate::control_plane::ports::free_ports;
-use crate::control_plane::{BuildError, ControlPlane, Process};
+use crate::control_plane::{ControlPlane, Process};
 use crate::peers::Peer;
 
 const PODS: usize = 100_000;
@@ -156,24 +156,14 @@ fn command(
             Some((bed.belayer().to_owned(), arguments.to_vec()))
         }
         ALONE => Some((bed.contender()?, vec!["informer".to_owned(), kubeconfig])),
-        CLIENT_GO => built(Peer::Sync).map(|program| (program, vec![kubeconfig])),
-        KUBE_RS => built(Peer::Reflector).map(|program| (program, vec![kubeconfig])),
+        CLIENT_GO => Peer::Sync
+            .if_there()
+            .map(|program| (program, vec![kubeconfig])),
+        KUBE_RS => Peer::KubeRs
+            .if_there()
+            .map(|program| (program, vec!["reflector".to_owned(), kubeconfig])),
         _ => None,
     })
-}
-
-fn built(peer: Peer) -> Option<PathBuf> {
-    match peer.find_or_build() {
-        Ok(program) => Some(program),
-        Err(BuildError::Unavailable(why)) => {
-            anstream::eprintln!("{why}");
-            None
-        }
-        Err(BuildError::Failed(error)) => {
-            anstream::eprintln!("{error:#}");
-            None
-        }
-    }
 }
 
 async fn is_synced(process: &Process, name: &str, port: u16) -> bool {

@@ -59,7 +59,8 @@ impl Bench {
 #[must_use]
 pub fn all() -> Vec<Bench> {
     vec![
-        drain::bench(),
+        drain::many(),
+        drain::one_workflow(),
         pvc::bench(),
         latency::bench(),
         informer::bench(),

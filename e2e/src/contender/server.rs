@@ -4,8 +4,8 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use kube::Client;
@@ -20,22 +20,19 @@ type Chunks = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
 /// A client of a server with `count` pods. It lists them in pages; its watch is silent.
 pub(super) fn client_of(pods: Pods, count: usize) -> Client {
-    client_that_watches(pods, count, Vec::new)
+    client_that_watches(pods, count, stream::pending)
 }
 
-/// The same, but its watch brings these frames.
-pub(super) fn client_that_watches<F, I>(pods: Pods, count: usize, frames: F) -> Client
+/// The same, but its watch brings these frames. It must never end.
+pub(super) fn client_that_watches<F, S>(pods: Pods, count: usize, frames: F) -> Client
 where
-    F: Fn() -> I + Clone + Send + 'static,
-    I: IntoIterator<Item = Bytes>,
-    I::IntoIter: Send + 'static,
+    F: Fn() -> S + Clone + Send + 'static,
+    S: Stream<Item = Bytes> + Send + 'static,
 {
     client::in_process(tower::service_fn(move |request: http::Request<Body>| {
         let query = request.uri().query().unwrap_or_default();
         let body = if query.contains("watch=true") {
-            // Stays open when all is said.
-            let said = frames().into_iter().map(|frame| Ok(Frame::data(frame)));
-            stream::iter(said).chain(stream::pending()).boxed()
+            frames().map(|frame| Ok(Frame::data(frame))).boxed()
         } else {
             page(pods, count, query)
         };

@@ -1,56 +1,56 @@
-//! The one lock around the queue's state, and how to get by without waiting for it.
+//! The one lock around the queue's state, and how to get by without it.
 //!
 //! Producers and consumers that meet at a lock cost each other far more than the work done under it:
-//! they spin, sleep and are woken, thousands of times a second. An operation whose result nobody
-//! waits for (an add, the end of work) therefore never waits: who finds the lock taken leaves the
-//! operation in the in-tray, and whoever holds the lock works the tray off. Nothing can be seen in
-//! between: every look at the state begins with the tray, so an add that has returned has happened.
+//! they pass its memory from processor to processor, spin, sleep and are woken. An operation whose
+//! result nobody waits for (an add, the end of work) therefore goes into the in-tray, which has a
+//! lock of its own that is held for one push. Whoever next needs the state works the tray off first,
+//! many operations at once. Nothing can be seen in between: every look at the state begins with the
+//! tray, so an add that has returned has happened.
 //!
-//! No operation is left behind. Who leaves one tries the lock once more afterwards, and who gives
-//! the lock back looks at the tray afterwards: one of the two sees the other.
+//! Nothing is left behind. While somebody waits for what an operation may bring about (a waiter
+//! sleeps, or the queue is closing) the tray is *watched*: who puts something in has to have it
+//! worked off, as has who finds the tray grown to [`BATCH`] operations. Where another holds the
+//! state's lock it is done by that one: it is marked as *urgent*; who marks it tries the lock
+//! afterwards, and who gives the lock back looks at the mark afterwards: one of the two sees the
+//! other.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
-
-use super::band::{Ageing, Band};
-use super::clock::Tick;
-use super::state::{Phase, State, Verdict, When};
-use super::table::KeyHash;
+use super::band::Ageing;
+use super::durations::Durations;
+use super::metrics::Meters;
+use super::operation::Operation;
+use super::state::{Phase, State};
+use super::sync::{AtomicBool, AtomicUsize, Guard, Lock, Notify, Ordering, fence};
 use super::wait::Wakes;
 
-/// A tray that has grown past this many operations is given back when it is empty.
+/// How many operations may lie in a tray that nobody watches. It bounds the memory that keys take
+/// which would merge.
+const BATCH: usize = 128;
+
+/// A tray that has grown past this many operations, while the lock was held for long, is given back
+/// when it is empty.
 const KEEP_CAPACITY: usize = 4096;
 
-/// Something to do to the state whose result nobody waits for.
-#[derive(Debug)]
-pub(super) enum Operation<K> {
-    /// A key is added.
-    Add {
-        hash: KeyHash,
-        key: K,
-        band: Band,
-        when: When,
-        now: Tick,
-    },
-    /// The work on a key ended.
-    Finish {
-        index: u32,
-        verdict: Verdict,
-        now: Tick,
-    },
+/// The one lock, the tray, and what passes between them.
+pub(super) struct Desk<K> {
+    state: Lock<State<K>>,
+    tray: Lock<Tray<K>>,
+    /// How many operations are in the tray.
+    left: AtomicUsize,
+    /// Whether the tray is watched, as a hint: what counts stands in the tray.
+    watched: AtomicBool,
+    /// Whether somebody has to work the tray off.
+    urgent: AtomicBool,
+    pub(super) meters: Meters,
+    /// Told when the queue is shut down and nothing is processed any more.
+    pub(super) idle: Notify,
 }
 
 #[derive(Debug)]
-pub(super) struct Desk<K> {
-    state: Mutex<State<K>>,
-    tray: Mutex<VecDeque<Operation<K>>>,
-    /// How many are in the tray.
-    left: AtomicUsize,
-    /// Told when the queue is shut down and nothing is processed any more.
-    pub(super) idle: Notify,
+struct Tray<K> {
+    operations: VecDeque<Operation<K>>,
+    watched: bool,
 }
 
 /// What an operation leaves to be done without the lock.
@@ -60,15 +60,23 @@ struct After<K> {
     wakes: Wakes,
     /// Dropping a key may run anything, too.
     dropped: Vec<K>,
+    /// And so may a recorder of metrics.
+    durations: Option<Durations>,
     idle: bool,
 }
 
 impl<K: Eq> Desk<K> {
-    pub(super) fn new(ageing: Ageing) -> Self {
+    pub(super) fn new(ageing: Ageing, meters: Meters) -> Self {
         Self {
-            state: Mutex::new(State::new(ageing)),
-            tray: Mutex::default(),
+            state: Lock::new(State::new(ageing, meters.durations())),
+            tray: Lock::new(Tray {
+                operations: VecDeque::new(),
+                watched: false,
+            }),
             left: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
+            urgent: AtomicBool::new(false),
+            meters,
             idle: Notify::new(),
         }
     }
@@ -89,39 +97,56 @@ impl<K: Eq> Desk<K> {
         self.with(|state| (look(state), Vec::new()))
     }
 
-    /// Does it now, or leaves it to whoever holds the lock.
+    /// Reports the durations that have come together, however few.
+    pub(super) fn report_durations(&self) {
+        let durations = self.with(|state| (state.take_durations(), Vec::new()));
+        self.meters.report(durations);
+    }
+
+    /// Does it, at the latest before anybody looks.
     pub(super) fn submit(&self, operation: Operation<K>) {
-        match self.state.try_lock() {
-            Some(mut state) => {
-                let mut dropped = self.work_off(&mut state);
-                dropped.extend(state.apply(operation));
-                self.give_back(state, dropped);
-            }
-            None => {
-                let mut tray = self.tray.lock();
-                tray.push_back(operation);
-                self.left.store(tray.len(), Ordering::SeqCst);
-                drop(tray);
-                self.relieve();
-            }
+        // Somebody waits for it: without a detour.
+        if self.watched.load(Ordering::Relaxed)
+            && let Some(mut state) = self.state.try_lock()
+        {
+            let mut dropped = self.work_off(&mut state);
+            state.apply(operation, &mut dropped);
+            return self.give_back(state, dropped);
         }
+        let mut tray = self.tray.lock();
+        tray.operations.push_back(operation);
+        let left = tray.operations.len();
+        self.left.store(left, Ordering::Release);
+        let urgent = tray.watched || left >= BATCH;
+        if urgent {
+            self.urgent.store(true, Ordering::SeqCst);
+        }
+        drop(tray);
+        if urgent {
+            self.relieve();
+        }
+    }
+
+    /// How many operations are in the tray.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.tray.lock().operations.len()
     }
 
     /// Works off what is in the tray. Returns keys to drop without the lock.
     fn work_off(&self, state: &mut State<K>) -> Vec<K> {
         let mut dropped = Vec::new();
-        if self.left.load(Ordering::SeqCst) == 0 && state.tray.is_empty() {
+        // A panic in comparing keys may have left some here.
+        state.work_off(&mut dropped);
+        if self.left.load(Ordering::Acquire) == 0 {
             return dropped;
         }
-        if state.tray.is_empty() {
-            let mut tray = self.tray.lock();
-            std::mem::swap(&mut *tray, &mut state.tray);
-            self.left.store(0, Ordering::SeqCst);
-        }
-        // One by one: should comparing keys panic, the others are still there for who comes next.
-        while let Some(operation) = state.tray.pop_front() {
-            dropped.extend(state.apply(operation));
-        }
+        let mut tray = self.tray.lock();
+        std::mem::swap(&mut tray.operations, &mut state.tray);
+        self.left.store(0, Ordering::Release);
+        self.urgent.store(false, Ordering::SeqCst);
+        drop(tray);
+        state.work_off(&mut dropped);
         if state.tray.capacity() > KEEP_CAPACITY {
             state.tray = VecDeque::new();
         }
@@ -129,15 +154,23 @@ impl<K: Eq> Desk<K> {
     }
 
     /// Gives the lock back, does what is left to do without it, and looks at the tray again.
-    fn give_back(&self, state: MutexGuard<'_, State<K>>, dropped: Vec<K>) {
+    fn give_back(&self, state: Guard<'_, State<K>>, dropped: Vec<K>) {
         self.give_back_once(state, dropped);
         self.relieve();
     }
 
-    fn give_back_once(&self, mut state: MutexGuard<'_, State<K>>, dropped: Vec<K>) {
+    fn give_back_once(&self, mut state: Guard<'_, State<K>>, mut dropped: Vec<K>) {
+        let mut wakes = Wakes::default();
+        state.settle(&mut wakes);
+        if self.watch(&mut state) {
+            // Of what came before it was watched nobody else will tell those who wait.
+            dropped.extend(self.work_off(&mut state));
+            state.settle(&mut wakes);
+        }
         let after = After {
-            wakes: state.settle(),
+            wakes,
             dropped,
+            durations: state.many_durations(),
             idle: state.phase == Phase::ShutDown && state.idle(),
         };
         drop(state);
@@ -145,16 +178,29 @@ impl<K: Eq> Desk<K> {
         if after.idle {
             self.idle.notify_waiters();
         }
+        self.meters.report(after.durations);
         drop(after.dropped);
     }
 
-    /// Works off what others left while the lock was taken, unless somebody holds it again.
+    /// Has the tray watched for as long as anybody waits. Whether that begins now.
+    fn watch(&self, state: &mut State<K>) -> bool {
+        let watched = state.somebody_waits();
+        if watched == state.watched {
+            return false;
+        }
+        state.watched = watched;
+        self.tray.lock().watched = watched;
+        self.watched.store(watched, Ordering::Relaxed);
+        watched
+    }
+
+    /// Works off what is urgent, unless somebody holds the lock, who then will.
     fn relieve(&self) {
         loop {
-            // Between giving back the lock and looking at the tray here, and between filling the
-            // tray and trying the lock there.
+            // Between giving back the lock and looking at the mark here, and between setting the
+            // mark and trying the lock there.
             fence(Ordering::SeqCst);
-            if self.left.load(Ordering::SeqCst) == 0 {
+            if !self.urgent.load(Ordering::SeqCst) {
                 return;
             }
             let Some(mut state) = self.state.try_lock() else {
@@ -162,26 +208,6 @@ impl<K: Eq> Desk<K> {
             };
             let dropped = self.work_off(&mut state);
             self.give_back_once(state, dropped);
-        }
-    }
-}
-
-impl<K: Eq> State<K> {
-    /// Returns keys to drop without the lock.
-    fn apply(&mut self, operation: Operation<K>) -> Vec<K> {
-        match operation {
-            Operation::Add {
-                hash,
-                key,
-                band,
-                when,
-                now,
-            } => self.add(hash, key, band, when, now).into_iter().collect(),
-            Operation::Finish {
-                index,
-                verdict,
-                now,
-            } => self.finish(index, verdict, now).dropped,
         }
     }
 }

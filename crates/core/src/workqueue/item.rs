@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::band::Band;
 use super::clock::Tick;
-use super::desk::Operation;
+use super::operation::Operation;
 use super::state::{Finished, Taken, Verdict, When};
 use super::table::NONE;
 use super::{Key, Shared};
@@ -39,7 +39,7 @@ impl<'q, K: Key> Item<'q, K> {
             started,
             failures,
         } = taken;
-        let item = Self {
+        Self {
             queue,
             key,
             index,
@@ -47,9 +47,7 @@ impl<'q, K: Key> Item<'q, K> {
             since,
             started,
             failures,
-        };
-        queue.meters.waited(started.since(since));
-        item
+        }
     }
 
     /// The key to work on.
@@ -117,7 +115,6 @@ impl<'q, K: Key> Item<'q, K> {
             return Duration::ZERO;
         }
         let now = self.queue.clock.now();
-        self.queue.meters.worked(now.since(self.started));
         let desk = &self.queue.desk;
         if let Verdict::Failed { .. } = verdict {
             return desk.with(|state| {

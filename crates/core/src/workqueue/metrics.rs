@@ -6,6 +6,7 @@ use metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram
 use parking_lot::Mutex;
 
 use super::band::Band;
+use super::durations::Durations;
 
 pub(crate) use belayer_metrics::{
     WORKER_PANICS, WORKQUEUE_ADDS as ADDS, WORKQUEUE_DEPTH as DEPTH,
@@ -57,7 +58,7 @@ impl Snapshot {
 }
 
 /// Handles, looked up once. Counters are kept by the queue under its lock, where they cost nothing,
-/// and published with the gauges; only durations are reported as they happen.
+/// and published with the gauges; durations are reported some dozens at a time.
 pub(super) struct Meters {
     metering: Metering,
     queue_duration: Histogram,
@@ -118,15 +119,22 @@ impl Meters {
         }
     }
 
-    pub(super) fn waited(&self, nanos: u64) {
-        if self.metering == Metering::On {
-            self.queue_duration.record(nanos as f64 / 1e9);
-        }
+    /// Where durations come together; `None` where nobody wants to know.
+    pub(super) fn durations(&self) -> Option<Durations> {
+        (self.metering == Metering::On).then(Durations::default)
     }
 
-    pub(super) fn worked(&self, nanos: u64) {
-        if self.metering == Metering::On {
-            self.work_duration.record(nanos as f64 / 1e9);
+    pub(super) fn report(&self, durations: Option<Durations>) {
+        let Some(Durations { waited, worked }) = durations else {
+            return;
+        };
+        for (nanos, histogram) in [
+            (waited, &self.queue_duration),
+            (worked, &self.work_duration),
+        ] {
+            for nanos in nanos {
+                histogram.record(nanos as f64 / 1e9);
+            }
         }
     }
 

@@ -60,9 +60,10 @@
 //!   work in progress finish, and neither accepts anything new.
 //! - **Metrics** under client-go's names; see [`WorkQueue::refresh_metrics`].
 //!
-//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock, for which
-//! neither an add nor the end of work ever waits; keys are hashed before it is taken and wakers are
-//! called and keys dropped after it is released.
+//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock around all of
+//! it, for which neither an add nor the end of work ever waits: unless a waiter sleeps they are left
+//! in a tray for who takes the next key. Keys are hashed before the lock is taken; wakers are called,
+//! keys dropped and durations reported after it is released.
 //! [`Workers`] is the loop that most users want around it.
 
 mod backoff;
@@ -70,11 +71,14 @@ mod band;
 mod clock;
 mod delays;
 mod desk;
+mod durations;
 mod item;
 mod list;
 mod metrics;
 mod next;
+mod operation;
 mod state;
+mod sync;
 mod table;
 mod wait;
 mod workers;
@@ -97,8 +101,9 @@ pub(crate) use workers::panic_message;
 pub use workers::{Outcome, Workers};
 
 use clock::Clock;
-use desk::{Desk, Operation};
+use desk::Desk;
 use metrics::Meters;
+use operation::Operation;
 use state::{Phase, When};
 use table::Hasher;
 
@@ -132,7 +137,6 @@ struct Shared<K> {
     metering: Metering,
     hasher: Hasher,
     clock: Clock,
-    meters: Meters,
     desk: Desk<K>,
 }
 
@@ -168,8 +172,7 @@ impl<K: Key> WorkQueue<K> {
             metering: options.metering,
             hasher: Hasher::default(),
             clock: Clock::start(),
-            meters,
-            desk: Desk::new(options.ageing),
+            desk: Desk::new(options.ageing, meters),
         };
         Self {
             shared: Arc::new(shared),
@@ -192,9 +195,11 @@ impl<K: Key> WorkQueue<K> {
     /// Publishes gauges and counters: depth, adds, retries, unfinished work, longest running. Call
     /// it on a ticker (client-go: every 500 ms) or before every scrape; [`Workers`] do. The gauges
     /// go on rising while work hangs, for they come from the clock and not from finished work.
-    /// Durations are reported as they happen.
+    /// Durations are reported some dozens at a time as they happen, and the rest here.
     pub fn refresh_metrics(&self) {
-        self.shared.meters.publish(|| self.snapshot());
+        let desk = &self.shared.desk;
+        desk.report_durations();
+        desk.meters.publish(|| self.snapshot());
     }
 
     /// Stops: from now on adds are ignored and [`next`](Self::next) hands nothing out. Keys that

@@ -11,9 +11,10 @@ use super::backoff::Backoff;
 use super::band::{Ageing, Band, Turns};
 use super::clock::{Tick, nanos};
 use super::delays::Delays;
-use super::desk::Operation;
+use super::durations::Durations;
 use super::list::List;
 use super::metrics::Snapshot;
+use super::operation::Operation;
 use super::table::{Found, KeyHash, Place, Rerun, Table};
 use super::wait::{Ticket, Waiters, Wakes};
 
@@ -81,8 +82,10 @@ pub(super) struct Finished<K> {
 #[derive(Debug)]
 pub(super) struct State<K> {
     pub(super) table: Table<K>,
-    /// Operations that were left by who found the lock taken, while they are worked off.
+    /// Operations from the desk's tray, while they are worked off.
     pub(super) tray: VecDeque<Operation<K>>,
+    /// Whether the desk's tray is watched.
+    pub(super) watched: bool,
     /// Keys to hand out, by band.
     ready: [List; 3],
     /// Keys being processed that are to run again at once, by band.
@@ -100,13 +103,16 @@ pub(super) struct State<K> {
     pub(super) phase: Phase,
     adds: u64,
     retries: u64,
+    /// Not reported yet; `None` where nobody wants to know.
+    durations: Option<Durations>,
 }
 
 impl<K> State<K> {
-    pub(super) fn new(ageing: Ageing) -> Self {
+    pub(super) fn new(ageing: Ageing, durations: Option<Durations>) -> Self {
         Self {
             table: Table::new(),
             tray: VecDeque::new(),
+            watched: false,
             ready: [List::EMPTY; 3],
             reruns: [0; 3],
             processing: List::EMPTY,
@@ -118,6 +124,7 @@ impl<K> State<K> {
             phase: Phase::Open,
             adds: 0,
             retries: 0,
+            durations,
         }
     }
 
@@ -344,13 +351,17 @@ impl<K> State<K> {
             started: now,
             rerun: Rerun::No,
         };
+        let failures = entry.failures;
+        if let Some(durations) = &mut self.durations {
+            durations.waited.push(now.since(since));
+        }
         Some(Taken {
             key,
             index,
             band,
             since,
             started: now,
-            failures: entry.failures,
+            failures,
         })
     }
 
@@ -368,19 +379,32 @@ impl<K> State<K> {
         self.processing.len() == 0
     }
 
-    /// Wakes whom the last operation gave something to do. Every operation ends with it.
-    pub(super) fn settle(&mut self) -> Wakes {
-        let mut wakes = Wakes::default();
+    /// Wakes whom the last operations gave something to do. Whoever gives the lock back does it.
+    pub(super) fn settle(&mut self, wakes: &mut Wakes) {
         if self.waiters.nobody_asleep() {
-            return wakes;
+            return;
         }
         if self.closed() {
-            self.waiters.wake_all(&mut wakes);
+            self.waiters.wake_all(wakes);
         } else {
             self.waiters
-                .settle(self.ready_len(), self.delays.next_due(), &mut wakes);
+                .settle(self.ready_len(), self.delays.next_due(), wakes);
         }
-        wakes
+    }
+
+    /// Whether anybody waits for what an operation may bring about: a key, or the end.
+    pub(super) fn somebody_waits(&self) -> bool {
+        !self.waiters.nobody_asleep() || self.phase != Phase::Open
+    }
+
+    /// The durations that have come together, once they are many.
+    pub(super) fn many_durations(&mut self) -> Option<Durations> {
+        self.durations.as_mut().and_then(Durations::take_many)
+    }
+
+    /// The durations that have come together.
+    pub(super) fn take_durations(&mut self) -> Option<Durations> {
+        self.durations.as_mut().map(Durations::take)
     }
 
     fn ready_len(&self) -> usize {

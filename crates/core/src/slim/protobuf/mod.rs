@@ -67,7 +67,8 @@
 //!
 //! An [`Informer`](crate::informer::Informer) reads it by a
 //! [`ProtobufDecoder`](crate::informer::ProtobufDecoder), beside the JSON one for servers that
-//! speak JSON only.
+//! speak JSON only. The example `nodes` is the whole of it for a kind that this crate does not know:
+//! both formats, an index, a handler, run with `cargo run --package belayer-core --example nodes`.
 
 mod envelope;
 mod fields;

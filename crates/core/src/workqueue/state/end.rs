@@ -46,6 +46,9 @@ impl<K> State<K> {
             std::mem::replace(&mut entry.place, Place::Idle)
         {
             self.started -= u128::from(started.0);
+            if let Some(durations) = &mut self.durations {
+                durations.worked.push(now.since(started));
+            }
             match rerun {
                 Rerun::No => {}
                 Rerun::Ready { band, since } => {

@@ -60,6 +60,55 @@ fn operations_that_found_the_lock_taken_keep_their_order() {
     assert_eq!(order, ["a", "b", "c"]);
 }
 
+#[test]
+fn what_nobody_waits_for_is_left_and_has_happened_all_the_same() {
+    let queue = silent(Ageing::default());
+    queue.add("a", Normal);
+    queue.add("b", Release);
+    assert_eq!(queue.shared.desk.left(), 2);
+    assert_eq!(queue.snapshot().depth, [1, 1, 0]);
+    assert_eq!(queue.shared.desk.left(), 0);
+    let item = queue.try_next().expect("a key is ready");
+    assert_eq!(*item.key(), "b");
+    item.succeeded();
+    assert_eq!(queue.shared.desk.left(), 1);
+    assert_eq!(queue.snapshot().processing, 0);
+}
+
+#[test]
+fn a_key_that_is_added_on_and_on_takes_no_memory_while_nobody_looks() {
+    let queue = silent(Ageing::default());
+    for _ in 0..10_000 {
+        queue.add("a", Normal);
+        assert!(queue.shared.desk.left() < 128);
+    }
+    assert_eq!(queue.snapshot().known, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_waiter_sleeps_nothing_is_left() {
+    let queue = silent(Ageing::default());
+    let mut next = Box::pin(queue.next());
+    let mut other = Box::pin(queue.next());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(next.as_mut().poll(&mut context).is_pending());
+    assert!(other.as_mut().poll(&mut context).is_pending());
+    queue.add("a", Normal);
+    assert_eq!(queue.shared.desk.left(), 0);
+    let Poll::Ready(Some(item)) = next.as_mut().poll(&mut context) else {
+        panic!("the key was left behind");
+    };
+    // The other one still sleeps.
+    queue.add("b", Normal);
+    item.succeeded();
+    assert_eq!(queue.shared.desk.left(), 0);
+    assert!(other.as_mut().poll(&mut context).is_ready());
+    // Now nobody does.
+    assert_eq!(queue.snapshot().processing, 0);
+    queue.add("c", Normal);
+    assert_eq!(queue.shared.desk.left(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_end_of_work_that_found_the_lock_taken_ends_a_drain() {
     let queue = silent(Ageing::default());

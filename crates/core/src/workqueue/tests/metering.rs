@@ -130,13 +130,17 @@ async fn adds_count_keys_that_became_ready_and_retries_count_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_are_reported_as_they_happen() {
+async fn durations_are_reported_with_the_next_refresh() {
     let (recorded, queue) = metered();
     queue.add("a", Normal);
     advance(MS(250)).await;
     let item = take(&queue);
     advance(MS(1500)).await;
     item.done();
+    // The gauges say how long it has been; what is over waits for the refresh.
+    advance(MS(1000)).await;
+    queue.refresh_metrics();
+    queue.refresh_metrics();
     assert_eq!(
         recorded.samples("workqueue_queue_duration_seconds{name=pods}"),
         [0.25]
@@ -145,6 +149,20 @@ async fn durations_are_reported_as_they_happen() {
         recorded.samples("workqueue_work_duration_seconds{name=pods}"),
         [1.5]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_durations_are_reported_without_a_refresh() {
+    let (recorded, queue) = metered();
+    for _ in 0..200 {
+        queue.add("a", Normal);
+        take(&queue).done();
+    }
+    for series in ["queue", "work"] {
+        let series = format!("workqueue_{series}_duration_seconds{{name=pods}}");
+        let reported = recorded.samples(&series).len();
+        assert!((128..=200).contains(&reported), "{series}: {reported}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

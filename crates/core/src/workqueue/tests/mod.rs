@@ -1,6 +1,7 @@
 //! The rules of the module's documentation, one by one; then against a model; then under load.
 
 mod desk;
+mod interleavings;
 mod metering;
 mod model;
 mod order;

@@ -1,24 +1,15 @@
-//! Runs kube-rs' reflector on the pods of all namespaces, says "synced" once its first list is
-//! complete, and goes on watching until it is killed.
+//! Keeps the pods of all namespaces and says "synced" once the first list is complete.
 
 use std::pin::pin;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let argument = std::env::args().nth(1).unwrap_or_default();
-    let path = argument
-        .strip_prefix("--kubeconfig=")
-        .context("usage: reflector --kubeconfig=FILE")?;
-    let read = Kubeconfig::read_from(path)?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    let pods: Api<Pod> = Api::all(Client::try_from(config)?);
+pub(crate) async fn run(client: Client) -> anyhow::Result<()> {
+    let pods: Api<Pod> = Api::all(client);
     let (reader, writer) = reflector::store();
     // Streaming lists, as Belayer and client-go ask for them.
     let events = watcher(pods, watcher::Config::default().streaming_lists());

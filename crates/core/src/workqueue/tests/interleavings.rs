@@ -1,0 +1,259 @@
+//! The desk under a model checker: every interleaving of those who leave something and those who
+//! look.
+//!
+//! The file of the desk is compiled a second time here, over loom's lock and atomics. loom runs each
+//! scene once per interleaving, up to three preemptions.
+#![allow(dead_code, reason = "the second copy of the desk is not used in full")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize as Count, Ordering::SeqCst};
+use std::task::{Wake, Waker};
+
+use loom::thread;
+
+// The names by which the desk knows its neighbours.
+use crate::workqueue::{band, durations, metrics, operation, state, wait};
+
+use crate::workqueue::clock::Tick;
+use crate::workqueue::table::Hasher;
+use band::{Ageing, Band};
+use desk::Desk;
+use metrics::{Metering, Meters};
+use operation::Operation;
+use state::{Look, Phase, Taken, Verdict, When};
+use wait::Ticket;
+
+#[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
+#[path = "../desk.rs"]
+mod desk;
+
+mod sync {
+    //! loom's primitives in the shape of `workqueue::sync`.
+
+    use loom::sync::{Mutex, MutexGuard};
+
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+
+    pub(super) type Guard<'a, T> = MutexGuard<'a, T>;
+
+    pub(super) struct Lock<T>(Mutex<T>);
+
+    impl<T> Lock<T> {
+        pub(super) fn new(inner: T) -> Self {
+            Self(Mutex::new(inner))
+        }
+
+        pub(super) fn lock(&self) -> Guard<'_, T> {
+            self.0.lock().unwrap()
+        }
+
+        pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+
+    /// Counts how often it was told. Nobody waits for it here.
+    pub(super) struct Notify(std::sync::atomic::AtomicUsize);
+
+    impl Notify {
+        pub(super) fn new() -> Self {
+            Self(std::sync::atomic::AtomicUsize::new(0))
+        }
+
+        pub(super) fn notify_waiters(&self) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+
+        pub(super) fn told(&self) -> usize {
+            self.0.load(std::sync::atomic::Ordering::SeqCst)
+        }
+    }
+}
+
+const NOW: Tick = Tick(1);
+
+/// A queue of numbers.
+struct Scene {
+    desk: Desk<u8>,
+    hasher: Hasher,
+}
+
+#[derive(Default)]
+struct Woken(Count);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Somebody who looks for a key and may sleep.
+#[derive(Default)]
+struct Sleeper {
+    ticket: Option<Ticket>,
+    woken: Arc<Woken>,
+}
+
+impl Scene {
+    fn new() -> Arc<Self> {
+        let meters = Meters::new(&"scene".into(), Metering::Off);
+        Arc::new(Self {
+            desk: Desk::new(Ageing::default(), meters),
+            hasher: Hasher::default(),
+        })
+    }
+
+    fn add(&self, key: u8) {
+        self.desk.submit(Operation::Add {
+            hash: self.hasher.hash(&key),
+            key,
+            band: Band::Normal,
+            when: When::Now,
+            now: NOW,
+        });
+    }
+
+    fn finish(&self, index: u32) {
+        let verdict = Verdict::Succeeded;
+        self.desk.submit(Operation::Finish {
+            index,
+            verdict,
+            now: NOW,
+        });
+    }
+
+    fn take(&self) -> Option<Taken<u8>> {
+        self.desk.with(|state| (state.take(NOW), Vec::new()))
+    }
+
+    /// Does `this` beside `that`, on threads of their own.
+    fn beside(
+        self: &Arc<Self>,
+        this: impl FnOnce(&Self) + Send + 'static,
+        that: impl FnOnce(&Self),
+    ) {
+        let scene = Arc::clone(self);
+        let other = thread::spawn(move || this(&scene));
+        that(self);
+        other.join().unwrap();
+    }
+}
+
+impl Sleeper {
+    /// Looks once. What was found, if it does not sleep now.
+    fn look(&mut self, scene: &Scene) -> Option<u8> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let ticket = &mut self.ticket;
+        let desk = &scene.desk;
+        match desk.with(|state| (state.look(ticket, &waker, NOW), Vec::new())) {
+            Look::Taken(taken) => Some(taken.key),
+            Look::Nothing { .. } | Look::Closed => None,
+        }
+    }
+
+    /// Looks again as often as it was woken.
+    fn look_while_woken(&mut self, scene: &Scene) -> Option<u8> {
+        while self.woken.0.swap(0, SeqCst) > 0 {
+            if let Some(key) = self.look(scene) {
+                return Some(key);
+            }
+        }
+        None
+    }
+}
+
+fn check(scene: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(scene);
+}
+
+#[test]
+fn who_falls_asleep_while_a_key_is_added_gets_it_or_is_woken() {
+    check(|| {
+        let scene = Scene::new();
+        let mut sleeper = Sleeper::default();
+        let mut found = None;
+        scene.beside(|scene| scene.add(1), |scene| found = sleeper.look(scene));
+        let found = found.or_else(|| sleeper.look_while_woken(&scene));
+        assert_eq!(found, Some(1), "asleep beside a key");
+    });
+}
+
+#[test]
+fn two_keys_wake_two_sleepers() {
+    check(|| {
+        let scene = Scene::new();
+        let (mut one, mut two) = (Sleeper::default(), Sleeper::default());
+        let mut found = vec![one.look(&scene)];
+        scene.beside(
+            |scene| {
+                scene.add(1);
+                scene.add(2);
+            },
+            |scene| found.push(two.look(scene)),
+        );
+        for sleeper in [&mut one, &mut two] {
+            found.push(sleeper.look_while_woken(&scene));
+        }
+        let found: BTreeSet<_> = found.into_iter().flatten().collect();
+        assert_eq!(found, [1, 2].into());
+    });
+}
+
+#[test]
+fn a_key_that_was_added_while_it_was_worked_on_wakes_who_fell_asleep() {
+    check(|| {
+        let scene = Scene::new();
+        scene.add(1);
+        let index = scene.take().expect("a key is ready").index;
+        scene.add(1);
+        let mut sleeper = Sleeper::default();
+        let mut found = None;
+        scene.beside(
+            move |scene| scene.finish(index),
+            |scene| found = sleeper.look(scene),
+        );
+        let found = found.or_else(|| sleeper.look_while_woken(&scene));
+        assert_eq!(found, Some(1), "its second run is forgotten");
+    });
+}
+
+#[test]
+fn the_end_of_the_last_work_ends_a_drain_that_begins_meanwhile() {
+    check(|| {
+        let scene = Scene::new();
+        scene.add(1);
+        let index = scene.take().expect("a key is ready").index;
+        scene.beside(
+            move |scene| scene.finish(index),
+            |scene| {
+                let close = |state: &mut state::State<u8>| ((), state.close(Phase::Draining));
+                scene.desk.with(close);
+            },
+        );
+        assert_eq!(scene.desk.left(), 0, "nobody would look again");
+        assert!(
+            scene.desk.idle.told() > 0,
+            "who waits for the end sleeps on"
+        );
+    });
+}
+
+#[test]
+fn an_add_that_has_returned_is_seen_by_whoever_looks_afterwards() {
+    check(|| {
+        let scene = Scene::new();
+        scene.beside(
+            |scene| scene.add(1),
+            |scene| {
+                scene.add(2);
+                let first = scene.take().expect("a key was added");
+                assert!([1, 2].contains(&first.key));
+            },
+        );
+        let left: Vec<_> = std::iter::from_fn(|| scene.take()).collect();
+        assert_eq!(left.len(), 1);
+    });
+}

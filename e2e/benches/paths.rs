@@ -1,0 +1,36 @@
+//! Time and allocations of the hot paths, each step by itself: decoding, the store, an index, the
+//! queue, the decision of each component.
+//!
+//! `cargo bench --package belayer-e2e --bench paths [-- NAME]`. They are the very paths whose
+//! instructions `cargo xtask bench instructions` counts and holds to their bounds; what is printed
+//! here is for reading. One step of `heartbeat` and `update` is one event from the bytes of a watch
+//! to the handlers, the waking of the informer and of who waits for it included.
+
+use belayer_e2e::contender::paths::{Path, Walk};
+use divan::counter::ItemsCount;
+use divan::{AllocProfiler, Bencher};
+use tokio::runtime;
+
+/// Counts allocations, which the table then shows for each step.
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = Path::ALL)]
+fn paths(bencher: Bencher<'_, '_>, path: Path) {
+    // All of it on this thread, the one whose allocations are counted.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let mut walk = runtime.block_on(path.ready()).expect("the path is ready");
+    let bencher = bencher.counter(ItemsCount::new(1_usize));
+    match &mut walk {
+        Walk::Step(step) => bencher.bench_local(step),
+        Walk::Watch(watch) => bencher.bench_local(|| {
+            let come = runtime.block_on(watch.events(1));
+            come.expect("the event comes");
+        }),
+    }
+}

@@ -1,0 +1,257 @@
+//! One decision of each component: the one that a busy cluster asks for most.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+
+use belayer_core::facts::{NamespaceQuestion, NamespaceView, OwnerQuestion};
+use belayer_core::moment::Moment;
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+use belayer_core::selection::MassRelease;
+use belayer_core::slim::{self, ObjectMeta};
+use belayer_pod_finalizer as pods;
+use belayer_pod_recreation as recreation;
+use belayer_pvc_protection as claims;
+use belayer_workflow_finalizer as workflows;
+
+use super::Walk;
+
+const NAMESPACE: &str = "team-01";
+const UID: &str = "0a1b2c3d-0000-4000-8000-00000000002a";
+const WORKFLOW_UID: &str = "0a1b2c3d-0000-4000-8000-00000000002b";
+const RESYNC: Duration = Duration::from_secs(600);
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH + Duration::from_secs(1_000_000)
+}
+
+pub(super) fn claim() -> Walk {
+    let (snapshot, now) = (deleted_claim(), now());
+    Walk::step(move || {
+        black_box(claims::decide::decide(black_box(&snapshot), now));
+    })
+}
+
+pub(super) fn pod() -> Walk {
+    let (snapshot, now) = (pod_of_deleted_workflow(), now());
+    Walk::step(move || {
+        black_box(pods::decide::decide(black_box(&snapshot), now));
+    })
+}
+
+pub(super) fn workflow() -> Walk {
+    let (snapshot, now) = (deleted_workflow(), now());
+    Walk::step(move || {
+        black_box(workflows::decide::decide(black_box(&snapshot), now));
+    })
+}
+
+pub(super) fn record() -> Result<Walk> {
+    let (snapshot, now) = (record_of_rejected_pod()?, now());
+    Ok(Walk::step(move || {
+        black_box(recreation::decide::decide(black_box(&snapshot), now));
+    }))
+}
+
+fn meta(name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::new(NAMESPACE, name),
+        Uid::new(uid),
+        ResourceVersion::new(7),
+    )
+}
+
+fn deleted(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        deletion_timestamp: Some(now()),
+        ..meta
+    }
+}
+
+fn namespace() -> NamespaceView {
+    let meta = ObjectMeta::new(
+        ObjectKey::cluster(NAMESPACE),
+        Uid::new("0a1b2c3d-0000-4000-8000-000000000001"),
+        ResourceVersion::new(3),
+    );
+    NamespaceView {
+        question: NamespaceQuestion::new(NAMESPACE),
+        cached: Some(meta),
+        fact: None,
+    }
+}
+
+/// A claim that is being deleted, as the cache has no pod that uses it, and nobody was asked yet.
+fn deleted_claim() -> claims::snapshot::Snapshot {
+    use claims::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+
+    let meta = ObjectMeta {
+        finalizers: Box::from([Arc::from(KUBERNETES_PVC_PROTECTION)]),
+        ..deleted(meta("data-0", UID))
+    };
+    Snapshot {
+        claim: Some(ClaimView {
+            question: claims::look::PodsQuestion::new(NAMESPACE),
+            hold: Hold::Present,
+            deletion_seen: Some(Moment::now()),
+            cached: CachedUsers::Known {
+                users: claims::uses::Users::default(),
+                as_of: ResourceVersion::new(9),
+            },
+            look: None,
+            look_error: None,
+            meta,
+        }),
+    }
+}
+
+/// A held pod that is being deleted, as its workflow is.
+fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
+    use pods::snapshot::{
+        AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Owner, OwnerView, PodView,
+        Selection, Snapshot,
+    };
+
+    let owner = OwnerReference {
+        api_version: "argoproj.io/v1alpha1".into(),
+        kind: "Workflow".into(),
+        name: "checkout".into(),
+        uid: Uid::new(WORKFLOW_UID),
+    };
+    let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
+    let owner = OwnerView {
+        question: OwnerQuestion::new(kind, &NAMESPACE.into(), &owner),
+        cached: CachedOwner::Present(deleted(meta("checkout", WORKFLOW_UID))),
+        fact: None,
+    };
+    let selection = Selection::By {
+        profile: Arc::new(pods::profile::argo::profile()),
+        consumed: ConsumedLabel::No,
+    };
+    Snapshot {
+        pod: Some(PodView {
+            uid: Uid::new(UID),
+            held: Held::Yes,
+            deleting: Some(now()),
+            ended: Ended::Yes,
+            first_seen: Moment::now(),
+            admin_asked: AdminAsked::No,
+            adopted: Box::default(),
+            selection,
+            record: pods::outcome::RecordState::Unknown,
+            node: None,
+            cleanup: None,
+            namespace: namespace(),
+            owner: Owner::Known(Box::new(owner)),
+        }),
+        gate: Gate::Open,
+        mass_release: MassRelease::Within,
+        resync: RESYNC,
+    }
+}
+
+/// A held workflow that is being deleted, with pods left.
+fn deleted_workflow() -> workflows::snapshot::Snapshot {
+    use workflows::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
+
+    let key = ObjectKey::new(NAMESPACE, "checkout");
+    let question = workflows::look::PodsQuestion::new(key, Uid::new(WORKFLOW_UID), None);
+    Snapshot {
+        workflow: Some(WorkflowView {
+            held: Held::Yes,
+            deletion: Some(Deletion {
+                since: now(),
+                seen: Moment::now(),
+            }),
+            first_seen: Moment::now(),
+            selection: Selection::Yes,
+            namespace: namespace(),
+            pods: PodsView {
+                question,
+                held: Some(17),
+                fact: None,
+            },
+        }),
+        mass_release: MassRelease::Within,
+        resync: RESYNC,
+    }
+}
+
+/// The record of a pod that its node rejected a second time, with tries left.
+fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
+    use recreation::api::{Phase, Policy, Status};
+    use recreation::decide::{NamespaceSight, Snapshot};
+    use recreation::proof::{FirstSight, NeverRan};
+    use recreation::reason::Class;
+    use recreation::snapshot::{Asked, Hold, PodState, PodView, Rejection, Selection, Sight};
+
+    let mut failed = slim::Pod::new(ObjectMeta {
+        finalizers: Box::from([Arc::from(POD_RECREATION_HOLD)]),
+        ..meta("web-0", UID)
+    });
+    failed.phase = slim::Phase::Failed;
+    let never_ran = NeverRan::prove(&failed, FirstSight::Rejected);
+    never_ran.context("it may have run")?;
+    let settings = recreation::Settings::default();
+    let pod = PodView {
+        node: Some("node-1".into()),
+        hold: Hold::On,
+        selection: Selection::Eligible,
+        state: PodState::Rejected(Rejection {
+            reason: "OutOfcpu".into(),
+            message: Some("Pod was rejected: Node didn't have enough resource: cpu".into()),
+            class: Class::Race,
+            never_ran,
+        }),
+        ..PodView::of(&failed, &settings, FirstSight::Rejected)
+    };
+    let record = recreation::record::Record {
+        meta: meta("web-0-2a", WORKFLOW_UID),
+        pod_name: "web-0".to_owned(),
+        first_uid: UID.to_owned(),
+        policy: Policy::default(),
+        status: Status {
+            phase: Some(Phase::Rejected),
+            attempts: 1,
+            pod_starts: 2,
+            rejected_uid: Some(UID.to_owned()),
+            node_name: Some("node-1".to_owned()),
+            reason: Some("OutOfcpu".to_owned()),
+            ..Status::default()
+        },
+    };
+    Ok(Snapshot {
+        record: Some(Box::new(record)),
+        pod: Sight::Present(Box::new(pod)),
+        namespace: NamespaceSight::Active,
+        cancelled: Asked::No,
+        record_ttl: RESYNC,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::decision::Write;
+
+    use super::*;
+
+    /// A path that does not do what it is called would be counted for nothing.
+    #[test]
+    fn each_decision_is_the_one_that_is_meant() {
+        let claim = claims::decide::decide(&deleted_claim(), now());
+        assert!(
+            claim.write.is_none() && !claim.missing.is_empty(),
+            "{claim:?}"
+        );
+        let pod = pods::decide::decide(&pod_of_deleted_workflow(), now());
+        assert!(matches!(pod.write, Some(Write::Release(_))), "{pod:?}");
+        let workflow = workflows::decide::decide(&deleted_workflow(), now());
+        assert_eq!(workflow.row, workflows::row::PODS_HELD);
+        let record = recreation::decide::decide(&record_of_rejected_pod().unwrap(), now());
+        assert_eq!(record.row, recreation::row::INTEND);
+    }
+}

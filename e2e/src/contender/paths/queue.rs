@@ -1,0 +1,93 @@
+//! What is done to a queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::workqueue::{Backoff, Band, Metering, Options, WorkQueue};
+
+use super::Walk;
+
+/// Keys that are in the queue, or come and go.
+const KEYS: usize = 1000;
+
+/// Longer than anything is measured.
+const LATER: Duration = Duration::from_secs(24 * 3600);
+
+fn queue() -> WorkQueue<Arc<str>> {
+    let options = Options {
+        metering: Metering::Off,
+        ..Options::default()
+    };
+    WorkQueue::with_options("path", options)
+}
+
+fn keys() -> Vec<Arc<str>> {
+    (0..KEYS)
+        .map(|number| format!("team-{}/pod-{number}", number % 10).into())
+        .collect()
+}
+
+fn band(number: usize) -> Band {
+    Band::ALL[number % Band::ALL.len()]
+}
+
+fn take(queue: &WorkQueue<Arc<str>>) {
+    if let Some(item) = queue.try_next() {
+        item.succeeded();
+    }
+}
+
+/// A key is added, and another is taken and done.
+pub(super) fn through() -> Walk {
+    let (queue, keys) = (queue(), keys());
+    let mut number = 0;
+    Walk::step(move || {
+        queue.add(Arc::clone(&keys[number % KEYS]), band(number));
+        // Some wait: a queue of one would be all too friendly to the caches.
+        if number >= KEYS / 2 {
+            take(&queue);
+        }
+        number += 1;
+    })
+}
+
+/// A key that waits is added again, in the same band.
+pub(super) fn merge() -> Walk {
+    let (queue, keys) = (queue(), keys());
+    queue.add_all(keys.iter().cloned(), Band::Normal);
+    let mut number = 0;
+    Walk::step(move || {
+        queue.add(Arc::clone(&keys[number % KEYS]), Band::Normal);
+        number += 1;
+    })
+}
+
+/// A key is put off among others, then added for now, taken and done.
+pub(super) fn delay() -> Walk {
+    let (queue, keys) = (queue(), keys());
+    for (number, key) in keys.iter().enumerate().skip(1) {
+        let due = LATER + Duration::from_millis(number as u64 * 7919 % 1000);
+        queue.add_after(Arc::clone(key), Band::Normal, due);
+    }
+    let mut number = 0;
+    Walk::step(move || {
+        number += 1;
+        let due = LATER + Duration::from_millis(number * 7919 % 1000);
+        queue.add_after(Arc::clone(&keys[0]), Band::Normal, due);
+        queue.add(Arc::clone(&keys[0]), Band::Normal);
+        take(&queue);
+    })
+}
+
+/// A key is taken and fails, and is forgotten; then it is added for now.
+pub(super) fn retry() -> Walk {
+    let (queue, keys) = (queue(), keys());
+    queue.add_all(keys.iter().cloned(), Band::Normal);
+    Walk::step(move || {
+        let Some(item) = queue.try_next() else { return };
+        let key = Arc::clone(item.key());
+        item.retry(Backoff::ERROR);
+        queue.forget(&key);
+        queue.add(key, Band::Normal);
+    })
+}
