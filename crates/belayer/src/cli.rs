@@ -80,7 +80,8 @@ pub enum Command {
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[command(after_help = crate::node_agent::HELP)]
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
-    /// Show it live: an API server in this process, and a workload on it
+    /// Show it live, in half a minute: an API server in this process, people
+    /// who delete things, and Belayer
     #[cfg(feature = "demo")]
     #[command(after_help = DEMO_EXIT_CODES)]
     Demo(DemoArguments),

@@ -18,7 +18,7 @@ Draining is a state: it holds until `belayer drain --resume`, or until the
 manifests are applied again. Killed, it can be started again at any time.
 
 Examples:
-  belayer drain --dry-run            what would be taken off, and what would stay
+  belayer drain --dry-run            what would go, and what would stay
   belayer drain                      before Belayer is removed
   belayer drain --unselected         only what no profile selects any more
   belayer drain --resume             back to work

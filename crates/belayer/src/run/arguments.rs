@@ -65,6 +65,15 @@ pub struct RunArguments {
     )]
     pub workers: Option<u32>,
 
+    /// Decide and report, but send nothing that changes the cluster
+    #[arg(
+        long,
+        env = "BELAYER_DRY_RUN",
+        hide_env_values = true,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub dry_run: bool,
+
     /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
     /// switches it off [default: *]
     #[arg(
@@ -129,15 +138,6 @@ pub struct RunArguments {
     /// The leader election.
     #[command(flatten)]
     pub election: ElectionArguments,
-
-    /// Decide and report, but send nothing that changes the cluster
-    #[arg(
-        long,
-        env = "BELAYER_DRY_RUN",
-        hide_env_values = true,
-        value_parser = clap::builder::BoolishValueParser::new()
-    )]
-    pub dry_run: bool,
 
     /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
     /// port 0 is any free port, `0` alone is off [default: :8080]

@@ -33,13 +33,18 @@ pub(super) async fn deleted(world: &World, telling: &Telling) -> Result<()> {
 pub(super) async fn released(world: &World, telling: &Telling) -> Result<()> {
     telling.chapter("The claim says why it waits, and goes with its last user");
     let why = || world.event(SHOP, "DeletionWaits");
+    let gone = |world: &World| {
+        let claim = world.chronicle.claim(CLAIM);
+        claim.is_some_and(|claim| claim.now == Now::Gone)
+    };
     world
-        .until("an Event says why", |_| why().is_some())
+        .until("an Event says why", |world| why().is_some() || gone(world))
         .await?;
+    ensure!(!gone(world), "the claim is gone while the database uses it");
     telling.shell(&format!("kubectl describe pvc {CLAIM} -n {SHOP}"));
     telling.aside(&format!("DeletionWaits: {}", why().unwrap_or_default()));
     let [first, last] = DATABASE;
-    gone(world, first).await?;
+    end(world, first).await?;
     world.pause(0.7).await;
     let claim = world.chronicle.claim(CLAIM).context("there is no claim")?;
     ensure!(
@@ -49,7 +54,7 @@ pub(super) async fn released(world: &World, telling: &Telling) -> Result<()> {
     telling.say(&format!(
         "{first} is gone. {last} still writes: the claim stays."
     ));
-    let released = gone(world, last).await?;
+    let released = end(world, last).await?;
     is(world, Now::Gone).await?;
     let claim = world.chronicle.claim(CLAIM).context("there is no claim")?;
     let after = claim
@@ -74,7 +79,7 @@ async fn is(world: &World, now: Now) -> Result<()> {
 }
 
 /// The user deletes a pod of the database; answers when it was gone.
-async fn gone(world: &World, name: &str) -> Result<std::time::Instant> {
+async fn end(world: &World, name: &str) -> Result<std::time::Instant> {
     world
         .user
         .delete_pod(SHOP, name, None)

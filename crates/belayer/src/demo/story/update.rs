@@ -24,7 +24,7 @@ pub(super) async fn tell(world: &mut World, telling: &Telling) -> Result<()> {
             let long = |pod: &Pod| pod.started.is_some_and(|at| at.elapsed() > RAN_FOR);
             world
                 .chronicle
-                .count(|pod| serving(pod) && long(pod) && pod.life.hold == Hold::Off)
+                .count(|pod| serving(pod) && long(pod) && pod.life.hold != Hold::On)
                 == 1
         })
         .await?;

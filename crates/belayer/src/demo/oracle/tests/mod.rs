@@ -62,8 +62,8 @@ fn foreign_is_broken_by_writes_that_are_not_ours_to_make() {
         held()
             .workflow(&taken())
             .write(BELAYER, Verb::Delete, &Gvr::PODS, &pod(&[POD_HOLD]));
-    assert_eq!(failed(&delete.judge()), ["FOREIGN"]);
-    let other = Script::default().write(BELAYER, Verb::Patch, &WORKFLOWS, &taken());
+    assert_eq!(failed(&delete.judge()), ["FOREIGN", "IDENTITY", "NO-LOSS"]);
+    let other = Script::default().belayer_patches(&WORKFLOWS, &taken());
     assert_eq!(failed(&other.judge()), ["FOREIGN"]);
     let event = json!({"kind": "Event", "metadata": {"namespace": "a", "name": "e", "uid": "e-1"}});
     let own = Script::default().write(BELAYER, Verb::Create, &Gvr::EVENTS, &event);

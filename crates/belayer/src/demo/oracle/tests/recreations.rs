@@ -127,6 +127,7 @@ fn a_rejected_pod_that_comes_back_and_starts_breaks_nothing() {
     running["metadata"]["finalizers"] = json!([]);
     let script = script
         .belayer(&running)
+        .recorded(Verb::Patch, &record("Started", 1))
         .recorded(Verb::Delete, &record("Started", 1));
     let findings = script.judge();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
