@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cargo::{pass_through, run_package};
 
-/// Belayer at work on an embedded API server, told live; about a minute
+/// Belayer at work on an embedded API server, told live; half a minute
 ///
 /// Everything after `demo` goes to `belayer demo`: `cargo xtask demo --help` prints its options.
 #[derive(Debug, Args)]

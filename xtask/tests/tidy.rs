@@ -242,6 +242,31 @@ fn rows_are_named(component: &str, least: usize) {
     }
 }
 
+/// What is tested of all rows of a table goes through its list of them.
+#[test]
+fn every_row_of_the_decision_tables_is_in_the_list_of_its_table() {
+    for component in [
+        "pod-finalizer",
+        "pod-recreation",
+        "pvc-protection",
+        "workflow-finalizer",
+    ] {
+        let path = root().join("crates").join(component).join("src/row.rs");
+        let source = fs::read_to_string(path).unwrap();
+        let (_, all) = source.split_once("pub const ALL: &[Row] = &[").unwrap();
+        let all = all.split_once("];").unwrap().0;
+        let listed: Vec<&str> = all.split(',').map(str::trim).collect();
+        let rows = source.lines().filter_map(|line| {
+            let (name, _) = line.strip_prefix("pub const ")?.split_once(": Row = ")?;
+            Some(name)
+        });
+        for row in rows {
+            assert!(listed.contains(&row), "{row} of {component} is not in ALL");
+        }
+        assert!(listed.len() > 5, "the rows of {component} were not found");
+    }
+}
+
 #[test]
 fn every_answer_of_the_server_is_named_by_a_test() {
     let table = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

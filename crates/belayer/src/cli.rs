@@ -1,18 +1,16 @@
 //! The command line.
 
-use std::path::PathBuf;
+#[cfg(feature = "demo")]
+use clap::Args;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand};
-
-use crate::config::Set;
 use crate::controllers::Controller;
-use crate::drain::{DrainArguments, OnDisable};
-use crate::election::ElectionArguments;
-use crate::gates::{self, Gates};
+use crate::drain::DrainArguments;
+use crate::gates::Gates;
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
-use crate::logging::{Levels, LogFormat};
+use crate::logging::LogArguments;
 use crate::manual::{CompletionsArguments, ManArguments};
-use crate::server::BindAddress;
+use crate::run::arguments::RunArguments;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -26,79 +24,6 @@ Exit codes:
   0  the story came to its end and every promise was kept
   1  a promise was broken, something is left, or it was interrupted before
      anything could be checked
-  2  wrong usage";
-
-const STUCK_HELP: &str = "\
-It only reads: metadata of every kind, and more of what hangs. Rights to view
-are enough; kinds that may not be listed are named.
-
-Examples:
-  belayer stuck                      everything, grouped by what keeps it
-  belayer stuck -n shop              one namespace, and why it does not go
-  belayer stuck --older-than 1h      only what hangs for an hour
-  belayer stuck -o json | jq '.groups[].verdict'
-
-Exit codes:
-  0  nothing hangs, and everything was looked at
-  1  an error
-  2  wrong usage or configuration
-  3  something hangs, or an API does not answer
-  4  nothing hangs among what could be looked at, and not everything could";
-
-const EXPLAIN_HELP: &str = "\
-Examples:
-  belayer explain pod/build-1        is it held, by which rule, what is missing
-  belayer explain namespace shop     what keeps it
-  belayer explain pvc/data -n shop --watch
-
-Exit codes:
-  0  it does not hang
-  1  an error, or there is no such object
-  2  wrong usage or configuration
-  3  it is past its grace, and something keeps it";
-
-const STATUS_HELP: &str = "\
-It only reads: metadata of the kinds that are held, Belayer's own pods and
-Lease, and Events that tell of a denied release. What a running Belayer counts
-itself is asked by the API server's proxy to its pod, if that is allowed.
-
-Examples:
-  belayer status                     held, waiting, denied, oldest; who leads
-  belayer status -n shop             one namespace
-  belayer status -o json | jq '.components[] | {component, held, waiting}'
-
-Exit codes:
-  0  nothing needs anybody
-  1  an error
-  2  wrong usage or configuration
-  3  something needs somebody: a denied release, holds kept back, or holds
-     and nobody there to release them
-  4  nothing is known to need somebody, and not everything could be looked at";
-
-const CHECK_HELP: &str = "\
-It changes nothing: rights are asked for by access reviews, which the API
-server answers and forgets.
-
-Examples:
-  belayer check                      with your own rights
-  belayer check --service-account    with those of Belayer's account
-  belayer check --controllers=pvc-protection --config belayer.yaml
-
-Exit codes:
-  0  everything that is needed is there
-  1  an error
-  2  wrong usage or configuration
-  3  something is missing
-  4  nothing is known to be missing, and not everything could be checked";
-
-const COMPLETIONS_HELP: &str = "\
-Examples:
-  source <(belayer completions bash)
-  belayer completions zsh > \"${fpath[1]}/_belayer\"
-  belayer completions fish > ~/.config/fish/completions/belayer.fish
-
-Exit codes:
-  0  done
   2  wrong usage";
 
 const PRINTS: &str = "\
@@ -126,34 +51,6 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Logging, the same for every command.
-#[derive(Debug, Clone, Default, Args)]
-pub struct LogArguments {
-    /// How log lines look [default: text]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        env = "BELAYER_LOG_FORMAT",
-        hide_env_values = true,
-        global = true,
-        help_heading = "Logging"
-    )]
-    pub log_format: Option<LogFormat>,
-
-    /// How much is logged: off, error, warn, info, debug or trace, and the same
-    /// for single targets, as in `info,belayer_core::informer=debug`
-    #[arg(
-        long,
-        value_name = "LEVELS",
-        env = "BELAYER_LOG_LEVEL",
-        hide_env_values = true,
-        global = true,
-        help_heading = "Logging"
-    )]
-    pub log_level: Option<Levels>,
-}
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -165,16 +62,16 @@ pub enum Command {
     #[command(after_help = EXIT_CODES)]
     Config(Box<RunArguments>),
     /// Say what is held, what waits, what is denied, and who leads
-    #[command(after_help = STATUS_HELP)]
+    #[command(after_help = crate::inspect::STATUS_HELP)]
     Status(Box<StatusArguments>),
     /// Say what Belayer needs of this cluster and what of it is missing
-    #[command(after_help = CHECK_HELP)]
+    #[command(after_help = crate::inspect::CHECK_HELP)]
     Check(Box<CheckArguments>),
     /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
-    #[command(after_help = STUCK_HELP)]
+    #[command(after_help = crate::inspect::STUCK_HELP)]
     Stuck(Box<StuckArguments>),
     /// Say what keeps one object: by which rule, what is missing, what comes next
-    #[command(after_help = EXPLAIN_HELP)]
+    #[command(after_help = crate::inspect::EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
     /// Take every hold of ours off the cluster, before Belayer is removed
     #[command(after_help = crate::drain::HELP)]
@@ -193,7 +90,7 @@ pub enum Command {
     #[command(after_help = PRINTS)]
     Crds,
     /// Print the script that completes commands and flags in a shell
-    #[command(after_help = COMPLETIONS_HELP)]
+    #[command(after_help = crate::manual::COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
     /// Print or write manual pages
     #[command(after_help = PRINTS, hide = true)]
@@ -201,165 +98,6 @@ pub enum Command {
     /// Print the version and what is part of this build
     #[command(after_help = PRINTS)]
     Version,
-}
-
-/// Arguments of `belayer run`.
-#[derive(Debug, Clone, Args)]
-pub struct RunArguments {
-    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
-    /// ~/.kube/config, whichever is there first
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig, instead of its current one
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    pub context: Option<String>,
-
-    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "BELAYER_NAMESPACE",
-        hide_env_values = true,
-        help_heading = "Cluster"
-    )]
-    pub namespace: Option<String>,
-
-    /// Requests per second to the API server, releases apart [default: 100]
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..),
-        help_heading = "Limits"
-    )]
-    pub kube_api_qps: Option<u32>,
-
-    /// Requests that may go at once after a pause, releases apart [default: 200]
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..),
-        help_heading = "Limits"
-    )]
-    pub kube_api_burst: Option<u32>,
-
-    /// Releases under way at once. Nothing else bounds releases but the API
-    /// server's own 429 [default: 32]
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
-        help_heading = "Limits"
-    )]
-    pub concurrent_releases: Option<u32>,
-
-    /// Objects worked on at once, per controller. Counts more than the
-    /// configuration file [default: 32]
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
-        env = "BELAYER_WORKERS",
-        hide_env_values = true,
-        help_heading = "Limits"
-    )]
-    pub workers: Option<u32>,
-
-    /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
-    /// switches it off [default: *]
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        allow_hyphen_values = true,
-        env = "BELAYER_CONTROLLERS",
-        hide_env_values = true
-    )]
-    pub controllers: Option<Vec<String>>,
-
-    /// What becomes of the holds of controllers that are switched off
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHAT",
-        default_value = "drain",
-        env = "BELAYER_ON_DISABLE",
-        hide_env_values = true
-    )]
-    pub on_disable: OnDisable,
-
-    /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
-    /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
-    /// its place. Counts more than the configuration file
-    #[cfg(feature = "pvc-protection")]
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "BELAYER_PVC_PROTECTION_FINALIZER",
-        hide_env_values = true,
-        value_parser = belayer_pvc_protection::Mode::of
-    )]
-    pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
-
-    /// Configuration file (YAML); read again when it changes, and on SIGHUP
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
-    pub config: Option<PathBuf>,
-
-    /// Set any key of the configuration file, as in podFinalizer.resync=5m. Counts
-    /// more than the file
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<Set>,
-
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        env = "BELAYER_FEATURE_GATES",
-        hide_env_values = true,
-        help = gates::help()
-    )]
-    /// Feature gates, as `A=true`.
-    pub feature_gates: Vec<String>,
-
-    /// The leader election.
-    #[command(flatten)]
-    pub election: ElectionArguments,
-
-    /// Decide and report, but send nothing that changes the cluster
-    #[arg(
-        long,
-        env = "BELAYER_DRY_RUN",
-        hide_env_values = true,
-        value_parser = clap::builder::BoolishValueParser::new()
-    )]
-    pub dry_run: bool,
-
-    /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
-    /// port 0 is any free port, `0` alone is off [default: :8080]
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "BELAYER_METRICS_BIND_ADDRESS",
-        hide_env_values = true,
-        help_heading = "Endpoints"
-    )]
-    pub metrics_bind_address: Option<BindAddress>,
-
-    /// Where to serve /debug/holds, which names pods; `0` is off
-    /// [default: 127.0.0.1:8081]
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "BELAYER_DEBUG_BIND_ADDRESS",
-        hide_env_values = true,
-        help_heading = "Endpoints"
-    )]
-    pub debug_bind_address: Option<BindAddress>,
 }
 
 /// Arguments of `belayer demo`.
@@ -415,7 +153,9 @@ mod tests {
     use super::*;
     use crate::config::Source;
     use crate::kubeconfig::Sources;
+    use crate::logging::LogFormat;
     use crate::options::Settings;
+    use crate::server::BindAddress;
 
     fn run(arguments: &[&str]) -> Result<RunArguments, clap::Error> {
         let cli = Cli::try_parse_from(["belayer", "run"].iter().chain(arguments))?;
@@ -484,6 +224,20 @@ mod tests {
         }
     }
 
+    /// It was called so before other commands needed `--namespace` for what they look at.
+    #[rstest]
+    #[case("run")]
+    #[case("drain")]
+    fn the_own_namespace_can_be_told_by_its_older_name(#[case] command: &str) {
+        let cli = Cli::try_parse_from(["belayer", command, "--namespace=ops"]).unwrap();
+        let own = match cli.command {
+            Command::Run(arguments) => arguments.own,
+            Command::Drain(arguments) => arguments.own,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(own.own_namespace.as_deref(), Some("ops"));
+    }
+
     #[cfg(feature = "demo")]
     #[rstest]
     #[case("0")]
@@ -500,7 +254,7 @@ mod tests {
     #[rstest]
     #[case::root("belayer", &["run", "stuck", "explain", "version", "--log-level", "Exit codes:", "2 wrong usage"])]
     #[case::run("run", &[
-        "--kubeconfig <FILE>", "--context <NAME>", "--namespace <NAME>", "--controllers <LIST>",
+        "--kubeconfig <FILE>", "--context <NAME>", "--own-namespace <NAME>", "--controllers <LIST>",
         "--config <FILE>", "--dry-run", "--metrics-bind-address <ADDRESS>", "[default: :8080]",
         "--debug-bind-address <ADDRESS>", "[default: 127.0.0.1:8081]", "--kube-api-qps <N>",
         "[default: 100]", "--kube-api-burst <N>", "[default: 200]", "--concurrent-releases <N>",

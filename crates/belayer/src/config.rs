@@ -1,5 +1,6 @@
 //! The configuration file.
 
+mod checked;
 pub mod keys;
 pub mod process;
 mod sets;
@@ -10,17 +11,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use checked::ElectionTimes;
 pub use sets::{ParseSetError, Set};
 
-#[cfg(any(
-    feature = "pod-finalizer",
-    feature = "workflow-finalizer",
-    feature = "pod-recreation",
-    feature = "pvc-protection"
-))]
-use crate::controllers::Controller;
-use crate::controllers::Controllers;
-use crate::operator::Components;
 use crate::yaml;
 
 /// `apiVersion` of the file.
@@ -266,134 +259,6 @@ impl Source {
             key: Some(key),
             message: message.into(),
         }
-    }
-
-    /// What the controllers that run are to do. The keys of the others are checked as well: what
-    /// is wrong in a file is wrong whoever runs.
-    ///
-    /// `workers` is what a flag says: it counts more than the file.
-    ///
-    /// # Errors
-    /// If a value makes no sense.
-    pub fn components(
-        &self,
-        controllers: &Controllers,
-        workers: Option<usize>,
-    ) -> Result<Components, ConfigError> {
-        #[cfg(not(any(
-            feature = "pod-finalizer",
-            feature = "workflow-finalizer",
-            feature = "pod-recreation",
-            feature = "pvc-protection"
-        )))]
-        let _ = (controllers, workers);
-        Ok(Components {
-            #[cfg(feature = "pod-finalizer")]
-            pod_finalizer: {
-                let settings = self.pod_finalizer(workers)?;
-                let on = controllers.contains(Controller::PodFinalizer);
-                on.then_some(settings)
-            },
-            #[cfg(feature = "pod-recreation")]
-            pod_recreation: {
-                let settings = self.pod_recreation(workers)?;
-                let on = controllers.contains(Controller::PodRecreation);
-                on.then_some(settings)
-            },
-            #[cfg(feature = "pvc-protection")]
-            pvc_protection: {
-                let settings = self.pvc_protection(workers)?;
-                let on = controllers.contains(Controller::PvcProtection);
-                on.then_some(settings)
-            },
-            #[cfg(feature = "workflow-finalizer")]
-            workflow_finalizer: {
-                let settings = self.workflow_finalizer(workers)?;
-                let on = controllers.contains(Controller::WorkflowFinalizer);
-                on.then_some(settings)
-            },
-            switched_off: Vec::new(),
-        })
-    }
-
-    /// Checks the key of workflow-finalizer. Where there is no file, or no key, the defaults hold.
-    ///
-    /// `workers` is what a flag says: it counts more than the file.
-    ///
-    /// # Errors
-    /// If a value makes no sense.
-    #[cfg(feature = "workflow-finalizer")]
-    pub fn workflow_finalizer(
-        &self,
-        workers: Option<usize>,
-    ) -> Result<belayer_workflow_finalizer::config::Settings, ConfigError> {
-        let mut config = self.config.workflow_finalizer.clone().unwrap_or_default();
-        config.workers = workers.or(config.workers);
-        config
-            .try_into()
-            .map_err(|error: belayer_core::selection::config::ConfigError| {
-                self.error(error.path, error.message)
-            })
-    }
-
-    /// Checks the key of pod-finalizer. Where there is no file, or no key, the defaults hold.
-    ///
-    /// `workers` is what a flag says: it counts more than the file.
-    ///
-    /// # Errors
-    /// If a value makes no sense.
-    #[cfg(feature = "pod-finalizer")]
-    pub fn pod_finalizer(
-        &self,
-        workers: Option<usize>,
-    ) -> Result<belayer_pod_finalizer::profile::config::Settings, ConfigError> {
-        let mut config = self.config.pod_finalizer.clone().unwrap_or_default();
-        config.workers = workers.or(config.workers);
-        config.try_into().map_err(
-            |error: belayer_pod_finalizer::profile::config::ConfigError| {
-                self.error(error.path, error.message)
-            },
-        )
-    }
-
-    /// Checks the key of pod-recreation. Where there is no file, or no key, the defaults hold.
-    ///
-    /// `workers` is what a flag says: it counts more than the file.
-    ///
-    /// # Errors
-    /// If a value makes no sense.
-    #[cfg(feature = "pod-recreation")]
-    pub fn pod_recreation(
-        &self,
-        workers: Option<usize>,
-    ) -> Result<belayer_pod_recreation::Settings, ConfigError> {
-        let mut config = self.config.pod_recreation.clone().unwrap_or_default();
-        config.workers = workers.or(config.workers);
-        config
-            .try_into()
-            .map_err(|error: belayer_pod_recreation::config::ConfigError| {
-                self.error(error.path, error.message)
-            })
-    }
-
-    /// Checks the key of pvc-protection. Where there is no file, or no key, the defaults hold.
-    ///
-    /// `workers` is what a flag says: it counts more than the file.
-    ///
-    /// # Errors
-    /// If a value makes no sense.
-    #[cfg(feature = "pvc-protection")]
-    pub fn pvc_protection(
-        &self,
-        workers: Option<usize>,
-    ) -> Result<belayer_pvc_protection::Settings, ConfigError> {
-        let mut config = self.config.pvc_protection.clone().unwrap_or_default();
-        config.workers = workers.or(config.workers);
-        config
-            .try_into()
-            .map_err(|error: belayer_pvc_protection::config::ConfigError| {
-                self.error(error.path, error.message)
-            })
     }
 }
 

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use belayer_core::duration;
 use serde_json::Value;
 
-use crate::cli::{LogArguments, RunArguments};
 use crate::config::Source;
 use crate::config::keys::{KEYS, Key};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
+use crate::logging::LogArguments;
 use crate::options::Settings;
+use crate::run::arguments::RunArguments;
 
 /// Checks everything that `run` would check before it touches the cluster, and prints it.
 ///

@@ -1,7 +1,9 @@
 //! The edge of Belayer: arguments, configuration, endpoints, and the wiring of its components.
 #![doc = include_str!("../README.md")]
 
+pub mod arguments;
 pub mod cli;
+pub mod components;
 pub mod config;
 pub mod controllers;
 #[cfg(feature = "demo")]
@@ -12,12 +14,6 @@ pub mod election;
 pub mod exit;
 pub mod gates;
 pub mod health;
-#[cfg(any(
-    feature = "pod-finalizer",
-    feature = "pod-recreation",
-    feature = "pvc-protection"
-))]
-pub mod holds;
 pub mod inspect;
 pub mod kubeconfig;
 pub mod logging;
@@ -32,12 +28,14 @@ pub mod server;
 pub mod traces;
 
 mod progress;
+mod screen;
+mod signals;
 mod suggest;
 mod yaml;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
 use exit::{Failure, Outcome};
@@ -56,7 +54,7 @@ pub fn main() -> ExitCode {
 fn parse() -> Result<Cli, clap::Error> {
     let called = std::env::args_os().next();
     let called = called.as_deref().map(std::path::Path::new);
-    let mut matches = manual::command(called).try_get_matches()?;
+    let mut matches = manual::command(Cli::command(), called).try_get_matches()?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -66,11 +64,11 @@ fn start(cli: Cli) -> Result<(), Failure> {
         return Ok(());
     }
     if let Command::Completions(arguments) = &cli.command {
-        manual::completions(arguments);
+        manual::completions(arguments, Cli::command());
         return Ok(());
     }
     if let Command::Man(arguments) = &cli.command {
-        return manual::man(arguments);
+        return manual::man(arguments, Cli::command());
     }
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
@@ -80,12 +78,25 @@ fn start(cli: Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("belayer")
+        .worker_threads(threads())
         .build()
         .map_err(anyhow::Error::from)?;
     let result = runtime.block_on(command(cli));
     // What still runs after a clean stop (a look-up of a name, say) must not keep the process.
     runtime.shutdown_background();
     result
+}
+
+/// How many threads work: half of the processors, 4 at most, or what `TOKIO_WORKER_THREADS` says.
+/// Belayer waits for the API server most of the time, and work that changes threads costs a switch:
+/// one more thread than needed is CPU and latency on a node that others share.
+fn threads() -> usize {
+    let told = std::env::var("TOKIO_WORKER_THREADS").ok();
+    let told = told.and_then(|told| told.parse().ok()).filter(|n| *n > 0);
+    told.unwrap_or_else(|| {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        (processors / 2).clamp(1, 4)
+    })
 }
 
 /// What `belayer crds` prints: one YAML document per kind that this build knows.

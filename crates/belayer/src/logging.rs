@@ -4,14 +4,41 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::LogArguments;
 use crate::traces::Traces;
+
+/// Logging, the same for every command.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LogArguments {
+    /// How log lines look [default: text]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "BELAYER_LOG_FORMAT",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Logging"
+    )]
+    pub log_format: Option<LogFormat>,
+
+    /// How much is logged: off, error, warn, info, debug or trace, and the same
+    /// for single targets, as in `info,belayer_core::informer=debug`
+    #[arg(
+        long,
+        value_name = "LEVELS",
+        env = "BELAYER_LOG_LEVEL",
+        hide_env_values = true,
+        global = true,
+        help_heading = "Logging"
+    )]
+    pub log_level: Option<Levels>,
+}
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

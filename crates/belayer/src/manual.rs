@@ -4,14 +4,23 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::exit::Failure;
 
 /// The file name under which kubectl finds this program as a plugin.
 const PLUGIN: &str = "kubectl-belayer";
+
+pub(crate) const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(belayer completions bash)
+  belayer completions zsh > \"${fpath[1]}/_belayer\"
+  belayer completions fish > ~/.config/fish/completions/belayer.fish
+
+Exit codes:
+  0  done
+  2  wrong usage";
 
 /// Arguments of `belayer completions`.
 #[derive(Debug, Clone, Args)]
@@ -31,8 +40,7 @@ pub struct ManArguments {
 
 /// The command line, named as it was called: installed as `kubectl-belayer` it is a plugin, and
 /// its usage and examples say `kubectl belayer`.
-pub fn command(called: Option<&Path>) -> Command {
-    let command = Cli::command();
+pub fn command(command: Command, called: Option<&Path>) -> Command {
     let is_plugin = called
         .and_then(Path::file_stem)
         .is_some_and(|name| name == PLUGIN);
@@ -64,9 +72,9 @@ fn as_plugin(command: Command) -> Command {
 }
 
 /// Prints the script that completes commands and flags.
-pub fn completions(arguments: &CompletionsArguments) {
+pub fn completions(arguments: &CompletionsArguments, mut command: Command) {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "belayer", &mut script);
+    clap_complete::generate(arguments.shell, &mut command, "belayer", &mut script);
     // A closed pipe is no reason to fail.
     let _ = std::io::stdout().write_all(&script);
 }
@@ -76,8 +84,7 @@ pub fn completions(arguments: &CompletionsArguments) {
 /// # Errors
 ///
 /// When the directory cannot be written to.
-pub fn man(arguments: &ManArguments) -> Result<(), Failure> {
-    let command = Cli::command();
+pub fn man(arguments: &ManArguments, command: Command) -> Result<(), Failure> {
     let Some(dir) = &arguments.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command)

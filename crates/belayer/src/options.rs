@@ -2,9 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use belayer_core::names::DEFAULT_NAMESPACE;
-
-use crate::cli::RunArguments;
+use crate::components::Components;
 use crate::config::Source;
 use crate::controllers::{Controller, Controllers, ControllersError};
 use crate::drain::OnDisable;
@@ -12,8 +10,8 @@ use crate::drain::switched_off::SwitchedOff;
 use crate::election::Election;
 use crate::exit::Failure;
 use crate::gates::{Gates, GatesError};
-use crate::kubeconfig::{self, Sources};
-use crate::operator::Components;
+use crate::kubeconfig::Sources;
+use crate::run::arguments::RunArguments;
 use crate::server::BindAddress;
 
 /// What `belayer run` is to do.
@@ -70,16 +68,6 @@ const METRICS: BindAddress = BindAddress::Every(8080);
 const DEBUG: BindAddress =
     BindAddress::One(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081)));
 
-impl RunArguments {
-    /// The configuration file that they name, with what they set of it.
-    ///
-    /// # Errors
-    /// If it cannot be read or makes no sense.
-    pub fn source(&self) -> Result<Source, Failure> {
-        Source::of(self.config.as_deref(), &self.set).map_err(Failure::configuration)
-    }
-}
-
 impl RunOptions {
     /// Reads what the arguments name, and checks all of it before anything is touched.
     ///
@@ -91,13 +79,7 @@ impl RunOptions {
         sources: &Sources,
     ) -> Result<Self, Failure> {
         let settings = Settings::resolve(&arguments, &source, sources)?;
-        let cluster = kubeconfig::load(
-            arguments.kubeconfig.as_deref(),
-            arguments.context.as_deref(),
-            sources,
-        )
-        .await
-        .map_err(Failure::configuration)?;
+        let cluster = arguments.cluster.find(sources).await?;
         Ok(Self {
             cluster,
             settings,
@@ -118,16 +100,16 @@ impl Settings {
         source: &Source,
         sources: &Sources,
     ) -> Result<Self, Failure> {
-        let namespace = namespace(arguments.namespace.clone(), sources)?;
+        let namespace = arguments.own.name(sources)?;
         let controllers = controllers(arguments, source)?;
         let gates = gates(arguments, source)?;
         #[allow(
             unused_variables,
             reason = "a build without components has nothing to take over"
         )]
-        let components = source
-            .components(&controllers, arguments.workers.map(to_usize))
-            .map_err(Failure::configuration)?;
+        let workers = arguments.workers.map(to_usize);
+        let components =
+            Components::of(source, &controllers, workers).map_err(Failure::configuration)?;
         let components = Components {
             switched_off: match arguments.on_disable {
                 OnDisable::Drain => {
@@ -221,26 +203,6 @@ fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Belayer's own namespace: as it is given, as the pod says, or the default.
-pub(crate) fn namespace(given: Option<String>, sources: &Sources) -> Result<String, Failure> {
-    let namespace = given
-        .or_else(|| sources.pod_namespace.clone())
-        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let good = !namespace.is_empty()
-        && namespace.len() <= 63
-        && namespace.bytes().all(|b| plain(b) || b == b'-')
-        && !namespace.starts_with('-')
-        && !namespace.ends_with('-');
-    if good {
-        Ok(namespace)
-    } else {
-        Err(Failure::configuration(anyhow::anyhow!(
-            "--namespace: {namespace:?} is no name of a namespace"
-        )))
-    }
-}
-
 /// What `belayer demo` is to do.
 #[cfg(feature = "demo")]
 #[derive(Debug, Clone, PartialEq)]
@@ -270,42 +232,5 @@ impl From<crate::cli::DemoArguments> for DemoOptions {
             keep_running,
             port,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case::nothing_said(None, None, "belayer-system")]
-    #[case::told_by_the_pod(None, Some("ops"), "ops")]
-    #[case::a_flag_counts_more(Some("mine"), Some("ops"), "mine")]
-    fn the_namespace_is_found(
-        #[case] flag: Option<&str>,
-        #[case] pod: Option<&str>,
-        #[case] expected: &str,
-    ) {
-        let sources = Sources {
-            pod_namespace: pod.map(str::to_owned),
-            ..Sources::default()
-        };
-        assert_eq!(
-            namespace(flag.map(str::to_owned), &sources).unwrap(),
-            expected
-        );
-    }
-
-    #[rstest]
-    #[case("")]
-    #[case("My-Namespace")]
-    #[case("-a")]
-    #[case("a/b")]
-    fn what_is_no_namespace_is_refused(#[case] name: &str) {
-        let failure = namespace(Some(name.to_owned()), &Sources::default()).unwrap_err();
-        assert_eq!(failure.code(), 2);
-        assert!(failure.to_string().contains("--namespace"), "{failure}");
     }
 }

@@ -1,5 +1,6 @@
 //! `belayer run`.
 
+pub mod arguments;
 mod current;
 
 use std::sync::Arc;
@@ -7,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kube::Client;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
 use crate::reload::{Changes, Watcher};
 use crate::server::{self, BindAddress, Endpoint, Health};
+use crate::signals;
 use current::Current;
 
 /// How long new controllers may take to fill their caches before they take over without.
@@ -41,8 +42,7 @@ const WARM_LOOK: Duration = Duration::from_millis(100);
 pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
-    let stop = CancellationToken::new();
-    stop_on_signal(&stop)?;
+    let stop = signals::stop()?;
     let RunOptions {
         cluster,
         settings,
@@ -274,18 +274,4 @@ async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoi
     Endpoint::bind(address, flag)
         .await
         .map_err(|error| Failure::from(anyhow::Error::from(error)))
-}
-
-fn stop_on_signal(stop: &CancellationToken) -> Result<(), Failure> {
-    let mut term = signal(SignalKind::terminate()).context("signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => tracing::info!("SIGTERM"),
-            _ = interrupt.recv() => tracing::info!("SIGINT"),
-        }
-        stop.cancel();
-    });
-    Ok(())
 }

@@ -182,7 +182,7 @@ mod tests {
 
     fn regarding() -> Regarding {
         Regarding {
-            resource: Resource::new("", "v1", "Pod", "pods"),
+            resource: Resource::pods(),
             key: ObjectKey::new("shop", "web-0"),
             uid: Uid::new("u-1"),
         }

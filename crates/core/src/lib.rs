@@ -24,5 +24,6 @@ pub mod rights;
 pub mod runner;
 pub mod selection;
 pub mod slim;
+pub mod ticks;
 pub mod watch;
 pub mod workqueue;

@@ -194,6 +194,41 @@ impl Resource {
         }
     }
 
+    /// Pods.
+    pub fn pods() -> Self {
+        Self::new("", "v1", "Pod", "pods")
+    }
+
+    /// Namespaces.
+    pub fn namespaces() -> Self {
+        Self::new("", "v1", "Namespace", "namespaces")
+    }
+
+    /// Nodes.
+    pub fn nodes() -> Self {
+        Self::new("", "v1", "Node", "nodes")
+    }
+
+    /// Persistent volume claims.
+    pub fn claims() -> Self {
+        Self::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+    }
+
+    /// Config maps.
+    pub fn config_maps() -> Self {
+        Self::new("", "v1", "ConfigMap", "configmaps")
+    }
+
+    /// Leases, by which replicas elect a leader and nodes tell that they live.
+    pub fn leases() -> Self {
+        Self::new("coordination.k8s.io", "v1", "Lease", "leases")
+    }
+
+    /// Whether both are one kind: versions of one group and plural are the same objects.
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        self.group == other.group && self.plural == other.plural
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -280,7 +315,7 @@ mod tests {
 
     #[test]
     fn paths_follow_the_group() {
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         assert_eq!(pods.path(None), "/api/v1/pods");
         assert_eq!(
             pods.object_path(&ObjectKey::new("a", "b")),

@@ -107,7 +107,7 @@ pub fn ground() -> Vec<Right> {
     const MUTE: &str = "objects carry no Event that says why they wait";
     const SWITCH: &str = "the gate does not close while too much waits, and draining is not seen";
     let gate = || Right::new("", "configmaps", "get", SWITCH).own(Some(names::GATE_CONFIG_MAP));
-    let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+    let namespaces = Resource::namespaces();
     let mut rights: Vec<Right> = Right::on(&namespaces, FOLLOW, BLIND).collect();
     rights.extend([
         Right::new("", "events", "create", MUTE),

@@ -180,7 +180,7 @@ impl Gate {
     ///
     /// As [`Request::send`].
     pub async fn read(&self) -> Result<Option<State>, RequestError> {
-        let request = Request::get(config_maps().object_path(&self.key));
+        let request = Request::get(Resource::config_maps().object_path(&self.key));
         match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => Ok(Some(answer.json::<ConfigMap>()?.into())),
             Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
@@ -210,7 +210,7 @@ impl Gate {
     }
 
     fn collection(&self) -> String {
-        config_maps().path(self.key.namespace())
+        Resource::config_maps().path(self.key.namespace())
     }
 
     fn selector(&self) -> String {
@@ -227,7 +227,7 @@ impl Gate {
             "metadata": { "uid": state.uid, "resourceVersion": state.version },
             "data": change,
         });
-        let path = config_maps().object_path(&self.key);
+        let path = Resource::config_maps().object_path(&self.key);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await.map(drop)
@@ -253,10 +253,6 @@ impl Gate {
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await.map(drop)
     }
-}
-
-fn config_maps() -> Resource {
-    Resource::new("", "v1", "ConfigMap", "configmaps")
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@ pub mod follow;
 pub mod gate;
 pub mod holds;
 pub mod passes;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod selection;
 pub mod text;
 
+mod findings;
 mod release;
 mod scan;
 mod site;

@@ -138,7 +138,7 @@ impl Releaser<'_> {
         let changed = match error.class() {
             ErrorClass::NotFound | ErrorClass::NotServed => return Next::Gone,
             ErrorClass::Conflict => true,
-            ErrorClass::Invalid => names_uid(error),
+            ErrorClass::Invalid => error.names_uid(),
             _ => false,
         };
         let over = attempt >= ATTEMPTS || Instant::now() >= self.deadline;
@@ -195,16 +195,4 @@ fn pause(attempt: u32) -> Duration {
 
 fn in_words(error: &RequestError) -> String {
     belayer_inspect::reader::explain(error)
-}
-
-/// The server says that `metadata.uid` is immutable: the version was right and the UID another's.
-fn names_uid(error: &RequestError) -> bool {
-    error.api().is_some_and(|api| {
-        let cause = api
-            .details
-            .iter()
-            .flat_map(|details| &details.causes)
-            .any(|cause| cause.field == "metadata.uid");
-        cause || api.message.contains("metadata.uid")
-    })
 }

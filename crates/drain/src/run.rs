@@ -1,55 +1,31 @@
 //! The run: the gate, the policies, then passes until there is nothing left to do.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod pass;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
-use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::kinds::discover;
 use belayer_inspect::reader::{Reader, explain};
 
-use crate::decide::{Purpose, Why};
+use crate::decide::Purpose;
+use crate::findings::Findings;
 use crate::gate::Gate;
-use crate::holds::{is_claim, is_pod};
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
-use crate::release::{LetGo, Releaser, Trouble};
-use crate::report::{API_VERSION, Left, Reason, Refused, Report, Unseen, why_in_words};
-use crate::scan::{Found, Scanned, decoders, scan};
+use crate::progress::Progress;
+use crate::report::{API_VERSION, Refused, Report, Unseen};
 use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
 
-/// Releases under way at once; the executor bounds them as well.
-const PARALLEL: usize = 64;
-
 /// A server that does not say what kinds it has is asked again after this time.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
-
-/// Is told how far a run is.
-pub trait Progress: Send + Sync {
-    /// A step was done, in words.
-    fn step(&self, _text: &str) {}
-    /// So many kinds are looked at now.
-    fn scanning(&self, _kinds: usize) {}
-    /// A kind has been listed; so many objects in this pass by now.
-    fn listed(&self, _kind: &Resource, _objects: u64) {}
-    /// So many objects with holds were found.
-    fn found(&self, _objects: usize) {}
-    /// One of them was dealt with.
-    fn dealt_with(&self) {}
-}
-
-/// Tells nobody.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Progress for Silent {}
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -94,16 +70,6 @@ pub enum DrainError {
     /// The server does not say what kinds it has.
     #[error("the server does not say what kinds it has: {0}")]
     Discovery(String),
-}
-
-/// What a pass did, besides numbers.
-#[derive(Default)]
-struct Findings {
-    left: Vec<Left>,
-    refused: Vec<Refused>,
-    failed: Vec<Refused>,
-    hidden: Vec<Unseen>,
-    unseen: Vec<Unseen>,
 }
 
 impl Drain {
@@ -341,81 +307,6 @@ impl Drain {
         changed
     }
 
-    async fn pass(
-        &self,
-        kinds: &[Resource],
-        deadline: Instant,
-        pass: &mut Pass,
-        found: &mut Findings,
-        report: &mut Report,
-        progress: &dyn Progress,
-    ) {
-        let ignored = self.ignored_namespaces(found).await;
-        let decoders = decoders(self.selection.keep());
-        let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
-        let Scanned {
-            found: mut objects,
-            hidden,
-            unseen,
-            objects: count,
-            handed_over,
-        } = scanned;
-        report.objects = count;
-        report.handed_over = handed_over;
-        found.hidden.extend(hidden);
-        found.unseen.extend(unseen);
-        objects.sort_by_key(order);
-        progress.found(objects.len());
-        let releaser = Releaser {
-            executor: &self.site.executor,
-            reader: &self.site.reader,
-            decoders: &decoders,
-            users: &self.users,
-            selection: &*self.selection,
-            ignored: &ignored,
-            purpose: &self.purpose,
-            deadline,
-        };
-        let mut done = futures::stream::iter(objects)
-            .map(|object| {
-                let releaser = &releaser;
-                async move {
-                    let named = (object.kind.clone(), object.meta.clone());
-                    (named, releaser.let_go(object).await)
-                }
-            })
-            .buffer_unordered(PARALLEL);
-        while let Some(((kind, meta), came)) = done.next().await {
-            note(&kind, &meta, came, pass, found, report);
-            progress.dealt_with();
-        }
-        pass.refused += found.refused.iter().filter(|step| step.is_step()).count();
-        pass.hidden = found.hidden.len();
-        pass.unseen = found.unseen.len();
-        found.left.sort();
-        found.refused.sort();
-        found.failed.sort();
-    }
-
-    /// The namespaces that are to be left alone; asked for only where selection matters.
-    async fn ignored_namespaces(&self, found: &mut Findings) -> BTreeSet<String> {
-        if !matches!(self.purpose, Purpose::Unselected(_)) {
-            return BTreeSet::new();
-        }
-        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
-        let keep = Keep::nothing().labels([belayer_core::names::IGNORE_LABEL]);
-        match ignored(&self.site.reader, &namespaces, keep).await {
-            Ok(ignored) => ignored,
-            Err(error) => {
-                found.unseen.push(Unseen {
-                    what: namespaces.to_string(),
-                    why: explain(&error),
-                });
-                BTreeSet::new()
-            }
-        }
-    }
-
     /// What follows the last pass.
     async fn finish(&self, report: &mut Report) {
         if !self.is_everything() || report.dry_run {
@@ -433,101 +324,6 @@ impl Drain {
             ));
         }
     }
-}
-
-impl Refused {
-    /// A step of the run, not an object.
-    fn is_step(&self) -> bool {
-        self.what.contains(' ')
-    }
-}
-
-/// Pods first, whose owners may wait for them; claims last, which the pods may be using.
-fn order(found: &Found) -> (u8, Resource, String) {
-    let rank = match &found.kind {
-        kind if is_pod(kind) => 0,
-        kind if is_claim(kind) => 2,
-        _ => 1,
-    };
-    (rank, found.kind.clone(), found.meta.key.to_string())
-}
-
-fn note(
-    kind: &Resource,
-    meta: &ObjectMeta,
-    came: LetGo,
-    pass: &mut Pass,
-    found: &mut Findings,
-    report: &mut Report,
-) {
-    let LetGo {
-        released,
-        kept,
-        trouble,
-    } = came;
-    let namespace = meta.key.namespace().unwrap_or_default();
-    let name = match meta.key.namespace() {
-        Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
-        None => format!("{kind}/{}", meta.key.name()),
-    };
-    if !released.is_empty() {
-        pass.released += 1;
-        report.objects_released += 1;
-    }
-    for (hold, evidence) in released {
-        let by = report.released.entry(hold.to_owned()).or_default();
-        *by.entry(evidence).or_default() += 1;
-    }
-    for one in &kept {
-        // What could not be found out is an error, not a fact about the object.
-        match one.why {
-            Why::UseUnknown(_) => pass.unsettled += 1,
-            _ => pass.left += 1,
-        }
-        found.left.push(Left {
-            reason: Reason::of(&one.why),
-            resource: kind.to_string(),
-            namespace: namespace.to_owned(),
-            name: meta.key.name().to_owned(),
-            hold: one.hold.clone(),
-            why: why_in_words(&one.why),
-        });
-    }
-    match trouble {
-        None => {}
-        Some(Trouble::Refused { code, message }) => {
-            pass.refused += 1;
-            found.refused.push(Refused {
-                what: name,
-                why: message,
-                code,
-            });
-        }
-        Some(Trouble::Failed(why)) => {
-            pass.unsettled += 1;
-            found.failed.push(Refused {
-                what: name,
-                why,
-                code: 0,
-            });
-        }
-    }
-}
-
-async fn ignored(
-    reader: &Reader,
-    namespaces: &Resource,
-    keep: Keep,
-) -> Result<BTreeSet<String>, RequestError> {
-    let decoders = decoders(keep);
-    let mut ignored = BTreeSet::new();
-    crate::scan::each(reader, &decoders, namespaces, |OwnerMeta(meta)| {
-        if belayer_core::facts::is_ignored(&meta.labels) {
-            ignored.insert(meta.key.name().to_owned());
-        }
-    })
-    .await?;
-    Ok(ignored)
 }
 
 fn gate_in_words(gate: GateState, key: &str) -> String {

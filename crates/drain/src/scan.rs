@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt as _;
 
-use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_core::informer::{Decoders, JsonDecoder, Page, ProtobufDecoder, Reading};
+use belayer_core::http::{ErrorClass, RequestError};
+use belayer_core::informer::{Decoders, Page, Reading};
 use belayer_core::moment::Moment;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
-use belayer_inspect::reader::{PAGE, Reader, explain};
+use belayer_inspect::reader::{Reader, explain};
 
 use crate::holds::{HANDED_OVER, PREFIX, is_claim};
+use crate::progress::Progress;
 use crate::report::Unseen;
-use crate::run::Progress;
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 8;
@@ -43,11 +43,10 @@ pub(crate) struct Scanned {
 
 /// Reads metadata of any kind, in whatever format the server prefers.
 pub(crate) fn decoders(keep: Keep) -> Decoders<OwnerMeta> {
-    let context = DecodeContext {
+    Decoders::protobuf_or_json(DecodeContext {
         keep,
         interner: Interner::default(),
-    };
-    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
+    })
 }
 
 /// Lists these kinds.
@@ -138,27 +137,17 @@ async fn pages(
     kind: &Resource,
     mut on: impl FnMut(Page<OwnerMeta>),
 ) -> Result<(), RequestError> {
-    let path = kind.path(None);
-    let mut token: Option<String> = None;
-    loop {
-        let request =
-            Request::list(&*path, PAGE, token.as_deref()).accept(decoders.accept(Reading::List));
-        let answer = reader.read(&request).await?;
-        let decoder = decoders.pick(&answer.content_type).ok_or_else(|| {
-            RequestError::Decode(format!("content type {:?}", answer.content_type))
-        })?;
-        let page = decoder
-            .decode_page(&answer.body)
-            .map_err(|error| RequestError::Decode(error.to_string()))?;
-        token = page
-            .continue_token
-            .clone()
-            .filter(|token| !token.is_empty());
-        on(page);
-        if token.is_none() {
-            return Ok(());
-        }
-    }
+    let accept = decoders.accept(Reading::List);
+    reader
+        .pages(&kind.path(None), &accept, |answer| {
+            let read = decoders.read_page(&answer).map(|mut page| {
+                let token = page.continue_token.take();
+                on(page);
+                token
+            });
+            async move { read }
+        })
+        .await
 }
 
 impl Scanned {

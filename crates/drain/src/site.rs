@@ -171,7 +171,7 @@ impl Site {
 
     /// Says on Belayer's namespace whether it may go. A namespace that is not there needs no word.
     pub(crate) async fn mark_namespace(&self, drained: &str) -> Result<(), String> {
-        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+        let namespaces = Resource::namespaces();
         let path = namespaces.object_path(&ObjectKey::cluster(&*self.namespace));
         let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
         let request = Request::patch(path, PatchKind::Merge, body.to_string())

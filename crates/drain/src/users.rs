@@ -5,12 +5,12 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use belayer_core::http::{Request, RequestError};
-use belayer_core::informer::{Decoders, JsonDecoder, ProtobufDecoder, Reading};
+use belayer_core::http::RequestError;
+use belayer_core::informer::{Decoders, Page, Reading};
 use belayer_core::moment::Moment;
-use belayer_core::object::Resource;
-use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, Pod};
-use belayer_inspect::reader::{PAGE, Reader, explain};
+use belayer_core::object::{Resource, ResourceVersion};
+use belayer_core::slim::{DecodeContext, ObjectMeta, Pod};
+use belayer_inspect::reader::{Reader, explain};
 use belayer_pvc_protection::look::Listed;
 
 use crate::decide::Look;
@@ -33,14 +33,9 @@ struct Seen {
 
 impl Users {
     pub(crate) fn new(reader: Reader) -> Self {
-        let context = DecodeContext {
-            keep: Keep::nothing(),
-            interner: Interner::default(),
-        };
         Self {
             reader,
-            decoders: Decoders::new(ProtobufDecoder::new(context.clone()))
-                .or(JsonDecoder::new(context)),
+            decoders: Decoders::protobuf_or_json(DecodeContext::default()),
             namespaces: Mutex::default(),
         }
     }
@@ -77,31 +72,27 @@ impl Users {
     }
 
     async fn list(&self, namespace: &str) -> Result<Listed, RequestError> {
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(namespace));
-        let unreadable = |why: String| RequestError::Decode(why);
+        let path = Resource::pods().path(Some(namespace));
+        let accept = self.decoders.accept(Reading::List);
         let mut listed: Option<Listed> = None;
-        let mut token: Option<String> = None;
-        loop {
-            let request = Request::list(&*path, PAGE, token.as_deref())
-                .accept(self.decoders.accept(Reading::List));
-            let answer = self.reader.read(&request).await?;
-            let decoder = self
-                .decoders
-                .pick(&answer.content_type)
-                .ok_or_else(|| unreadable(format!("content type {:?}", answer.content_type)))?;
-            let page = decoder
-                .decode_page(&answer.body)
-                .map_err(|error| unreadable(error.to_string()))?;
-            let all = listed.get_or_insert_with(|| Listed::at(page.resource_version));
-            for pod in page.items {
-                // A pod that cannot be read may use anything: without it the list is no answer.
-                all.note(&pod.map_err(|bad| unreadable(format!("a pod: {}", bad.why)))?);
-            }
-            token = page.continue_token.filter(|token| !token.is_empty());
-            if token.is_none() {
-                let empty = || Listed::at(page.resource_version);
-                return Ok(listed.unwrap_or_else(empty));
-            }
-        }
+        self.reader
+            .pages(&path, &accept, |answer| {
+                let page = self.decoders.read_page(&answer);
+                let next = page.and_then(|page| note_all(&mut listed, page));
+                async move { next }
+            })
+            .await?;
+        Ok(listed.unwrap_or_else(|| Listed::at(ResourceVersion::default())))
     }
+}
+
+/// Notes the pods of a page; where the next one begins. A pod that cannot be read may use anything:
+/// without it the list is no answer.
+fn note_all(listed: &mut Option<Listed>, page: Page<Pod>) -> Result<Option<String>, RequestError> {
+    let all = listed.get_or_insert_with(|| Listed::at(page.resource_version));
+    for pod in page.items {
+        let pod = pod.map_err(|bad| RequestError::Decode(format!("a pod: {}", bad.why)))?;
+        all.note(&pod);
+    }
+    Ok(page.continue_token)
 }

@@ -195,6 +195,21 @@ mod tests {
         assert_eq!(book().find(finalizer).unwrap().owner, owner);
     }
 
+    #[test]
+    fn every_hold_of_ours_is_in_it() {
+        use belayer_core::names::{OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
+        let book = book();
+        let holds = POD_HOLDS.iter().chain(OWNER_HOLDS);
+        for hold in holds.chain([&PVC_PROTECTION_HOLD]) {
+            let entry = book.find(hold).unwrap_or_else(|| panic!("{hold} is not"));
+            assert!(
+                entry.owner.starts_with("Belayer "),
+                "{hold}: {}",
+                entry.owner
+            );
+        }
+    }
+
     #[rstest]
     #[case("example.com/cleanup")]
     #[case("ceph.rook.io")]

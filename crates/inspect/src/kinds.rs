@@ -351,7 +351,7 @@ mod tests {
 
     fn pods() -> Kind {
         Kind {
-            resource: Resource::new("", "v1", "Pod", "pods"),
+            resource: Resource::pods(),
             namespaced: true,
             singular: "pod".into(),
             short_names: vec!["po".into()],

@@ -47,6 +47,15 @@ impl<T> Look<T> {
         }
     }
 
+    /// The same with `f` of what was found.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+        match self {
+            Self::Found(found) => Look::Found(f(found)),
+            Self::Absent => Look::Absent,
+            Self::Unknown(why) => Look::Unknown(why),
+        }
+    }
+
     /// Why nothing is known; `None` if something is.
     pub fn why_unknown(&self) -> Option<&str> {
         match self {
@@ -132,7 +141,7 @@ impl Reader {
     pub async fn pages<F, Fut>(
         &self,
         path: &str,
-        accept: &'static str,
+        accept: &str,
         mut page: F,
     ) -> Result<(), RequestError>
     where
@@ -141,7 +150,7 @@ impl Reader {
     {
         let mut token: Option<String> = None;
         loop {
-            let request = Request::list(path, PAGE, token.as_deref()).accept(accept);
+            let request = Request::list(path, PAGE, token.as_deref()).accept(accept.to_owned());
             let answer = self.read(&request).await?;
             token = page(answer).await?.filter(|token| !token.is_empty());
             if token.is_none() {

@@ -231,7 +231,16 @@ fn what_does_not_exist_would_be_seen() {
             "rate(workqueue_queue_duration_seconds[5m])",
             "no metric workqueue_queue",
         ),
-        ("sum(1)", "no metric is asked for"),
+        ("vector(1)", "no metric is asked for"),
+        // What Prometheus would not take.
+        ("sum(belayer_holds", "unclosed left parenthesis"),
+        ("sum by controller (belayer_holds)", "unexpected"),
+        ("summ(belayer_holds)", "summ"),
+        ("belayer_holds{controller=}", "unexpected"),
+        ("belayer_holds >", "unexpected"),
+        ("rate(belayer_holds)", "expected type"),
+        ("rate(belayer_holds_added_total[5 minutes])", "5"),
+        ("histogram_quantile(belayer_holds)", "argument"),
     ] {
         let problems = problems(expression).join("; ");
         assert!(problems.contains(says), "{expression}: {problems}");

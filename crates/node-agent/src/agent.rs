@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::informer::{
-    Decoders, Event, Informer, InformerState, JsonDecoder, ProtobufDecoder, Store,
-};
+use belayer_core::informer::{Decoders, Event, Informer, InformerState, JsonDecoder, Store};
 use belayer_core::lifecycles::{Lifecycles, Options as LifecycleOptions};
 use belayer_core::names::WIPE_ANNOTATION;
 use belayer_core::object::{ObjectKey, Resource};
@@ -105,19 +103,15 @@ impl Agent {
             interner: Interner::default(),
         };
         let of_pods = context(Keep::nothing().annotations([WIPE_ANNOTATION]));
-        let pod_decoders =
-            Decoders::new(ProtobufDecoder::new(of_pods.clone())).or(JsonDecoder::new(of_pods));
+        let pod_decoders = Decoders::protobuf_or_json(of_pods);
         let told = queue.clone();
-        let (pods, pod_store) = Informer::builder(
-            client.clone(),
-            Resource::new("", "v1", "Pod", "pods"),
-            pod_decoders.clone(),
-        )
-        .fields(format!("spec.nodeName={node}"))
-        .handler(Arc::new(move |event: &Event<Pod>| {
-            tell_of_pod(event, &told);
-        }))
-        .build();
+        let (pods, pod_store) =
+            Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
+                .fields(format!("spec.nodeName={node}"))
+                .handler(Arc::new(move |event: &Event<Pod>| {
+                    tell_of_pod(event, &told);
+                }))
+                .build();
         let told = queue.clone();
         let (records, record_store) = Informer::builder(
             client.clone(),

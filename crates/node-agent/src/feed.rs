@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::decide::{Asks, State, asks, state};
+use crate::place::beside;
 use crate::record::{Record, Wish};
 use crate::uid::PodUid;
 use crate::work::{Pod, PodWork};
@@ -19,9 +20,6 @@ use crate::world::World;
 
 /// A store that cannot say is asked again after this.
 const UNKNOWN: Duration = Duration::from_millis(500);
-
-/// Between the name and the UID of a pod that has lost its name. No name contains it.
-const BESIDE: char = '/';
 
 /// Tells the lifecycles of a node's pods. One at a time, so that they hear of a name in order.
 ///
@@ -38,18 +36,6 @@ pub(crate) struct Feed {
 enum Told {
     Alive,
     Stop,
-}
-
-/// The pod whose lifecycle has this key, unless that is beside the name.
-pub(crate) fn pod_of(key: &ObjectKey) -> Option<ObjectKey> {
-    let name = key.name().split(BESIDE).next()?;
-    Some(ObjectKey::new(Arc::clone(key.shared_namespace()), name))
-}
-
-fn beside(pod: &ObjectKey, uid: &Uid) -> Identity {
-    let name = format!("{}{BESIDE}{uid}", pod.name());
-    let key = ObjectKey::new(Arc::clone(pod.shared_namespace()), name);
-    Identity::new(key, uid.clone())
 }
 
 impl Feed {

@@ -12,5 +12,6 @@ pub mod uid;
 pub mod wipe;
 
 mod feed;
+mod place;
 mod work;
 mod world;

@@ -85,7 +85,7 @@ impl Api {
         Self {
             executor,
             pod_decoders,
-            pods: Resource::new("", "v1", "Pod", "pods"),
+            pods: Resource::pods(),
             records: record::resource(),
             node,
         }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::{Command, RunError, Subject};
 use crate::decide::{Asks, Decision, Sight, Snapshot, State, decide};
+use crate::place::pod_of;
 use crate::record::Record;
 use crate::requests::{Api, ApiError, Report, Verdict};
 use crate::uid::PodUid;
@@ -185,7 +186,7 @@ impl Lifecycle for PodWork {
     fn finished(&self, object: &Identity, _: End) {
         self.world.end(&object.uid);
         // A record may have come too late for this life: then there is another one.
-        if let Some(pod) = crate::feed::pod_of(&object.key) {
+        if let Some(pod) = pod_of(&object.key) {
             self.queue.add(pod, Band::Normal);
         }
     }

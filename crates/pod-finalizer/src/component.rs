@@ -17,7 +17,7 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{Change, Component, Recorded, Source};
+use belayer_core::runner::{Change, Component, Recorded};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -188,13 +188,8 @@ impl PodFinalizer {
 
     /// Queues the pods that a change of their namespace concerns.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
-        let namespace = match event {
-            Event::Added {
-                object,
-                initial: false,
-            } => object,
-            Event::Updated { new, .. } => new,
-            _ => return,
+        let Some(namespace) = event.news() else {
+            return;
         };
         for pod in self
             .pods
@@ -371,10 +366,7 @@ impl Component<Pod> for PodFinalizer {
 
     fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
         let pod = &change.new?.object;
-        let quiet = match change.source {
-            Source::InitialList => Band::Resync,
-            Source::Watch => Band::Normal,
-        };
+        let quiet = change.source.quiet();
         match held(&pod.meta) {
             Held::Yes if self.may_go(pod) => Some(Band::Release),
             Held::Yes => Some(quiet),

@@ -8,7 +8,7 @@ use crate::profile::{Cleanup, Profiles};
 
 /// To hold pods and let them go.
 pub fn rights(profiles: &Profiles) -> Vec<Right> {
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let mut rights: Vec<Right> =
         Right::on(&pods, FOLLOW, "no pod is seen, held or released").collect();
     rights.push(Right::new(

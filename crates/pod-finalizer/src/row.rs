@@ -77,3 +77,22 @@ pub const CLEANUP: Row = Row {
     number: 15,
     name: "cleanup",
 };
+
+/// All of them.
+pub const ALL: &[Row] = &[
+    NOT_OURS,
+    ADMIN_ASKED,
+    NAMESPACE_TERMINATING,
+    UNSELECTED,
+    OWNER_GONE,
+    OWNER_DELETING,
+    CAPTURE,
+    NO_OWNER,
+    CONSUMED,
+    NODE_FULFILLED,
+    CAPTURED,
+    KEEP,
+    ADD_HOLD,
+    TOO_LATE,
+    CLEANUP,
+];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::decision::{Notice, Severity};
@@ -18,6 +18,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::ticks::Ticks;
 
 use crate::component::{NAME, PodFinalizer};
 use crate::snapshot::{Gate, MassRelease};
@@ -70,14 +71,8 @@ impl Steward {
     /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
     /// the census knows only a part.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        let mut ticks = Ticks::every(TICK, cancel);
+        while ticks.next().await.is_some() {
             self.look().await;
         }
     }
@@ -128,7 +123,7 @@ impl Steward {
              at once look like a mistyped selector"
         );
         let regarding = Regarding {
-            resource: config_maps(),
+            resource: Resource::config_maps(),
             key: self.gate.clone(),
             uid: Uid::new(uid),
         };
@@ -179,7 +174,7 @@ impl Steward {
             "metadata": { "uid": current.uid, "resourceVersion": current.resource_version },
             "data": { GATE_KEY: wanted },
         });
-        let path = config_maps().object_path(&self.gate);
+        let path = Resource::config_maps().object_path(&self.gate);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await?;
@@ -200,7 +195,7 @@ impl Steward {
             uid: String,
             resource_version: String,
         }
-        let request = Request::get(config_maps().object_path(&self.gate));
+        let request = Request::get(Resource::config_maps().object_path(&self.gate));
         let found: ConfigMap = self
             .executor
             .read(&request, Class::Evidence)
@@ -219,10 +214,6 @@ struct GateObject {
     uid: String,
     resource_version: String,
     hold: Option<String>,
-}
-
-fn config_maps() -> Resource {
-    Resource::new("", "v1", "ConfigMap", "configmaps")
 }
 
 /// Publishes the census as metrics.

@@ -9,7 +9,7 @@ use belayer_core::facts::{Facts, OwnerQuestion, is_ignored};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
-use belayer_core::runner::{Change, Component, Source};
+use belayer_core::runner::{Change, Component};
 use belayer_core::slim::{Keep, Namespace, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 use hashbrown::{HashMap, HashSet};
@@ -123,13 +123,8 @@ impl PodRecreation {
 
     /// Wakes the pods of a namespace that changed: whether it is ignored, or being deleted.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
-        let namespace = match event {
-            Event::Added {
-                object,
-                initial: false,
-            } => object,
-            Event::Updated { new, .. } => new,
-            _ => return,
+        let Some(namespace) = event.news() else {
+            return;
         };
         let name = namespace.object.meta.key.name();
         self.look_at_all(|pod| pod.meta.key.namespace() == Some(name));
@@ -346,16 +341,10 @@ impl Component<Pod> for PodRecreation {
         let pod = change.new?;
         let view = self.view(pod);
         match (view.hold, &view.state) {
-            (Hold::On, PodState::Pending) if !view.is_deleting() => Some(match change.source {
-                Source::InitialList => Band::Resync,
-                Source::Watch => Band::Normal,
-            }),
+            (Hold::On, PodState::Pending) if !view.is_deleting() => Some(change.source.quiet()),
             (Hold::On, _) => Some(Band::Release),
             (Hold::Off, _) if view.selection == Selection::Eligible && !view.is_deleting() => {
-                Some(match change.source {
-                    Source::InitialList => Band::Resync,
-                    Source::Watch => Band::Normal,
-                })
+                Some(change.source.quiet())
             }
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! The state machine of a record: a pure function of what is known and the time. Each arrow is one
 //! write.
 
+mod ends;
 mod verdict;
 
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::record::Record;
 use crate::row;
 use crate::snapshot::{Asked, PodState, PodView, Rejection, Selection, Sight};
 
+use ends::{cancelled, cancelled_if_gone, end, exhausted, name_taken, reported};
+pub use ends::{cut_short, finished, taken};
 pub use verdict::{Effect, Step, Verdict};
 
 /// All that is read about one record, or about a pod that is to have one.
@@ -275,21 +278,7 @@ fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
     next.phase = Some(Phase::Waiting);
     next.pod_deletion_time = Some(whole_seconds(now));
     match pod {
-        Some(pod) if pod.uid.as_str() == uid => {
-            if pod.is_deleting() {
-                // Our hold leaves now; a foreign one is waited for.
-                return Verdict {
-                    row: row::DELETE,
-                    ..Verdict::nothing()
-                };
-            }
-            Verdict::of(
-                row::DELETE,
-                Effect::DeletePod {
-                    pod: pod.uid.clone(),
-                },
-            )
-        }
+        Some(pod) if pod.uid.as_str() == uid => take_away(row::DELETE, pod),
         Some(pod) if !is_ours(record, pod) => name_taken(record, now),
         Some(_) => Verdict::of(row::FREE, Effect::Status(Step::to(next))),
         None => Verdict::of(
@@ -359,19 +348,20 @@ fn in_the_way(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
     if this_attempt || pod.state == PodState::Started {
         return adopted(record, pod, now);
     }
+    // An old leader woke up and created it. Nothing of it ran: it goes, and the reserved attempt comes.
+    take_away(row::OLD_ATTEMPT, pod)
+}
+
+/// A pod that is to go. Once it is being deleted our hold leaves, and a foreign one is waited for.
+fn take_away(row: Row, pod: &PodView) -> Verdict {
     if pod.is_deleting() {
         return Verdict {
-            row: row::OLD_ATTEMPT,
+            row,
             ..Verdict::nothing()
         };
     }
-    // An old leader woke up and created it. Nothing of it ran: it goes, and the reserved attempt comes.
-    Verdict::of(
-        row::OLD_ATTEMPT,
-        Effect::DeletePod {
-            pod: pod.uid.clone(),
-        },
-    )
+    let pod = pod.uid.clone();
+    Verdict::of(row, Effect::DeletePod { pod })
 }
 
 /// Step 9: the pod is there. Counted once, for the write is a compare-and-swap.
@@ -481,80 +471,6 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) 
     Verdict::of(row::EXPIRED, Effect::DeleteRecord)
 }
 
-fn exhausted(record: &Record, now: Timestamp) -> Verdict {
-    let retries = record.policy.max_retries;
-    let why = format!("every one of {retries} re-creations was rejected");
-    let mut next = finished(record, Phase::Exhausted, &why, now);
-    next.set(
-        ConditionType::PodRejected,
-        ConditionStatus::False,
-        ("Exhausted", ""),
-        now,
-    );
-    next.set(
-        ConditionType::Exhausted,
-        ConditionStatus::True,
-        ("Exhausted", &why),
-        now,
-    );
-    Verdict::of(
-        row::EXHAUSTED,
-        Effect::Status(Step::to(next).counting("exhausted")),
-    )
-    .telling(Severity::Warning, "RecreationExhausted", why)
-}
-
-fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
-    let why = match &pod.state {
-        PodState::Rejected(rejection) => format!("not re-created: {}", rejection.objection()),
-        PodState::Started => "not re-created: a container of it has started".to_owned(),
-        PodState::Pending | PodState::Ended => "not re-created: it ended otherwise".to_owned(),
-    };
-    end(record, (row::REPORTED, "reported"), &why, now).telling(
-        Severity::Warning,
-        "NotRecreated",
-        why,
-    )
-}
-
-fn cancelled(record: &Record, why: &str, now: Timestamp) -> Verdict {
-    end(record, (row::CANCELLED, "cancelled"), why, now)
-}
-
-fn cancelled_if_gone(record: &Record, pod: &str, why: &str, now: Timestamp) -> Verdict {
-    let next = finished(record, Phase::Ended, why, now);
-    let step = Step::to(next).if_gone(Uid::new(pod)).counting("cancelled");
-    Verdict::of(row::CANCELLED, Effect::Status(step))
-}
-
-fn name_taken(record: &Record, now: Timestamp) -> Verdict {
-    let why = format!("the name {} belongs to another pod now", record.pod_name);
-    end(record, (row::CANCELLED, "name_taken"), &why, now).telling(
-        Severity::Warning,
-        "NameTaken",
-        format!("not re-created: {why}"),
-    )
-}
-
-fn end(record: &Record, (row, counts): (Row, &'static str), why: &str, now: Timestamp) -> Verdict {
-    let next = cut_short(record, why, now);
-    Verdict::of(row, Effect::Status(Step::to(next).counting(counts)))
-}
-
-/// The end of a record whose rejected pod is not re-created any more.
-pub fn cut_short(record: &Record, why: &str, now: Timestamp) -> Status {
-    let mut next = finished(record, Phase::Ended, why, now);
-    if next.condition(ConditionType::PodRejected).is_some() {
-        next.set(
-            ConditionType::PodRejected,
-            ConditionStatus::False,
-            ("Ended", why),
-            now,
-        );
-    }
-    next
-}
-
 /// A pod that an old leader created after its record had ended: the record knows nothing of it, and it
 /// has not started.
 pub fn is_in_vain(record: &Record, pod: &PodView) -> bool {
@@ -564,22 +480,6 @@ pub fn is_in_vain(record: &Record, pod: &PodView) -> bool {
         && status.pod_uid.as_deref() != this
         && status.rejected_uid.as_deref() != this
         && pod.state != PodState::Started
-}
-
-/// The end that another pod under the name leads to; for whoever learns of it by a live look.
-pub fn taken(record: &Record, now: Timestamp) -> Status {
-    let why = format!("the name {} belongs to another pod now", record.pod_name);
-    finished(record, Phase::Ended, &why, now)
-}
-
-/// The end that something the server said leads to.
-pub fn finished(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Status {
-    Status {
-        phase: Some(phase),
-        message: Some(why.to_owned()),
-        finished_at: Some(whole_seconds(now)),
-        ..record.status.clone()
-    }
 }
 
 fn denied_too_long(status: &Status, now: Timestamp) -> Option<String> {

@@ -7,6 +7,7 @@
 mod effects;
 mod owners;
 mod requests;
+mod successor;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,7 @@ impl Machine {
             shared: Arc::new(Shared {
                 parts,
                 records: api::resource(),
-                pods: Resource::new("", "v1", "Pod", "pods"),
+                pods: Resource::pods(),
                 own: OwnWrites::default(),
                 storm,
                 kinds: Mutex::default(),

@@ -9,8 +9,8 @@ use crate::api;
 pub fn rights() -> Vec<Right> {
     const BLIND: &str = "no pod is seen, held or re-created";
     const STUCK: &str = "holds are neither added nor taken off: what is held stays";
-    let pods = Resource::new("", "v1", "Pod", "pods");
-    let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+    let pods = Resource::pods();
+    let namespaces = Resource::namespaces();
     let mut rights: Vec<Right> = Right::on(&pods, FOLLOW, BLIND).collect();
     rights.extend(Right::on(&pods, &["patch"], STUCK));
     rights.extend(Right::on(

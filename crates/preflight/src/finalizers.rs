@@ -116,7 +116,7 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 
 /// Whether claims are protected by exactly those who should.
 pub(crate) async fn claims(reader: &Reader, mode: Claims) -> Vec<Finding> {
-    let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let kind = Resource::claims();
     let mut findings = Vec::new();
     match (in_tree(reader).await, mode) {
         (InTree::On(pod), Claims::Replacing) => findings.push(
@@ -272,7 +272,7 @@ pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
                 format!("deployment {}/{} is a Belayer as well", text("namespace"), text("name")),
                 "two that do not know of each other add and release the same holds by two configurations",
             )
-            .fix("keep one of them; --namespace tells this command which is yours")
+            .fix("keep one of them; --own-namespace tells this command which is yours")
         })
         .collect()
 }

@@ -165,7 +165,7 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
 }
 
 async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
-    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let maps = Resource::config_maps();
     let key = ObjectKey::new(own, names::GATE_CONFIG_MAP);
     let place = format!("configmap {key}");
     match reader.object::<Value>(&maps, &key).await {
@@ -208,7 +208,7 @@ mod tests {
     fn policy() -> Policy {
         Policy {
             name: "belayer-pod-hold",
-            resource: Resource::new("", "v1", "Pod", "pods"),
+            resource: Resource::pods(),
             finalizer: names::POD_STATUS_HOLD.to_owned(),
             labels: vec!["workflows.argoproj.io/workflow".to_owned()],
             switch: "hold",

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-/// `apiVersion` of everything here.
-pub const API_VERSION: &str = "inspect.belayer.dev/v1alpha1";
+pub use belayer_inspect::report::API_VERSION;
 
 /// What of a cluster fits Belayer, and what does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

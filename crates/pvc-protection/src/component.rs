@@ -12,7 +12,7 @@ use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::ObjectKey;
-use belayer_core::runner::{Change, Component, Source};
+use belayer_core::runner::{Change, Component};
 use belayer_core::slim::{Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -289,10 +289,7 @@ impl Component<Claim> for PvcProtection {
         let claim = &change.new?.meta;
         match (claim.is_deleting(), self.hold_of(claim)) {
             (true, hold) if hold.keeps() => Some(Band::Release),
-            (false, Hold::Missing | Hold::Former) => Some(match change.source {
-                Source::InitialList => Band::Resync,
-                Source::Watch => Band::Normal,
-            }),
+            (false, Hold::Missing | Hold::Former) => Some(change.source.quiet()),
             _ => None,
         }
     }

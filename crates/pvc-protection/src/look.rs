@@ -162,7 +162,7 @@ impl PodsOracle {
     }
 
     async fn pods(&self, question: &PodsQuestion) -> Result<PodsLook, LookError> {
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&question.0));
+        let path = Resource::pods().path(Some(&question.0));
         let first = self.page(&path, 1, None).await?;
         let now = first.resource_version;
         let mut listed = Listed::at(now);
@@ -210,14 +210,8 @@ impl PodsOracle {
             .read(&request, Class::Evidence)
             .await
             .map_err(|error| LookError::from(&error))?;
-        let Some(decoder) = self.decoders.pick(&answer.content_type) else {
-            return Err(LookError::unusable(format!(
-                "content type {:?} was not asked for",
-                answer.content_type
-            )));
-        };
-        decoder
-            .decode_page(&answer.body)
+        self.decoders
+            .read_page(&answer)
             .map_err(|error| LookError::unusable(error.to_string()))
     }
 }

@@ -5,8 +5,8 @@ use belayer_core::rights::{FOLLOW, Right};
 
 /// To hold claims and let them go.
 pub fn rights() -> Vec<Right> {
-    let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let claims = Resource::claims();
+    let pods = Resource::pods();
     let mut rights: Vec<Right> =
         Right::on(&claims, FOLLOW, "no claim is seen, held or released").collect();
     rights.push(Right::new(

@@ -27,3 +27,6 @@ pub const NOTHING: Row = Row {
     number: 5,
     name: "nothing",
 };
+
+/// All of them.
+pub const ALL: &[Row] = &[NOT_IN_CACHE, ADD_HOLD, IN_USE, CONFIRM, NOTHING];

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::executor::Writes;
+use belayer_core::ticks::Ticks;
 
 use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
@@ -49,15 +50,9 @@ impl Steward {
                  persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
             );
         }
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = Ticks::every(TICK, cancel);
         let mut next_signs = Instant::now();
-        loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        while ticks.next().await.is_some() {
             publish(&self.protection, belayer_core::ambient::now());
             if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;

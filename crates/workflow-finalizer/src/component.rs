@@ -10,7 +10,7 @@ use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::owned::{HELD_BY_OWNER, holding_owner};
-use belayer_core::runner::{Change, Component, Source};
+use belayer_core::runner::{Change, Component};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -144,13 +144,8 @@ impl WorkflowFinalizer {
 
     /// Queues the workflows that a change of their namespace concerns.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
-        let namespace = match event {
-            Event::Added {
-                object,
-                initial: false,
-            } => object,
-            Event::Updated { new, .. } => new,
-            _ => return,
+        let Some(namespace) = event.news() else {
+            return;
         };
         let name = namespace.object.meta.key.name();
         let mut keys = Vec::new();
@@ -318,10 +313,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
 
     fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Band> {
         let workflow = &change.new?.object.0;
-        let quiet = match change.source {
-            Source::InitialList => Band::Resync,
-            Source::Watch => Band::Normal,
-        };
+        let quiet = change.source.quiet();
         match (held(workflow), workflow.is_deleting()) {
             (Held::Yes, true) => Some(Band::Release),
             (Held::No, true) => None,

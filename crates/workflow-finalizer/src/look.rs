@@ -43,7 +43,7 @@ impl PodsQuestion {
     }
 
     fn request(&self, page: Option<&str>) -> Request {
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let request =
             Request::list(pods.path(self.workflow.namespace()), PAGE, page).accept(METADATA_LIST);
         match &self.label {

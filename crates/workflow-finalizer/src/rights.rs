@@ -7,7 +7,7 @@ use crate::config::Settings;
 
 /// To hold workflows and let them go, their pods first.
 pub fn rights(settings: &Settings) -> Vec<Right> {
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let mut rights = Vec::new();
     for rule in &settings.owners {
         rights.extend(Right::on(

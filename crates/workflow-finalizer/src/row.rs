@@ -17,6 +17,17 @@ pub const NAMESPACE_TERMINATING: Row = row(6, "namespace-terminating");
 /// None of the above.
 pub const NOTHING: Row = row(7, "nothing");
 
+/// All of them.
+pub const ALL: &[Row] = &[
+    UNSELECTED,
+    ADD_HOLD,
+    NOT_HELD,
+    PODS_HELD,
+    CONFIRM,
+    NAMESPACE_TERMINATING,
+    NOTHING,
+];
+
 const fn row(number: u8, name: &'static str) -> Row {
     Row { number, name }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::decision::{Notice, Severity};
@@ -13,6 +12,7 @@ use belayer_core::informer::{Lookup, Store};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::selection::MassRelease;
 use belayer_core::slim::Namespace;
+use belayer_core::ticks::Ticks;
 
 use crate::component::{NAME, WorkflowFinalizer};
 
@@ -48,14 +48,8 @@ impl Steward {
 
     /// Runs until `cancel` is cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        let mut ticks = Ticks::every(TICK, cancel);
+        while ticks.next().await.is_some() {
             self.look();
         }
     }
@@ -93,7 +87,7 @@ fn tell(
         return;
     };
     let regarding = Regarding {
-        resource: Resource::new("", "v1", "Namespace", "namespaces"),
+        resource: Resource::namespaces(),
         key: namespace.clone(),
         uid: found.object.meta.uid.clone(),
     };

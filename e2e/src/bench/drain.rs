@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use belayer_core::object::{ObjectKey, Resource};
@@ -17,14 +17,13 @@ use super::server::server_cpu;
 use super::{Bed, Bench, Goal, Measured, Report, Traffic};
 use crate::control_plane::{ControlPlane, Process};
 use crate::harness::{Workflow, pod};
-use crate::kinds;
+use crate::kinds::{self, Objects};
 use crate::peers::Peer;
 use crate::providers::ensure_workflow_crd;
 
 const NAMESPACE: &str = "bench";
 /// How many requests prepare the pods at once.
 const PARALLEL: usize = 32;
-const DEADLINE: Duration = Duration::from_secs(600);
 
 const BELAYER: &str = "Belayer";
 const KUBE_RS: &str = "kube-rs Controller";
@@ -112,6 +111,7 @@ fn raw_of(parallel: usize) -> String {
 async fn run(bed: &Bed, load: &Load) -> Result<Report> {
     let pods = bed.size.unwrap_or(load.pods);
     let plane = bed.api_server().await?;
+    let held = kinds::pods(plane.client(), NAMESPACE);
     ensure_workflow_crd(plane.client()).await?;
     let namespace = serde_json::json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
@@ -141,9 +141,8 @@ async fn run(bed: &Bed, load: &Load) -> Result<Report> {
         for parallel in load.raw.iter().copied() {
             let releases = prepare(plane.client(), pods, load.workflows).await?;
             let server = server_cpu(&plane).await?;
-            let wall = raw::send_all(plane.client(), &releases, parallel).await?;
+            let wall = raw::release_all(plane.client(), &held, &releases, parallel).await?;
             let server = server_cpu(&plane).await? - server;
-            wait_until_gone(plane.client()).await?;
             if counts {
                 let figures = [wall.as_secs_f64(), f64::NAN, f64::NAN, server];
                 report.round(&raw_of(parallel), &figures);
@@ -152,7 +151,7 @@ async fn run(bed: &Bed, load: &Load) -> Result<Report> {
         for (name, command) in &controllers {
             prepare(plane.client(), pods, load.workflows).await?;
             let before = Traffic::of(plane.client(), "pods").await?;
-            let figures = drained_by(&plane, name, command).await?;
+            let figures = drained_by(&plane, &held, name, command).await?;
             if counts {
                 report.round(name, &figures);
             }
@@ -194,12 +193,17 @@ fn controllers(bed: &Bed, plane: &ControlPlane) -> Vec<(&'static str, Command)> 
 }
 
 /// From process start until the last pod is gone: the figures in the order of the metrics.
-async fn drained_by(plane: &ControlPlane, name: &str, command: &Command) -> Result<[f64; 4]> {
+async fn drained_by(
+    plane: &ControlPlane,
+    held: &Objects,
+    name: &str,
+    command: &Command,
+) -> Result<[f64; 4]> {
     let (program, arguments) = command;
     let server = server_cpu(plane).await?;
     let log = plane.dir().join("drained.log");
     let mut controller = Measured::start(|| Process::start(name, program, arguments, &log))?;
-    wait_until_gone(plane.client()).await.inspect_err(|_| {
+    raw::until_gone(held).await.inspect_err(|_| {
         anstream::eprintln!("{}", controller.process().log_end());
     })?;
     let cost = controller.cost()?;
@@ -256,20 +260,4 @@ async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Rele
             .await?;
     }
     Ok(releases)
-}
-
-async fn wait_until_gone(client: &Client) -> Result<()> {
-    let api = kinds::pods(client, NAMESPACE);
-    let started = Instant::now();
-    let one = ListParams::default().limit(1);
-    loop {
-        let left = api.list_metadata(&one).await?;
-        if left.items.is_empty() {
-            return Ok(());
-        }
-        if started.elapsed() > DEADLINE {
-            bail!("pods are left after {DEADLINE:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

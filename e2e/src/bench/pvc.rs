@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use belayer_core::object::{ObjectKey, Resource};
@@ -22,7 +22,6 @@ const CLAIMS: usize = 10_000;
 const NAMESPACES: usize = 10;
 /// How many requests prepare the claims at once.
 const PARALLEL: usize = 32;
-const DEADLINE: Duration = Duration::from_secs(900);
 
 /// How many PATCHes the raw senders have under way.
 const RAW: [usize; 3] = [16, 32, 64];
@@ -135,11 +134,12 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     async fn raw(&mut self, parallel: usize) -> Result<(Duration, f64)> {
-        let releases = prepare(self.plane.client(), self.claims).await?;
+        let client = self.plane.client();
+        let releases = prepare(client, self.claims).await?;
         let server = server_cpu(self.plane).await?;
-        let wall = raw::send_all(self.plane.client(), &releases, parallel).await?;
+        let claims = kinds::all_claims(client);
+        let wall = raw::release_all(client, &claims, &releases, parallel).await?;
         let server = server_cpu(self.plane).await? - server;
-        wait_until_gone(self.plane.client()).await?;
         Ok((wall, server))
     }
 
@@ -173,7 +173,7 @@ impl Stage<'_> {
     async fn in_tree(&self) -> Result<Cost> {
         let started = Instant::now();
         self.plane.start_claim_controller_alone().await?;
-        wait_until_gone(self.plane.client()).await?;
+        raw::until_gone(&kinds::all_claims(self.plane.client())).await?;
         let pid = self.plane.pid_of("kube-controller-manager").await;
         let cost = cost_of(pid.context("kube-controller-manager has ended")?, started)?;
         self.plane.stop_controllers().await?;
@@ -193,7 +193,7 @@ impl Stage<'_> {
         let log = self.plane.dir().join("belayer.log");
         let start = || Process::start("belayer", self.bed.belayer(), arguments, &log);
         let mut belayer = Measured::start(start)?;
-        let gone = wait_until_gone(self.plane.client()).await;
+        let gone = raw::until_gone(&kinds::all_claims(self.plane.client())).await;
         gone.inspect_err(|_| anstream::eprintln!("{}", belayer.process().log_end()))?;
         let cost = belayer.cost()?;
         belayer.end().await?;
@@ -225,20 +225,4 @@ async fn prepare(client: &Client, claims: usize) -> Result<Vec<Release>> {
         .buffer_unordered(PARALLEL)
         .try_collect()
         .await
-}
-
-async fn wait_until_gone(client: &Client) -> Result<()> {
-    let api = kinds::all_claims(client);
-    let started = Instant::now();
-    let one = ListParams::default().limit(1);
-    loop {
-        let left = api.list_metadata(&one).await?;
-        if left.items.is_empty() {
-            return Ok(());
-        }
-        if started.elapsed() > DEADLINE {
-            bail!("claims are left after {DEADLINE:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -1,11 +1,14 @@
 //! The limit that nobody can beat: the same PATCHes, sent in parallel by a program that knows all
 //! of them in advance and decides nothing.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use kube::Client;
+use anyhow::{Result, ensure};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
@@ -49,16 +52,52 @@ impl Release {
     }
 }
 
-/// Sends all of them, so many at a time. How long it took.
+/// How often a list is asked whether anything is left.
+const POLL: Duration = Duration::from_millis(20);
+/// Nothing takes that long.
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// Sends all of them, so many at a time. How long it took until a list of them shows nothing: what
+/// a controller is measured by.
 ///
 /// # Errors
 /// When the server refuses one.
-pub(crate) async fn send_all(
+pub(crate) async fn release_all<K>(
     client: &Client,
+    api: &Api<K>,
     releases: &[Release],
     parallel: usize,
-) -> Result<Duration> {
+) -> Result<Duration>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
     let started = Instant::now();
+    futures::try_join!(send_all(client, releases, parallel), until_gone(api))?;
+    Ok(started.elapsed())
+}
+
+/// Waits until a list shows nothing. The waiting costs the API server something, so that all who
+/// are compared are waited for in this way.
+///
+/// # Errors
+/// When something is left after a quarter of an hour.
+pub(crate) async fn until_gone<K>(api: &Api<K>) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let started = Instant::now();
+    let one = ListParams::default().limit(1);
+    while !api.list_metadata(&one).await?.items.is_empty() {
+        ensure!(
+            started.elapsed() < DEADLINE,
+            "something is left after {DEADLINE:?}"
+        );
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}
+
+async fn send_all(client: &Client, releases: &[Release], parallel: usize) -> Result<()> {
     let next = AtomicUsize::new(0);
     let sender = || async {
         while let Some(release) = releases.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -67,5 +106,5 @@ pub(crate) async fn send_all(
         anyhow::Ok(())
     };
     futures::future::try_join_all((0..parallel).map(|_| sender())).await?;
-    Ok(started.elapsed())
+    Ok(())
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::run::ProviderName;
 use crate::conformance::{self, Mode, Options, Server, beside};
-use crate::control_plane::plane;
+use crate::control_plane;
 
 /// Small cases of what a client sees, the same on every server
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ impl Conformance {
         }
         let summary = match &self.kubeconfig {
             Some(path) => {
-                let client = plane::client(path).await?;
+                let client = control_plane::client(path).await?;
                 conformance::run(&client, beside(path), &options).await?
             }
             None => {

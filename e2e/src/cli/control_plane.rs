@@ -151,7 +151,7 @@ async fn status(file: &Path) -> Result<()> {
         anstream::println!("down");
         return Ok(());
     };
-    let client = crate::control_plane::plane::client(&state.kubeconfig).await?;
+    let client = crate::control_plane::client(&state.kubeconfig).await?;
     let version = client
         .apiserver_version()
         .await

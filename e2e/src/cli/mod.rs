@@ -66,7 +66,7 @@ pub async fn main() -> ExitCode {
 }
 
 async fn types(kubeconfig: &Path) -> Result<ExitCode> {
-    let client = crate::control_plane::plane::client(kubeconfig).await?;
+    let client = crate::control_plane::client(kubeconfig).await?;
     anstream::print!("{}", crate::types::digest(&client).await?);
     Ok(ExitCode::SUCCESS)
 }

@@ -6,9 +6,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Stats};
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::index;
-use belayer_core::informer::{
-    Decoders, Informer, InformerBuilder, JsonDecoder, ProtobufDecoder, StreamingList,
-};
+use belayer_core::informer::{Decoders, Informer, InformerBuilder, StreamingList};
 use belayer_core::object::Resource;
 use belayer_core::owned;
 use belayer_core::slim::{DecodeContext, Keep, Pod};
@@ -45,13 +43,13 @@ pub fn decoders() -> Decoders<Pod> {
         keep: Keep::nothing(),
         ..DecodeContext::default()
     };
-    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
+    Decoders::protobuf_or_json(context)
 }
 
 /// The kind.
 #[must_use]
 pub fn resource() -> Resource {
-    Resource::new("", "v1", "Pod", "pods")
+    Resource::pods()
 }
 
 /// Lists so many pods into a store and weighs it.

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig as ClientConfig};
 
 /// Whom a kubeconfig speaks for, and to which server.
 #[derive(Debug, Clone)]
@@ -55,4 +57,14 @@ impl Kubeconfig {
         }))?;
         Ok(text)
     }
+}
+
+/// A client for the kubeconfig at `path`, without the client's own retries: scenarios want to see
+/// every answer.
+pub(crate) async fn client(path: &Path) -> Result<Client> {
+    let read = ClientConfig::read_from(path)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Client::try_from(config).context("make a client")
 }

@@ -74,6 +74,12 @@ impl Process {
         self.child.id()
     }
 
+    /// Its name and its process id, as long as it runs.
+    #[must_use]
+    pub fn named(&self) -> Option<(String, u32)> {
+        self.pid().map(|pid| (self.name.clone(), pid))
+    }
+
     /// Where the output goes.
     #[must_use]
     pub fn log_path(&self) -> &Path {

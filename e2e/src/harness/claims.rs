@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{PodBuilder, finalizers};
+use super::objects::{PodBuilder, claim, finalizers};
 use super::wait::{eventually, throughout};
 use crate::control_plane::ClaimController;
 use crate::kinds;
@@ -21,27 +21,6 @@ pub const KUBERNETES_CLAIM_HOLD: &str = "kubernetes.io/pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(3);
-
-/// A claim that nothing provisions.
-pub(super) fn spec() -> Value {
-    json!({
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "",
-        "resources": { "requests": { "storage": "1Mi" } },
-    })
-}
-
-/// A claim; `metadata` may say more than its name.
-///
-/// # Errors
-/// Never in practice: the document is a claim.
-pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
-    metadata["name"] = name.into();
-    let document = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec(),
-    });
-    serde_json::from_value(document).context("a claim")
-}
 
 impl Cluster {
     /// The claims of the scenario's namespace.

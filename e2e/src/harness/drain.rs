@@ -12,9 +12,9 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
+use super::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD};
 use super::cluster::Cluster;
-use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, pod};
+use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
 use crate::kinds;
 
 /// What every hold of ours is called like. Written out here on purpose: users see it.

@@ -3,10 +3,12 @@
 mod argo;
 pub(crate) mod belayer;
 mod claims;
+mod clean_up;
 mod cluster;
 mod drain;
 mod kubectl;
 mod objects;
+mod pods;
 mod proxy;
 mod runner;
 mod scenario;
@@ -15,11 +17,11 @@ mod workflows;
 
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
-pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD, claim};
+pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD};
 pub use self::cluster::{Cluster, OWN_NODE, Setting};
 pub use self::drain::{Census, OURS, Said};
 pub use self::kubectl::Kubectl;
-pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
+pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
 pub use self::scenario::{Scenario, Sharing};

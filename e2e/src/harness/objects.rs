@@ -1,4 +1,4 @@
-//! Workflows and pods, as scenarios need them.
+//! Workflows, pods and claims, as scenarios need them.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ impl PodBuilder {
     pub fn ephemeral(mut self, volume: &str) -> Self {
         self.volumes.push(json!({
             "name": volume,
-            "ephemeral": { "volumeClaimTemplate": { "spec": super::claims::spec() } },
+            "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } },
         }));
         self
     }
@@ -184,6 +184,27 @@ impl PodBuilder {
         });
         serde_json::from_value(document).context("a pod")
     }
+}
+
+/// A claim that nothing provisions.
+fn claim_spec() -> Value {
+    json!({
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "resources": { "requests": { "storage": "1Mi" } },
+    })
+}
+
+/// A claim; `metadata` may say more than its name.
+///
+/// # Errors
+/// Never in practice: the document is a claim.
+pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
+    metadata["name"] = name.into();
+    let document = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim_spec(),
+    });
+    serde_json::from_value(document).context("a claim")
 }
 
 /// The finalizers of an object, in order.

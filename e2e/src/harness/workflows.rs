@@ -3,18 +3,74 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{WORKFLOW_HOLD, finalizers};
+use super::objects::{PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
 use super::wait::eventually;
 use crate::kinds;
 
 const SOON: Duration = Duration::from_secs(60);
 
 impl Cluster {
+    /// The workflows of the scenario's namespace.
+    #[must_use]
+    pub fn workflows(&self) -> Api<DynamicObject> {
+        kinds::workflows(self.client(), self.namespace())
+    }
+
+    /// Creates a workflow.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn workflow(&self, name: &str) -> Result<Workflow> {
+        self.workflow_in(self.namespace(), name, json!({})).await
+    }
+
+    /// Creates a workflow in another namespace, with more metadata.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn workflow_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        metadata: Value,
+    ) -> Result<Workflow> {
+        let mut document = json!({
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "metadata": metadata,
+            "spec": { "entrypoint": "main" },
+        });
+        document["metadata"]["name"] = name.into();
+        let object: DynamicObject = serde_json::from_value(document)?;
+        let created = kinds::workflows(self.client(), namespace)
+            .create(&PostParams::default(), &object)
+            .await;
+        Workflow::of(&created.with_context(|| format!("create the workflow {name}"))?)
+    }
+
+    /// Held pods that are being deleted, of a workflow that is gone: all there is to be released.
+    /// `with` makes each what else it shall be.
+    ///
+    /// # Errors
+    /// When the server refuses something.
+    pub async fn orphans(
+        &self,
+        count: usize,
+        with: impl Fn(PodBuilder) -> PodBuilder,
+    ) -> Result<()> {
+        let workflow = self.workflow("w").await?;
+        let each = |index| with(pod(format!("p{index}")).of(&workflow).held());
+        self.create_all((0..count).map(each)).await?;
+        self.delete_all().await?;
+        self.delete_workflow("w", PropagationPolicy::Background)
+            .await
+    }
+
     /// Deletes a workflow without waiting for it to go.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! What every cluster gets before the first scenario: the Workflow kind and Belayer's rights.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 
+use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
 use crate::harness::eventually;
 use crate::kinds;
 
@@ -208,4 +210,20 @@ mod tests {
             serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
         assert!(!objects.is_empty());
     }
+}
+
+/// Writes the kubeconfig of Belayer's ServiceAccount, once that has a token.
+///
+/// # Errors
+/// When it gets none.
+pub(super) async fn belayer_kubeconfig(
+    client: &Client,
+    server: &Kubeconfig,
+    path: &Path,
+) -> Result<()> {
+    let what = "Belayer's account has a token";
+    eventually(what, Duration::from_secs(20), async || {
+        service_account_kubeconfig(client, server, "belayer-system", "belayer", path).await
+    })
+    .await
 }

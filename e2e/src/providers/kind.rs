@@ -3,20 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 use tempfile::TempDir;
 
-use super::bootstrap::{ensure_workflow_crd, grant_rights};
-use super::{Backend, Capability, Clusters, Provider, Recorder};
-use crate::conformance::Compactor;
-use crate::control_plane::{Kubeconfig, node_agent_kubeconfig, plane, service_account_kubeconfig};
-use crate::harness::{Kubectl, eventually};
-use crate::peers::Peer;
+use super::bootstrap::{belayer_kubeconfig, ensure_workflow_crd, grant_rights};
+use super::{Backend, Capability, Clusters, Provider};
+use crate::control_plane::{self, Kubeconfig, node_agent_kubeconfig};
 
 /// Makes a cluster with the `kind` program and removes it afterwards.
 ///
@@ -73,26 +68,12 @@ impl Provider for Kind {
             run("kind", &create)?;
             // From here on it is removed whatever happens.
             let cluster = Running { name };
-            let client = plane::client(&admin).await?;
+            let client = control_plane::client(&admin).await?;
             let belayer = dir.path().join("belayer.kubeconfig");
             grant_rights(&client).await?;
             ensure_workflow_crd(&client).await?;
             let server = server_of(&admin)?;
-            eventually(
-                "Belayer's account has a token",
-                Duration::from_secs(20),
-                async || {
-                    service_account_kubeconfig(
-                        &client,
-                        &server,
-                        "belayer-system",
-                        "belayer",
-                        &belayer,
-                    )
-                    .await
-                },
-            )
-            .await?;
+            belayer_kubeconfig(&client, &server, &belayer).await?;
             Ok(Arc::new(KindBackend {
                 client,
                 admin,
@@ -148,15 +129,7 @@ impl Backend for KindBackend {
             Capability::Rbac,
             Capability::Protobuf,
         ];
-        if super::is_root() {
-            can.push(Capability::Root);
-        }
-        if Kubectl::is_installed() {
-            can.push(Capability::Kubectl);
-        }
-        if Peer::Informer.is_available() {
-            can.push(Capability::ClientGo);
-        }
+        can.extend(super::of_this_machine());
         can
     }
 
@@ -177,18 +150,6 @@ impl Backend for KindBackend {
             let server = server_of(&self.admin)?;
             node_agent_kubeconfig(&self.client, &server, node, path).await
         })
-    }
-
-    fn recorder(&self) -> Option<&dyn Recorder> {
-        None
-    }
-
-    fn faults(&self) -> Option<&Faults> {
-        None
-    }
-
-    fn compactor(&self) -> Option<Compactor> {
-        None
     }
 }
 

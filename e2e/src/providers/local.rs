@@ -4,23 +4,18 @@ use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 use serde::Deserialize;
 
-use super::bootstrap::{apply, ensure_workflow_crd, grant_rights};
+use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::{Compactor, beside};
 use crate::control_plane::{
     Binaries, ClaimController, ControlPlane, Options, node_agent_kubeconfig,
-    service_account_kubeconfig,
 };
-use crate::harness::{Kubectl, eventually};
-use crate::peers::Peer;
 
 /// Starts control planes from these programs.
 #[derive(Debug)]
@@ -71,21 +66,7 @@ impl LocalBackend {
         ensure_workflow_crd(client).await?;
         apply(client, include_str!("../../manifests/policy-anchor.yaml")).await?;
         let belayer = plane.dir().join("belayer.kubeconfig");
-        eventually(
-            "Belayer's account has a token",
-            Duration::from_secs(20),
-            async || {
-                service_account_kubeconfig(
-                    client,
-                    plane.admin(),
-                    "belayer-system",
-                    "belayer",
-                    &belayer,
-                )
-                .await
-            },
-        )
-        .await?;
+        belayer_kubeconfig(client, plane.admin(), &belayer).await?;
         let audit = AuditLog(plane.audit_log().to_owned());
         Ok(Self {
             belayer,
@@ -113,15 +94,7 @@ impl Backend for LocalBackend {
         if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
         }
-        if super::is_root() {
-            can.push(Capability::Root);
-        }
-        if Kubectl::is_installed() {
-            can.push(Capability::Kubectl);
-        }
-        if Peer::Informer.is_available() {
-            can.push(Capability::ClientGo);
-        }
+        can.extend(super::of_this_machine());
         can
     }
 
@@ -148,10 +121,6 @@ impl Backend for LocalBackend {
 
     fn recorder(&self) -> Option<&dyn Recorder> {
         Some(&self.audit)
-    }
-
-    fn faults(&self) -> Option<&Faults> {
-        None
     }
 
     fn compactor(&self) -> Option<Compactor> {

@@ -16,6 +16,8 @@ use kube::Client;
 
 use crate::conformance::Compactor;
 use crate::control_plane::ClaimController;
+use crate::harness::Kubectl;
+use crate::peers::Peer;
 
 pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
 pub use self::kind::Kind;
@@ -114,13 +116,19 @@ pub trait Backend: Send + Sync {
     fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>>;
 
     /// The record of Belayer's requests, where there is one.
-    fn recorder(&self) -> Option<&dyn Recorder>;
+    fn recorder(&self) -> Option<&dyn Recorder> {
+        None
+    }
 
     /// Fault injection, where there is one.
-    fn faults(&self) -> Option<&Faults>;
+    fn faults(&self) -> Option<&Faults> {
+        None
+    }
 
     /// Makes the server forget old versions, where that can be done.
-    fn compactor(&self) -> Option<Compactor>;
+    fn compactor(&self) -> Option<Compactor> {
+        None
+    }
 
     /// Starts one more kubelet, on a node of its own, which ends with the process.
     ///
@@ -136,9 +144,15 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// Whether scenarios are run by root: the same for every provider.
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// What scenarios can do on this machine, whatever the provider.
+fn of_this_machine() -> impl Iterator<Item = Capability> {
+    [
+        (rustix::process::geteuid().is_root(), Capability::Root),
+        (Kubectl::is_installed(), Capability::Kubectl),
+        (Peer::Informer.is_available(), Capability::ClientGo),
+    ]
+    .into_iter()
+    .filter_map(|(can, capability)| can.then_some(capability))
 }
 
 /// A place in the record of Belayer's requests.

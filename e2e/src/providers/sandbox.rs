@@ -14,9 +14,7 @@ use tempfile::TempDir;
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::Compactor;
-use crate::control_plane::plane;
-use crate::harness::Kubectl;
-use crate::peers::Peer;
+use crate::control_plane;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
@@ -54,7 +52,7 @@ impl Provider for Sandbox {
             };
             let admin = write("admin.kubeconfig", "admin")?;
             let belayer = write("belayer.kubeconfig", BELAYER)?;
-            let client = plane::client(&admin).await?;
+            let client = control_plane::client(&admin).await?;
             grant_rights(&client).await?;
             ensure_workflow_crd(&client).await?;
             let record = Record(sandbox.recorder().clone());
@@ -91,15 +89,7 @@ impl Backend for SandboxBackend {
             Capability::Recorder,
             Capability::Faults,
         ];
-        if super::is_root() {
-            can.push(Capability::Root);
-        }
-        if Kubectl::is_installed() {
-            can.push(Capability::Kubectl);
-        }
-        if Peer::Informer.is_available() {
-            can.push(Capability::ClientGo);
-        }
+        can.extend(super::of_this_machine());
         can
     }
 

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kube::api::DeleteParams;
 
-use crate::harness::{Belayer, Cluster, Scenario, eventually, finalizers, pod};
+use crate::harness::{Belayer, Cluster, Scenario, eventually, finalizers};
 use crate::providers::Capability::Recorder;
 
 const PODS: usize = 300;
@@ -30,21 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Many terminating pods behind one deleted owner, and no Belayer to see it.
 async fn prepare(cluster: &Cluster) -> Result<()> {
-    let workflow = cluster.workflow("w").await?;
-    cluster
-        .create_all((0..PODS).map(|index| {
-            pod(format!("p{index}"))
-                .of(&workflow)
-                .held()
-                .finalizer(FOREIGN)
-        }))
-        .await?;
-    cluster.delete_all().await?;
-    cluster
-        .workflows()
-        .delete("w", &DeleteParams::background())
-        .await?;
-    Ok(())
+    cluster.orphans(PODS, |pod| pod.finalizer(FOREIGN)).await
 }
 
 /// Starts Belayer and returns it once some pods, but not all, have been released.

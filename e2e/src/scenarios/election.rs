@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::DeleteParams;
 use rustix::process::Signal;
 
 use super::downtime::server_address;
@@ -150,16 +149,7 @@ async fn stopped(cluster: Cluster) -> Result<()> {
 
 /// Many pods that are to be released, and a leader in the middle of it.
 async fn busy(cluster: &Cluster) -> Result<()> {
-    let workflow = cluster.workflow("w").await?;
-    cluster
-        .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow).held()))
-        .await?;
-    cluster.delete_all().await?;
-    cluster
-        .workflows()
-        .delete("w", &DeleteParams::background())
-        .await?;
-    Ok(())
+    cluster.orphans(PODS, |pod| pod).await
 }
 
 async fn nothing_is_held(cluster: &Cluster) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod argo;
+mod argo_move;
 mod check;
 mod claims;
 mod claims_replacing;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Scenario> {
         owners::scenarios(),
         workflows::scenarios(),
         argo::scenarios(),
+        argo_move::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),

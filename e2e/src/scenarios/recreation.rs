@@ -243,15 +243,9 @@ async fn exhausted(cluster: Cluster) -> Result<()> {
         status["attempts"] == 3 && status["podStarts"] == 4,
         "{status}"
     );
-    throughout("it is left alone", Duration::from_secs(5), async || {
-        let pod = cluster.pods().get("web").await?;
-        ensure!(
-            pod.uid().as_deref() == Some(&*uid),
-            "it was re-created again"
-        );
-        Ok(())
-    })
-    .await?;
+    cluster
+        .stays_itself("web", &uid, Duration::from_secs(5))
+        .await?;
     belayer.stop().await
 }
 
@@ -368,15 +362,9 @@ async fn never_fits(cluster: Cluster) -> Result<()> {
         status["attempts"] == 3 && status["podStarts"] == 4 && status["reason"] == "OutOfcpu",
         "{status}"
     );
-    throughout("it is left alone", Duration::from_secs(5), async || {
-        let pod = cluster.pods().get("big").await?;
-        ensure!(
-            pod.uid().as_deref() == Some(&*uid),
-            "it was re-created again"
-        );
-        Ok(())
-    })
-    .await?;
+    cluster
+        .stays_itself("big", &uid, Duration::from_secs(5))
+        .await?;
     belayer.stop().await
 }
 

@@ -183,16 +183,9 @@ async fn node_deleted(cluster: Cluster) -> Result<()> {
     held(&cluster, "web").await?;
     bind(&cluster, "web", &node).await?;
     in_phase(&cluster, "Rejected").await?;
-    throughout(
-        "it waits for its node",
-        Duration::from_secs(3),
-        async || {
-            let pod = cluster.pods().get("web").await?;
-            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-            Ok(())
-        },
-    )
-    .await?;
+    cluster
+        .stays_itself("web", &uid, Duration::from_secs(3))
+        .await?;
     drop(kubelet);
     nodes(&cluster)
         .delete(&node, &DeleteParams::default())

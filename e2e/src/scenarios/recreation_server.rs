@@ -370,16 +370,9 @@ async fn wiped(cluster: &Cluster, node: &str) -> Result<()> {
         Err(kube::Error::Api(status)) if status.code == 403 => {}
         other => anyhow::bail!("the spec of a record was changed: {other:?}"),
     }
-    throughout(
-        "it waits for its node",
-        Duration::from_secs(3),
-        async || {
-            let pod = cluster.pods().get("web").await?;
-            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-            Ok(())
-        },
-    )
-    .await?;
+    cluster
+        .stays_itself("web", &uid, Duration::from_secs(3))
+        .await?;
     eventually("the node agent's condition is written", SOON, async || {
         let record = records(cluster).get(&name).await?;
         let mut conditions = record.data["status"]["conditions"].clone();

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use kube::api::DeleteParams;
 
-use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::harness::{Cluster, Scenario, eventually};
 use crate::providers::Capability::Recorder;
 
 /// What Argo's own controller lets go per second (argo-workflows#13212).
@@ -25,15 +24,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn drain(cluster: Cluster) -> Result<()> {
     let pods = cluster.setting().large;
-    let workflow = cluster.workflow("w").await?;
-    cluster
-        .create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held()))
-        .await?;
-    cluster.delete_all().await?;
-    cluster
-        .workflows()
-        .delete("w", &DeleteParams::background())
-        .await?;
+    cluster.orphans(pods, |pod| pod).await?;
 
     let before = cluster.recorder()?.gets("workflows")?;
     let started = Instant::now();

@@ -287,7 +287,7 @@ async fn limited(cluster: &Cluster) -> Result<()> {
     // As Belayer's account, which has the right to patch pods.
     let kubeconfig = cluster.backend().belayer_kubeconfig();
     let ours = kinds::pods(
-        &crate::control_plane::plane::client(kubeconfig).await?,
+        &crate::control_plane::client(kubeconfig).await?,
         cluster.namespace(),
     );
     let patch = async |body: serde_json::Value| {

@@ -126,12 +126,12 @@ async fn different_pods(cluster: &Cluster) -> Result<()> {
 
 async fn agree(cluster: Cluster) -> Result<()> {
     different_pods(&cluster).await?;
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let read = compare::<Pod>(&cluster, &pods).await?;
     ensure!(read >= 7, "only {read} pods");
-    let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+    let namespaces = Resource::namespaces();
     let namespaces = compare::<Namespace>(&cluster, &namespaces).await?;
-    let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    let claims = Resource::claims();
     let claims = compare::<Claim>(&cluster, &claims).await?;
     let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let workflows = compare::<OwnerMeta>(&cluster, &workflows).await?;
@@ -210,7 +210,7 @@ async fn follow(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("first")).await?;
     for streaming in [StreamingList::Auto, StreamingList::Never] {
         let decoder = ProtobufDecoder::<Pod>::new(context());
-        let resource = Resource::new("", "v1", "Pod", "pods");
+        let resource = Resource::pods();
         let (informer, store) = Informer::builder(
             cluster.client().clone(),
             resource,

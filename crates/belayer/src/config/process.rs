@@ -1,16 +1,8 @@
 //! The keys of the process itself, as written: everything about it that is also a flag.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use belayer_core::duration;
-use clap::ValueEnum as _;
 use serde::Deserialize;
-
-use super::{ConfigError, Source};
-use crate::cli::LogArguments;
-use crate::logging::{Levels, LogFormat};
-use crate::server::BindAddress;
 
 /// The key `leaderElection`.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -18,9 +10,9 @@ use crate::server::BindAddress;
 pub struct LeaderElectionConfig {
     /// Whether replicas elect a leader.
     pub enabled: Option<bool>,
-    lease_duration: Option<String>,
-    renew_deadline: Option<String>,
-    retry_period: Option<String>,
+    pub(super) lease_duration: Option<String>,
+    pub(super) renew_deadline: Option<String>,
+    pub(super) retry_period: Option<String>,
     /// Name of the Lease.
     pub resource_name: Option<String>,
     /// Namespace of the Lease.
@@ -43,121 +35,17 @@ pub struct LimitsConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EndpointsConfig {
-    metrics_bind_address: Option<String>,
-    debug_bind_address: Option<String>,
+    pub(super) metrics_bind_address: Option<String>,
+    pub(super) debug_bind_address: Option<String>,
 }
 
 /// The key `logging`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LoggingConfig {
-    format: Option<String>,
-    level: Option<String>,
+    pub(super) format: Option<String>,
+    pub(super) level: Option<String>,
 }
 
 /// The key `featureGates`.
 pub type FeatureGatesConfig = BTreeMap<String, bool>;
-
-/// The durations of a leader election, as far as the file says them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ElectionTimes {
-    /// `leaseDuration`.
-    pub lease_duration: Option<Duration>,
-    /// `renewDeadline`.
-    pub renew_deadline: Option<Duration>,
-    /// `retryPeriod`.
-    pub retry_period: Option<Duration>,
-}
-
-impl Source {
-    /// The durations of `leaderElection`.
-    ///
-    /// # Errors
-    /// If one of them is no duration.
-    pub fn election_times(&self) -> Result<ElectionTimes, ConfigError> {
-        let config = &self.config.leader_election;
-        let read = |key: &str, text: &Option<String>| {
-            let Some(text) = text else { return Ok(None) };
-            let wrong = |error: duration::InvalidDuration| {
-                self.error(format!("leaderElection.{key}"), error.to_string())
-            };
-            duration::parse(text).map(Some).map_err(wrong)
-        };
-        Ok(ElectionTimes {
-            lease_duration: read("leaseDuration", &config.lease_duration)?,
-            renew_deadline: read("renewDeadline", &config.renew_deadline)?,
-            retry_period: read("retryPeriod", &config.retry_period)?,
-        })
-    }
-
-    /// `endpoints.metricsBindAddress` and `endpoints.debugBindAddress`.
-    ///
-    /// # Errors
-    /// If one of them is no address.
-    pub fn endpoints(&self) -> Result<[Option<BindAddress>; 2], ConfigError> {
-        let config = &self.config.endpoints;
-        let read = |key: &str, text: &Option<String>| {
-            let Some(text) = text else { return Ok(None) };
-            let parsed: Result<BindAddress, _> = text.parse();
-            let wrong = |error: crate::server::ParseBindAddressError| {
-                self.error(format!("endpoints.{key}"), error.to_string())
-            };
-            parsed.map(Some).map_err(wrong)
-        };
-        Ok([
-            read("metricsBindAddress", &config.metrics_bind_address)?,
-            read("debugBindAddress", &config.debug_bind_address)?,
-        ])
-    }
-
-    /// `limits`, each within its bounds.
-    ///
-    /// # Errors
-    /// If one is not.
-    pub fn limits(&self) -> Result<&LimitsConfig, ConfigError> {
-        let config = &self.config.limits;
-        let bounds = [
-            ("qps", config.qps, u32::MAX),
-            ("burst", config.burst, u32::MAX),
-            ("concurrentReleases", config.concurrent_releases, 1024),
-        ];
-        for (key, value, most) in bounds {
-            if value.is_some_and(|value| !(1..=most).contains(&value)) {
-                let range = match most {
-                    u32::MAX => "must be at least 1".to_owned(),
-                    most => format!("must be from 1 to {most}"),
-                };
-                return Err(self.error(format!("limits.{key}"), range));
-            }
-        }
-        Ok(config)
-    }
-
-    /// The arguments about logging, with what they leave out taken from `logging`.
-    ///
-    /// # Errors
-    /// If a value is no format or no level.
-    pub fn logging(&self, arguments: &LogArguments) -> Result<LogArguments, ConfigError> {
-        let config = &self.config.logging;
-        let format = match &config.format {
-            Some(text) => Some(LogFormat::from_str(text, false).map_err(|_| {
-                let message = format!("{text:?} is no format: use text or json");
-                self.error("logging.format", message)
-            })?),
-            None => None,
-        };
-        let levels = match &config.level {
-            Some(text) => {
-                let wrong = |error: crate::logging::ParseLevelsError| {
-                    self.error("logging.level", error.to_string())
-                };
-                Some(text.parse::<Levels>().map_err(wrong)?)
-            }
-            None => None,
-        };
-        Ok(LogArguments {
-            log_format: arguments.log_format.or(format),
-            log_level: arguments.log_level.clone().or(levels),
-        })
-    }
-}

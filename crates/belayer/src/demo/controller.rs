@@ -10,7 +10,7 @@ use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names;
 use belayer_core::runner::{Executed, Observer, What};
-use belayer_pod_finalizer::profile::config::Settings;
+use belayer_pod_recreation::api::Policy;
 use kube::Config;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -84,6 +84,8 @@ impl Observer for Witness {
 pub(super) struct Controller {
     cluster: Config,
     bounds: Bounds,
+    /// Before a rejected pod comes back, in seconds.
+    backoff: u32,
     ledger: Arc<Ledger>,
     process: Option<Process>,
     /// How often it was killed.
@@ -100,7 +102,7 @@ struct Process {
 
 impl Controller {
     /// A Belayer for this cluster. It does not run yet. Its bounds are the usual ones, in the
-    /// story's time.
+    /// story's time; the pause before a rejected pod comes back is short.
     pub(super) fn new(cluster: Config, pace: Pace) -> Self {
         let usual = Bounds::default();
         let bounds = Bounds {
@@ -111,6 +113,7 @@ impl Controller {
         Self {
             cluster,
             bounds,
+            backoff: u32::from(pace.times() == 1),
             ledger: Arc::default(),
             process: None,
             crashes: 0,
@@ -143,10 +146,7 @@ impl Controller {
                 writes: Writes::Sent,
                 tenure: belayer_core::election::Tenure::unlimited(),
                 observer: witness,
-                components: Components {
-                    pod_finalizer: Some(Settings::default()),
-                    ..Components::default()
-                },
+                components: self.components(),
             });
             runtime.spawn(operator.run(stop.clone()))
         };
@@ -157,6 +157,24 @@ impl Controller {
             witness: alive,
         });
         Ok(())
+    }
+
+    /// All of them, as they are by default.
+    fn components(&self) -> Components {
+        let policy = Policy {
+            backoff_seconds: self.backoff,
+            ..Policy::default()
+        };
+        Components {
+            pod_finalizer: Some(Default::default()),
+            workflow_finalizer: Some(Default::default()),
+            pvc_protection: Some(Default::default()),
+            pod_recreation: Some(belayer_pod_recreation::Settings {
+                policy,
+                ..Default::default()
+            }),
+            switched_off: Vec::new(),
+        }
     }
 
     /// Kills it where it stands, and waits until nothing of it is left in memory.

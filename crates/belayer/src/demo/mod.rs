@@ -1,20 +1,23 @@
 //! `belayer demo`: Belayer at work in front of your eyes.
 //!
-//! An API server in this process, a cluster's usual controllers beside it, a workload in the
-//! manner of Argo Workflows, another operator that edits the same pods, and Belayer itself. The
-//! story is told chapter by chapter; at the end the API server's own record says whether every
-//! promise was kept.
+//! An API server in this process, a cluster's usual controllers beside it, and people who use it:
+//! workflows in the manner of Argo, a database on a claim, bare pods that a node rejects, another
+//! operator that edits the same pods, and Belayer itself with all of its controllers. The story is
+//! told chapter by chapter; at the end the API server's own record says whether every promise was
+//! kept.
 
 mod chronicle;
 mod controller;
+mod life;
 mod neighbour;
+mod objects;
 mod oracle;
+mod report;
 mod story;
 mod summary;
 mod telling;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod world;
 
 use std::time::{Duration, Instant};
@@ -28,10 +31,20 @@ use summary::Summary;
 use telling::Telling;
 use world::World;
 
-/// Belayer's finalizer.
-const HOLD: &str = names::POD_STATUS_HOLD;
+/// What the names of Belayer's finalizers and annotations begin with.
+const OURS: &str = "belayer.dev/";
+/// Belayer's hold on pods whose result somebody waits for.
+const POD_HOLD: &str = names::POD_STATUS_HOLD;
+/// Its hold on pods that are to come back if their node rejects them.
+const RECREATION_HOLD: &str = names::POD_RECREATION_HOLD;
+/// Its hold on workflows.
+const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
+/// Its hold on claims.
+const CLAIM_HOLD: &str = names::PVC_PROTECTION_HOLD;
 /// Who Belayer writes as.
 const BELAYER: &str = "belayer";
+/// Who the second scheduler writes as.
+const BATCH: &str = "batch-scheduler";
 /// Who the other operator writes as.
 const NEIGHBOUR: &str = "example-operator";
 
@@ -87,7 +100,7 @@ pub async fn demo(options: DemoOptions) -> Result<(), Failure> {
     if options.keep_running {
         telling.line("");
         telling.line(
-            "Everything goes on, until Ctrl-C: try kubectl get pods -A, in another terminal.",
+            "Everything goes on, until Ctrl-C. In another terminal: kubectl get pods,pvc,wf,podrec -A",
         );
         interrupted.await;
     }
@@ -108,7 +121,7 @@ async fn show(options: &DemoOptions, telling: &Telling) -> Result<(World, Summar
         world.kubeconfig().display()
     ));
     telling.line(&format!(
-        "An API server at {}, in this process; nothing outside of it is touched.",
+        "# API server in this process: {}. Nothing else is touched.",
         world.url()
     ));
     telling.begin(&world, story::CHAPTERS);

@@ -10,15 +10,21 @@ use owo_colors::OwoColorize as _;
 use serde_json::Value;
 
 use super::BELAYER;
-use super::chronicle::{Flow, Hold, Now, Pod};
+use super::life::{Flow, Hold, Now, Pod};
 use super::neighbour::Mood;
-use super::oracle::{self, Check, Evidence, Findings};
-use super::telling::{Telling, span};
+use super::oracle::{self, Check, Evidence, Findings, Part};
+use super::report::span;
+use super::story::CHAPTERS;
+use super::telling::{Telling, fit};
 use super::world::World;
 
 /// How long nothing is asked of the settled cluster, in seconds of the story; never less than a
 /// second of real time.
-const QUIET: f64 = 5.0;
+const QUIET: f64 = 2.0;
+
+/// Columns of what stands in front of a text.
+const NAMES: usize = 10;
+const PROMISES: usize = 20;
 
 /// How it ended.
 pub(super) struct Summary {
@@ -43,6 +49,8 @@ pub(super) async fn draw(
     begun: Instant,
 ) -> Summary {
     world.neighbour.be(Mood::LettingGo);
+    // Where the story broke off it may be down.
+    world.argo.start();
     let settled = world
         .until("nothing is held or Terminating, by whomever", has_settled)
         .await;
@@ -66,19 +74,8 @@ pub(super) async fn draw(
         quiet,
         written_in_quiet: &written_in_quiet,
     });
-    let broken: Vec<String> = [trouble, settled.err(), still.err()]
-        .into_iter()
-        .flatten()
-        .map(|error| format!("{error:#}"))
-        .collect();
-    findings.checks.insert(
-        0,
-        Check {
-            name: "STORY",
-            kept: "every chapter came to its end".to_owned(),
-            broken,
-        },
-    );
+    let story = story([trouble, settled.err(), still.err()], &findings);
+    findings.checks.insert(0, story);
     let mut requests = BTreeMap::new();
     for ((verb, _), count) in recorder.requests_by(BELAYER) {
         *requests.entry(verb.as_str()).or_default() += count;
@@ -99,31 +96,61 @@ pub(super) async fn draw(
     }
 }
 
-fn has_settled(world: &World) -> bool {
-    let open =
-        |flow: &Flow| flow.now == Now::Terminating || (flow.now == Now::There && !flow.finished);
-    let unsettled = |pod: &Pod| {
-        let left = pod.now == Now::There && pod.kept_by_neighbour;
-        pod.now == Now::Terminating || pod.hold == Hold::On || left
-    };
-    world.chronicle.count(unsettled) == 0
-        && world.chronicle.count_flows(open) == 0
-        && world.chronicle.terminating_namespaces() == 0
+/// Whether the story came to its end, and was about every promise.
+fn story(trouble: [Option<anyhow::Error>; 3], findings: &Findings) -> Check {
+    let trouble = trouble.into_iter().flatten();
+    let vain = findings
+        .checks
+        .iter()
+        .filter(|check| check.is_vain())
+        .map(|check| format!("nothing came about that {} could be judged by", check.name));
+    Check {
+        part: Part::Everybody,
+        name: "STORY",
+        seen: CHAPTERS,
+        kept: "chapters came to their end".to_owned(),
+        broken: trouble
+            .map(|error| format!("{error:#}"))
+            .chain(vain)
+            .collect(),
+    }
 }
 
-/// The pods, workflows and namespaces that are left.
+fn has_settled(world: &World) -> bool {
+    let open = |flow: &Flow| match flow.life.now {
+        Now::There => !flow.finished,
+        Now::Terminating => true,
+        Now::Gone => false,
+    };
+    let unsettled = |pod: &Pod| {
+        let left = pod.life.now == Now::There && pod.kept_by_neighbour;
+        pod.life.now == Now::Terminating || pod.life.hold == Hold::On || left
+    };
+    let chronicle = &world.chronicle;
+    chronicle.count(unsettled) == 0
+        && chronicle.count_flows(open) == 0
+        && chronicle.count_claims(|claim| claim.now == Now::Terminating) == 0
+        && chronicle.terminating_namespaces() == 0
+}
+
+/// The pods, workflows, claims and namespaces that are left.
 fn left(world: &World) -> Vec<Arc<Value>> {
-    [Gvr::PODS, WORKFLOWS, Gvr::NAMESPACES]
-        .iter()
-        .filter_map(|gvr| {
-            world
-                .sandbox
-                .cluster()
-                .list(gvr, None, &ListOptions::default())
-                .ok()
-        })
-        .flat_map(|page| page.items)
-        .collect()
+    [
+        Gvr::PODS,
+        WORKFLOWS,
+        Gvr::PERSISTENTVOLUMECLAIMS,
+        Gvr::NAMESPACES,
+    ]
+    .iter()
+    .filter_map(|gvr| {
+        world
+            .sandbox
+            .cluster()
+            .list(gvr, None, &ListOptions::default())
+            .ok()
+    })
+    .flat_map(|page| page.items)
+    .collect()
 }
 
 impl Summary {
@@ -148,11 +175,14 @@ impl Summary {
             self.seed,
             span(self.took)
         ));
-        let row = |name: &str, text: String| telling.line(&format!("   {name:<10} {text}"));
+        let row = |name: &str, text: String| {
+            let text = fit(&text, 0, 3 + NAMES + 1);
+            telling.line(&format!("   {name:<NAMES$} {text}"));
+        };
         row(
             "workload",
             format!(
-                "{} pods of {} workflows, {} writes of all kinds",
+                "{} pods, {} workflows, {} writes by all",
                 findings.pods, findings.workflows, self.writes
             ),
         );
@@ -164,12 +194,12 @@ impl Summary {
         );
         row(
             "holds",
-            format!("{} added; taken off: {releases}", findings.holds_added),
+            format!("{} put on; taken off: {releases}", findings.holds_added),
         );
         row(
-            "told",
+            "evidence",
             format!(
-                "by Belayer: {}",
+                "as Belayer told it: {}",
                 list(self.told.iter().map(|(name, count)| (*name, *count)))
             ),
         );
@@ -204,9 +234,27 @@ impl Summary {
                 ),
             );
         }
+        self.tell_checks(telling);
+    }
+
+    fn tell_checks(&self, telling: &Telling) {
         telling.line("");
-        for check in &findings.checks {
-            tell_check(telling, check);
+        telling.line(&format!(
+            "{}, judged by the API server's own record of all writes",
+            "Promises".bold()
+        ));
+        for part in [
+            Part::PodFinalizer,
+            Part::WorkflowFinalizer,
+            Part::PvcProtection,
+            Part::PodRecreation,
+            Part::Everybody,
+        ] {
+            telling.line(&format!("   {}", part.as_str().cyan()));
+            let checks = self.findings.checks.iter();
+            for check in checks.filter(|check| check.part == part) {
+                tell_check(telling, check);
+            }
         }
         telling.line("");
         if self.is_good() {
@@ -220,26 +268,23 @@ impl Summary {
 fn tell_check(telling: &Telling, check: &Check) {
     /// Instances told of one broken promise.
     const TOLD: usize = 5;
+    let name = format!("{:<13}", check.name);
     if check.broken.is_empty() {
-        telling.line(&format!(
-            "   {:<7}{:<13} {}",
-            "ok".green(),
-            check.name,
-            check.kept
-        ));
+        let kept = fit(&format!("{} {}", check.seen, check.kept), 0, PROMISES);
+        telling.line(&format!("   {} {name} {kept}", "ok".green()));
         return;
     }
-    telling.line(&format!(
-        "   {:<7}{:<13} {} times",
-        "FAILED".red().bold(),
-        check.name,
-        check.broken.len()
-    ));
+    let times = check.broken.len();
+    let said = match times {
+        1 => "once".to_owned(),
+        _ => format!("{times} times"),
+    };
+    telling.line(&format!("   {} {name} {said}", "FAILED".red().bold()));
     for how in check.broken.iter().take(TOLD) {
-        telling.line(&format!("          {how}"));
+        telling.line(&fit(how, PROMISES, 0));
     }
-    if check.broken.len() > TOLD {
-        telling.line(&format!("          and {} more", check.broken.len() - TOLD));
+    if times > TOLD {
+        telling.line(&fit(&format!("and {} more", times - TOLD), PROMISES, 0));
     }
 }
 

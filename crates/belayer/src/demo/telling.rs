@@ -2,19 +2,25 @@
 //!
 //! `NO_COLOR` is obeyed by the stream that everything is written through.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer_inspect::text::wrapped;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use owo_colors::OwoColorize as _;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::chronicle::Chronicle;
-use super::controller::{Ledger, Release, by_evidence};
+use super::controller::Ledger;
 use super::world::World;
+
+/// No line is longer, but for a word that is.
+const WIDTH: usize = 80;
+
+/// Columns in front of what happens in a chapter.
+const INDENT: usize = 3;
 
 /// How often the live counters change.
 const TICK: Duration = Duration::from_millis(120);
@@ -116,17 +122,31 @@ impl Telling {
 
     /// Something that happens in the chapter.
     pub(super) fn say(&self, text: &str) {
-        self.line(&format!("   {text}"));
+        self.line(&fit(text, INDENT, 0));
     }
 
-    /// An example, or something of less weight.
+    /// What somebody types.
+    pub(super) fn shell(&self, command: &str) {
+        self.line(&format!("   {} {}", "$".dimmed(), command.cyan()));
+    }
+
+    /// Something of less weight.
     pub(super) fn aside(&self, text: &str) {
-        self.line(&format!("   {}", text.dimmed()));
+        self.styled(text, |line| line.dimmed().to_string());
     }
 
     /// What Belayer did in the chapter.
     pub(super) fn result(&self, text: &str) {
-        self.line(&format!("   {}", text.green()));
+        self.styled(text, |line| line.green().to_string());
+    }
+
+    /// Line by line, so that no colour runs over into an indent.
+    fn styled(&self, text: &str, style: impl Fn(&str) -> String) {
+        for line in fit(text, INDENT, 0).lines() {
+            let words = line.trim_start();
+            let indent = &line[..line.len() - words.len()];
+            self.line(&format!("{indent}{}", style(words)));
+        }
     }
 
     /// A line as it is.
@@ -158,93 +178,26 @@ fn print(text: &str) {
 
 fn counters(chronicle: &Chronicle, ledger: &Ledger) -> String {
     let counts = chronicle.counts();
-    let mut text = format!(
-        "held {} · waiting {} · released {}",
+    format!(
+        "held {} · waiting {} · released {} · vanished {}",
         counts.held,
         counts.waiting,
-        ledger.len()
-    );
-    let mut separator = " (";
-    for (evidence, count) in ledger.by_evidence() {
-        let _ = write!(text, "{separator}{evidence} {count}");
-        separator = ", ";
-    }
-    if separator == ", " {
-        text.push(')');
-    }
-    let _ = write!(text, " · vanished {}", counts.vanished);
-    text
-}
-
-/// `23 released: Consumed 20, OwnerGone 3; p50 2 ms, max 14 ms after the evidence was known`.
-pub(super) fn released(releases: &[Release]) -> String {
-    let by: Vec<String> = by_evidence(releases)
-        .into_iter()
-        .map(|(evidence, count)| format!("{evidence} {count}"))
-        .collect();
-    let by = if by.is_empty() {
-        "none".to_owned()
-    } else {
-        by.join(", ")
-    };
-    let took = spread(releases.iter().map(|release| release.took));
-    format!(
-        "{} released: {by}; {took} after the evidence was known",
-        releases.len()
+        ledger.len(),
+        counts.vanished
     )
 }
 
-/// `p50 2 ms, max 14 ms`.
-pub(super) fn spread(durations: impl IntoIterator<Item = Duration>) -> String {
-    let mut all: Vec<Duration> = durations.into_iter().collect();
-    all.sort_unstable();
-    match (all.get(all.len() / 2), all.last()) {
-        (Some(half), Some(most)) => format!("p50 {}, max {}", span(*half), span(*most)),
-        _ => "no time".to_owned(),
-    }
-}
-
-/// A duration as people say it.
-pub(super) fn span(duration: Duration) -> String {
-    match duration.as_millis() {
-        0 => "under 1 ms".to_owned(),
-        millis @ 1..1_000 => format!("{millis} ms"),
-        _ => format!("{:.1} s", duration.as_secs_f64()),
-    }
+/// Lines of at most [`WIDTH`] columns: `indent` blanks, `text`, and `hang` blanks more in front of
+/// what follows the first line.
+pub(super) fn fit(text: &str, indent: usize, hang: usize) -> String {
+    let behind = " ".repeat(indent + hang);
+    let text = wrapped(text, WIDTH.saturating_sub(indent + hang), &behind);
+    format!("{}{text}", " ".repeat(indent))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case(0, "under 1 ms")]
-    #[case(999, "999 ms")]
-    #[case(1_250, "1.2 s")]
-    fn durations_are_said_in_fitting_units(#[case] millis: u64, #[case] said: &str) {
-        assert_eq!(span(Duration::from_millis(millis)), said);
-    }
-
-    #[test]
-    fn releases_are_told_by_evidence_and_spread() {
-        let release = |evidence, millis| Release {
-            evidence,
-            took: Duration::from_millis(millis),
-        };
-        let all = [
-            release("Consumed", 5),
-            release("OwnerGone", 1),
-            release("Consumed", 40),
-        ];
-        let told =
-            "3 released: Consumed 2, OwnerGone 1; p50 5 ms, max 40 ms after the evidence was known";
-        assert_eq!(released(&all), told);
-        assert_eq!(
-            released(&[]),
-            "0 released: none; no time after the evidence was known"
-        );
-    }
 
     #[test]
     fn what_is_kept_carries_no_colours() {
@@ -252,5 +205,21 @@ mod tests {
         telling.chapter("Once");
         telling.result("done");
         assert_eq!(*lines.lock(), ["", "1. Once", "   done"]);
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_of_eighty_columns() {
+        let text = fit(&"word ".repeat(60), 3, 2);
+        assert!(
+            text.lines().count() > 3 && text.starts_with("   word"),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with("     word")),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
     }
 }

@@ -8,21 +8,25 @@ use anyhow::{Context, Result, bail};
 use belayer_core::names;
 use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
 use belayer_sandbox::workload::{
-    Argo, PodGc, Profile, User, WORKFLOWS, WorkflowScript, Workload, workflow,
+    Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
 };
-use belayer_sandbox::{Epoch, FaultHandle, Gvr, Listener, Sandbox};
+use belayer_sandbox::{
+    Actor, Epoch, FaultHandle, Gvr, ListOptions, Listener, Patch, Sandbox, Subresource,
+    WriteOptions,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::chronicle::{Chronicle, Flow, Hold, Now, Pod};
+use super::chronicle::Chronicle;
 use super::controller::Controller;
+use super::life::{Flow, Hold, Now, Pod, text};
 use super::neighbour::Neighbour;
-use super::{BELAYER, Pace};
+use super::{BATCH, BELAYER, Pace, objects};
 use crate::options::DemoOptions;
 
-/// The workload's namespaces. The last one is deleted on the way.
-pub(super) const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
+/// The namespaces of the story. The last one is deleted on the way.
+pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];
 
 /// How long anything may take before the story is given up, in seconds: of real time, and of the
 /// story's on top.
@@ -74,13 +78,13 @@ impl Cast {
     pub(super) fn has(&self, pod: &Pod) -> bool {
         self.flows
             .iter()
-            .any(|(namespace, name)| pod.namespace == *namespace && pod.workflow == *name)
+            .any(|(namespace, name)| pod.life.namespace == *namespace && pod.workflow == *name)
     }
 
     pub(super) fn has_flow(&self, flow: &Flow) -> bool {
         self.flows
             .iter()
-            .any(|(namespace, name)| flow.namespace == *namespace && flow.name == *name)
+            .any(|(namespace, name)| flow.life.namespace == *namespace && flow.life.name == *name)
     }
 
     /// How many workflows there are.
@@ -94,6 +98,7 @@ impl World {
     pub(super) async fn build(options: &DemoOptions) -> Result<Self> {
         let pace = Pace(options.speed);
         let kubelet = KubeletConfig {
+            nodes: objects::nodes(),
             default_plan: RunPlan {
                 start_delay: pace.of(0.3),
                 stop_time: pace.of(0.3),
@@ -125,7 +130,7 @@ impl World {
         let profile = Profile {
             namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             workflows: 0,
-            persist_delay: pace.of(1.5),
+            persist_delay: pace.of(0.8),
             seed: options.seed,
             ..Profile::default()
         };
@@ -141,6 +146,19 @@ impl World {
         });
         user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
             .context("the gate")?;
+
+        let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
+            .context("the definition of PodRecreations")?;
+        sandbox
+            .cluster()
+            .create(
+                &Actor::new(USER),
+                &Gvr::CUSTOMRESOURCEDEFINITIONS,
+                None,
+                records,
+                &WriteOptions::default(),
+            )
+            .context("the definition of PodRecreations")?;
 
         let kubeconfig =
             Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER)).context("a kubeconfig")?;
@@ -219,7 +237,7 @@ impl World {
         for (namespace, name, shape) in flows {
             let script = WorkflowScript {
                 pods: shape.pods,
-                pods_per_second: self.pace.rate(12.0),
+                pods_per_second: self.pace.rate(20.0),
                 life: self.life(shape.life.0)..=self.life(shape.life.1),
                 failure_ratio: 0.1,
                 rejection_ratio: 0.0,
@@ -245,10 +263,69 @@ impl World {
     pub(super) fn delete_pods<'a>(&self, pods: impl IntoIterator<Item = &'a Pod>) -> usize {
         let delete = |pod: &&Pod| {
             self.user
-                .delete_pod(&pod.namespace, &pod.name, None)
+                .delete_pod(&pod.life.namespace, &pod.life.name, None)
                 .is_ok()
         };
         pods.into_iter().filter(delete).count()
+    }
+
+    /// A user creates a pod.
+    pub(super) fn create_pod(&self, namespace: &str, pod: Value) -> Result<()> {
+        self.user
+            .create(&Gvr::PODS, namespace, pod)
+            .context("creating a pod")
+    }
+
+    /// A user changes something by a merge patch.
+    pub(super) fn patch(
+        &self,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        name: &str,
+        patch: Value,
+    ) -> Result<()> {
+        self.sandbox
+            .cluster()
+            .patch(
+                &Actor::new(USER),
+                gvr,
+                namespace,
+                name,
+                Patch::Merge(patch),
+                Subresource::None,
+                &WriteOptions::default(),
+            )
+            .map(drop)
+            .with_context(|| format!("patching {} {name}", gvr.resource))
+    }
+
+    /// The second scheduler puts a pod on a node.
+    pub(super) fn bind(&self, pod: &Pod, node: &str) -> Result<()> {
+        let (namespace, name) = (&pod.life.namespace, &pod.life.name);
+        self.sandbox
+            .cluster()
+            .bind(
+                &Actor::new(BATCH),
+                namespace,
+                name,
+                node,
+                &WriteOptions::default(),
+            )
+            .map(drop)
+            .with_context(|| format!("binding {name} to {node}"))
+    }
+
+    /// What an Event of this reason says, if there is one in the namespace.
+    pub(super) fn event(&self, namespace: &str, reason: &str) -> Option<String> {
+        let events =
+            self.sandbox
+                .cluster()
+                .list(&Gvr::EVENTS, Some(namespace), &ListOptions::default());
+        let events = events.ok()?.items;
+        let event = events
+            .iter()
+            .find(|event| text(event, "/reason") == reason)?;
+        Some(text(event, "/message").to_owned())
     }
 
     /// Waits until every pod of a cast has been created and held.
@@ -268,9 +345,12 @@ impl World {
         self.until(
             "the workflows are finished or gone, and nothing is held",
             |world| {
-                let unsettled = |pod: &Pod| pod.now == Now::Terminating || pod.hold == Hold::On;
-                let open = |flow: &Flow| {
-                    flow.now == Now::Terminating || (flow.now == Now::There && !flow.finished)
+                let unsettled =
+                    |pod: &Pod| pod.life.now == Now::Terminating || pod.life.hold == Hold::On;
+                let open = |flow: &Flow| match flow.life.now {
+                    Now::There => !flow.finished,
+                    Now::Terminating => true,
+                    Now::Gone => false,
                 };
                 world.chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
                     && world

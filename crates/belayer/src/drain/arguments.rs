@@ -1,13 +1,12 @@
 //! What `drain` takes.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use belayer_core::duration;
 
-use crate::inspect::ClusterArguments;
+use crate::arguments::{ClusterArguments, LookArguments, Output, OwnNamespace};
 
 /// The end of the help.
 pub(crate) const HELP: &str = "\
@@ -31,31 +30,20 @@ Exit codes:
   3  something must stay: a claim in use that only Belayer holds
   4  the API server refuses something: rights, a policy or a webhook";
 
-/// How to print.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Data, documented and stable
-    Json,
-    /// The same as YAML
-    Yaml,
-}
-
 /// Arguments of `belayer drain`.
 #[derive(Debug, Clone, Args)]
+#[command(
+    mut_arg("own_namespace", |own| own.alias("namespace")),
+    mut_arg("output", |output| output.value_parser(Output::of_data()))
+)]
 pub struct DrainArguments {
     /// Which cluster.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "BELAYER_NAMESPACE",
-        hide_env_values = true,
-        help_heading = "Cluster"
-    )]
-    pub namespace: Option<String>,
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
 
     /// Say what would be done, and change nothing
     #[arg(long, conflicts_with = "resume")]
@@ -84,18 +72,9 @@ pub struct DrainArguments {
     )]
     pub concurrent_releases: u32,
 
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
-
-    /// Belayer's configuration file, which says what is selected
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
-    pub config: Option<PathBuf>,
+    /// How to print it, and by which configuration.
+    #[command(flatten)]
+    pub look: LookArguments,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -128,7 +107,7 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(600));
         let told = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
         assert_eq!(told.timeout, Duration::from_secs(90));
-        assert_eq!(told.output, Some(Output::Json));
+        assert_eq!(told.look.output, Some(Output::Json));
     }
 
     #[rstest]

@@ -5,26 +5,23 @@ mod progress;
 mod selection;
 pub mod switched_off;
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
-use belayer_drain::report::Report;
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_inspect::reader::Reader;
 
+pub use arguments::DrainArguments;
 pub(crate) use arguments::HELP;
-pub use arguments::{DrainArguments, Output};
 pub use switched_off::OnDisable;
 
-use crate::config::Source;
 use crate::exit::Failure;
-use crate::kubeconfig::{self, Sources};
-use crate::options;
+use crate::kubeconfig::Sources;
+use crate::screen::Screen;
 use progress::Telling;
 
 /// Bounds of everything but releases: an admin waits for it, and a cluster works meanwhile.
@@ -39,15 +36,9 @@ const BURST: u32 = 200;
 /// or not done.
 pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
-    let namespace = options::namespace(arguments.namespace.clone(), &sources)?;
+    let namespace = arguments.own.name(&sources)?;
     let selection = selection(&arguments)?;
-    let config = kubeconfig::load(
-        arguments.cluster.kubeconfig.as_deref(),
-        arguments.cluster.context.as_deref(),
-        &sources,
-    )
-    .await
-    .map_err(Failure::configuration)?;
+    let config = arguments.cluster.find(&sources).await?;
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
     let bounds = Bounds {
         qps: QPS,
@@ -80,7 +71,8 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let ran = drain.run(&telling).await;
     telling.end();
     let report = ran.map_err(anyhow::Error::from)?;
-    show(arguments.output, &report)?;
+    let screen = Screen::of_stdout(arguments.look.output);
+    screen.show(&report, |_| text::report(&report))?;
     match report.exit_code {
         0 => Ok(()),
         code => Err(Failure::Found(code)),
@@ -88,10 +80,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
 }
 
 fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {
-    let source = match &arguments.config {
-        Some(path) => Source::load(path).map_err(Failure::configuration)?,
-        None => Source::default(),
-    };
+    let source = arguments.look.source()?;
     if !arguments.unselected {
         return Ok(Box::new(NoSelection));
     }
@@ -107,20 +96,5 @@ async fn resume(drain: &Drain) -> Result<(), Failure> {
     let said = "Draining is over: a running Belayer adds holds again. The admission policies that drain removed come \
                 back with the manifests (kubectl apply -k deploy/manifests).";
     anstream::println!("{said}");
-    Ok(())
-}
-
-fn show(output: Option<Output>, report: &Report) -> Result<(), Failure> {
-    let text = match output {
-        None => text::report(report),
-        Some(Output::Yaml) => serde_saphyr::to_string(report).map_err(anyhow::Error::from)?,
-        Some(Output::Json) => {
-            let mut text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
-            text.push('\n');
-            text
-        }
-    };
-    // A closed pipe is no reason to fail: `belayer drain | head`.
-    let _ = write!(anstream::stdout(), "{text}");
     Ok(())
 }

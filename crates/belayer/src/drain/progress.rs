@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use indicatif::ProgressBar;
 
 use belayer_core::object::Resource;
-use belayer_drain::run::Progress;
+use belayer_drain::progress::Progress;
 
 use crate::progress::{Lines, bar_on_stderr};
 

@@ -74,10 +74,11 @@ impl Profiles {
         ignored: &BTreeSet<String>,
     ) -> Selected {
         let namespace = workflow.key.namespace().unwrap_or_default();
-        let same = |rule: &Resource| rule.group == kind.group && rule.plural == kind.plural;
         let mut rules = self.workflows.owners.iter();
         let selected = !ignored.contains(namespace)
-            && rules.any(|rule| same(&rule.kind) && rule.selects(&workflow.labels, namespace));
+            && rules.any(|rule| {
+                rule.kind.is_same_kind(kind) && rule.selects(&workflow.labels, namespace)
+            });
         if selected {
             Selected::Yes
         } else {
@@ -170,7 +171,7 @@ mod tests {
     #[case::in_kube_system(object("kube-system", &[(LABEL, "w")], &[]), Selected::No)]
     #[case::a_mirror(object("shop", &[(LABEL, "w")], &[(names::MIRROR_ANNOTATION, "x")]), Selected::No)]
     fn pods(#[case] pod: ObjectMeta, #[case] expected: Selected) {
-        let kind = Resource::new("", "v1", "Pod", "pods");
+        let kind = Resource::pods();
         assert_eq!(selects(names::POD_STATUS_HOLD, &kind, &pod), expected);
     }
 
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_claim_is_selected_and_what_is_unknown_is_said() {
-        let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let kind = Resource::claims();
         let claim = object("shop", &[], &[]);
         assert_eq!(
             selects(names::PVC_PROTECTION_HOLD, &kind, &claim),

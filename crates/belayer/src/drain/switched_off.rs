@@ -12,8 +12,9 @@ use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome;
+use belayer_drain::progress::Silent;
 use belayer_drain::report::Report;
-use belayer_drain::run::{Drain, Kinds, Parts, Silent};
+use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
@@ -67,7 +68,7 @@ impl SwitchedOff {
     }
 
     fn of(controller: Controller, source: &Source) -> Result<Self, ConfigError> {
-        let pods = || vec![Resource::new("", "v1", "Pod", "pods")];
+        let pods = || vec![Resource::pods()];
         let component = controller.name();
         Ok(match controller {
             Controller::PodFinalizer => Self {
@@ -92,12 +93,7 @@ impl SwitchedOff {
                 component,
                 // Not Kubernetes' own, by which it may have held: that one is handed over.
                 holds: vec![names::PVC_PROTECTION_HOLD],
-                kinds: vec![Resource::new(
-                    "",
-                    "v1",
-                    "PersistentVolumeClaim",
-                    "persistentvolumeclaims",
-                )],
+                kinds: vec![Resource::claims()],
                 switch: switch_of(controller),
             },
         })

@@ -1,69 +1,80 @@
-//! What `stuck` and `explain` take.
+//! What the commands that only look take.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use belayer_inspect::selector::LabelSelector;
 
+use crate::arguments::{ClusterArguments, LookArguments, OwnNamespace};
 use crate::exit::Failure;
 
-/// Which cluster.
-#[derive(Debug, Clone, Args)]
-pub struct ClusterArguments {
-    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
-    /// ~/.kube/config, whichever is there first
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    pub kubeconfig: Option<PathBuf>,
+/// What stands below the options of `stuck`.
+pub(crate) const STUCK_HELP: &str = "\
+It only reads: metadata of every kind, and more of what hangs. Rights to view
+are enough; kinds that may not be listed are named.
 
-    /// Context of the kubeconfig, instead of its current one
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    pub context: Option<String>,
-}
+Examples:
+  belayer stuck                      everything, grouped by what keeps it
+  belayer stuck -n shop              one namespace, and why it does not go
+  belayer stuck --older-than 1h      only what hangs for an hour
+  belayer stuck -o json | jq '.groups[].verdict'
 
-/// How to print.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Data, documented and stable
-    Json,
-    /// The same as YAML
-    Yaml,
-    /// Text with every object and the sources
-    Wide,
-}
+Exit codes:
+  0  nothing hangs, and everything was looked at
+  1  an error
+  2  wrong usage or configuration
+  3  something hangs, or an API does not answer
+  4  nothing hangs among what could be looked at, and not everything could";
 
-/// How to print what was found, and by which configuration to judge.
-#[derive(Debug, Clone, Args)]
-pub struct LookArguments {
-    /// How to print it
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
-    pub output: Option<Output>,
+/// What stands below the options of `explain`.
+pub(crate) const EXPLAIN_HELP: &str = "\
+Examples:
+  belayer explain pod/build-1        is it held, by which rule, what is missing
+  belayer explain namespace shop     what keeps it
+  belayer explain pvc/data -n shop --watch
 
-    /// Belayer's configuration file, if it runs with one: what it holds, and by
-    /// which rule, depends on it
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
-    pub config: Option<PathBuf>,
-}
+Exit codes:
+  0  it does not hang
+  1  an error, or there is no such object
+  2  wrong usage or configuration
+  3  it is past its grace, and something keeps it";
 
-/// Where Belayer itself is.
-#[derive(Debug, Clone, Args)]
-pub struct OwnNamespace {
-    /// Namespace that Belayer runs in
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "BELAYER_NAMESPACE",
-        hide_env_values = true,
-        default_value = belayer_core::names::DEFAULT_NAMESPACE
-    )]
-    pub own_namespace: String,
-}
+/// What stands below the options of `status`.
+pub(crate) const STATUS_HELP: &str = "\
+It only reads: metadata of the kinds that are held, Belayer's own pods and
+Lease, and Events that tell of a denied release. What a running Belayer counts
+itself is asked by the API server's proxy to its pod, if that is allowed.
+
+Examples:
+  belayer status                     held, waiting, denied, oldest; who leads
+  belayer status -n shop             one namespace
+  belayer status -o json | jq '.components[] | {component, held, waiting}'
+
+Exit codes:
+  0  nothing needs anybody
+  1  an error
+  2  wrong usage or configuration
+  3  something needs somebody: a denied release, holds kept back, or holds
+     and nobody there to release them
+  4  nothing is known to need somebody, and not everything could be looked at";
+
+/// What stands below the options of `check`.
+pub(crate) const CHECK_HELP: &str = "\
+It changes nothing: rights are asked for by access reviews, which the API
+server answers and forgets.
+
+Examples:
+  belayer check                      with your own rights
+  belayer check --service-account    with those of Belayer's account
+  belayer check --controllers=pvc-protection --config belayer.yaml
+
+Exit codes:
+  0  everything that is needed is there
+  1  an error
+  2  wrong usage or configuration
+  3  something is missing
+  4  nothing is known to be missing, and not everything could be checked";
 
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]

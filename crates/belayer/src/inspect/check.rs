@@ -4,12 +4,12 @@ use belayer_core::executor::{Executor, Writes};
 use belayer_inspect::reader::Reader;
 use belayer_preflight::{Level, Query, Subject, check, text};
 
-use super::arguments::{CheckArguments, Output};
-use super::screen::Screen;
+use super::arguments::CheckArguments;
 use super::{BOUNDS, INCOMPLETE, parts};
-use crate::config::Source;
 use crate::controllers::Controllers;
 use crate::exit::Failure;
+use crate::kubeconfig::Sources;
+use crate::screen::Screen;
 
 /// Something that Belayer needs is not there.
 pub(super) const MISSING: u8 = 3;
@@ -20,16 +20,17 @@ pub(super) const MISSING: u8 = 3;
 ///
 /// When the cluster cannot be reached; and, with its own exit code, when something is missing.
 pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
-    let source = Source::given(arguments.look.config.as_deref())?;
+    let source = arguments.look.source()?;
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
-    let subject = subject(&arguments)?;
+    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let subject = subject(&arguments, &own_namespace)?;
     let (reader, _) = super::connect(&arguments.cluster).await?;
     // Reviews are creates, so this needs an executor that sends: it is given nothing else to send.
     let reviewer = reviewer(&reader);
     let query = Query {
-        own_namespace: arguments.own.own_namespace,
+        own_namespace,
         subject,
         parts,
         client: env!("CARGO_PKG_VERSION"),
@@ -37,10 +38,7 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let report = check(&reader, &reviewer, &query).await;
     let report = report.map_err(|error| Failure::Error(error.into()))?;
     let screen = Screen::of_stdout(arguments.look.output);
-    match arguments.look.output {
-        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &report)?,
-        Some(Output::Wide) | None => screen.text(&text(&report, screen.style(), &screen)),
-    }
+    screen.show(&report, |screen| text(&report, screen.style(), screen))?;
     let any = |level| report.of(level).next().is_some();
     match () {
         () if any(Level::Missing) => Err(Failure::Found(MISSING)),
@@ -53,8 +51,7 @@ fn reviewer(reader: &Reader) -> Executor {
     Executor::new(reader.executor().client().clone(), BOUNDS, Writes::Sent)
 }
 
-fn subject(arguments: &CheckArguments) -> Result<Subject, Failure> {
-    let own = &arguments.own.own_namespace;
+fn subject(arguments: &CheckArguments, own: &str) -> Result<Subject, Failure> {
     if let Some(name) = &arguments.as_user {
         let groups = arguments.as_group.iter().cloned();
         return Ok(Subject::User {
@@ -86,7 +83,10 @@ mod tests {
     fn subject_of(flags: &[&str]) -> Result<String, Failure> {
         let arguments = ["belayer", "check"].iter().chain(flags);
         match Cli::try_parse_from(arguments).unwrap().command {
-            Command::Check(arguments) => subject(&arguments).map(|subject| subject.to_string()),
+            Command::Check(arguments) => {
+                let own = arguments.own.name(&Sources::default())?;
+                subject(&arguments, &own).map(|subject| subject.to_string())
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -10,6 +10,13 @@ mod pod_recreation;
 mod pod_recreation_record;
 #[cfg(feature = "pvc-protection")]
 mod pvc_protection;
+#[cfg(any(
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pod-recreation",
+    feature = "pvc-protection"
+))]
+mod read;
 #[cfg(feature = "workflow-finalizer")]
 mod workflow_finalizer;
 
@@ -31,7 +38,7 @@ pub(super) fn all(
     reader: &Reader,
     config: Option<&Path>,
 ) -> Result<Vec<Box<dyn Explainer>>, Failure> {
-    let source = Source::given(config)?;
+    let source = Source::of(config, &[]).map_err(Failure::configuration)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
         Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),

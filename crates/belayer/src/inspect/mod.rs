@@ -6,14 +6,11 @@ mod check;
 mod explainers;
 mod parts;
 mod progress;
-mod screen;
-mod source;
 mod status;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use belayer_core::executor::Bounds;
 use belayer_inspect::explain::Explanation;
@@ -23,18 +20,17 @@ use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
-pub use arguments::{
-    CheckArguments, ClusterArguments, ExplainArguments, LookArguments, Output, StatusArguments,
-    StuckArguments,
-};
+pub(crate) use arguments::{CHECK_HELP, EXPLAIN_HELP, STATUS_HELP, STUCK_HELP};
+pub use arguments::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 pub use check::run_check;
 pub use parts::parts;
 pub use status::run_status;
 
+use crate::arguments::ClusterArguments;
 use crate::exit::Failure;
-use crate::kubeconfig::{self, Sources};
+use crate::kubeconfig::Sources;
+use crate::screen::Screen;
 use progress::Telling;
-use screen::Screen;
 
 /// Something hangs.
 pub const STUCK: u8 = 3;
@@ -73,12 +69,9 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     telling.end();
     let report = found.map_err(failed)?;
     let screen = Screen::of_stdout(arguments.look.output);
-    match arguments.look.output {
-        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &report)?,
-        Some(Output::Wide) | None => {
-            screen.text(&text::report(&report, screen.style(), &screen));
-        }
-    }
+    screen.show(&report, |screen| {
+        text::report(&report, screen.style(), screen)
+    })?;
     let failing = report
         .unseen
         .iter()
@@ -113,7 +106,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         )
     };
     let mut shown = look().await.map_err(failed)?;
-    show(&screen, arguments.look.output, &shown)?;
+    show(&screen, &shown)?;
     if !arguments.watch {
         return verdict(&shown);
     }
@@ -125,7 +118,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         match look().await {
             Ok(now) if is_news(&now, &shown) => {
                 screen.text("");
-                show(&screen, arguments.look.output, &now)?;
+                show(&screen, &now)?;
                 shown = now;
             }
             Ok(_) => {}
@@ -148,15 +141,10 @@ fn verdict(explanation: &Explanation) -> Result<(), Failure> {
     }
 }
 
-fn show(screen: &Screen, output: Option<Output>, explanation: &Explanation) -> Result<(), Failure> {
-    match output {
-        Some(Output::Json | Output::Yaml) => screen.data(output, explanation),
-        Some(Output::Wide) | None => {
-            let now = Timestamp::now();
-            screen.text(&text::explanation(explanation, now, screen.style(), screen));
-            Ok(())
-        }
-    }
+fn show(screen: &Screen, explanation: &Explanation) -> Result<(), Failure> {
+    screen.show(explanation, |screen| {
+        text::explanation(explanation, Timestamp::now(), screen.style(), screen)
+    })
 }
 
 /// Whether anything but time has passed.
@@ -175,15 +163,8 @@ fn is_news(now: &Explanation, before: &Explanation) -> bool {
     timeless(now) != timeless(before)
 }
 
-async fn connect(cluster: &arguments::ClusterArguments) -> Result<(Reader, String), Failure> {
-    let sources = Sources::from_env();
-    let config = kubeconfig::load(
-        cluster.kubeconfig.as_deref(),
-        cluster.context.as_deref(),
-        &sources,
-    )
-    .await
-    .map_err(Failure::configuration)?;
+async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String), Failure> {
+    let config = cluster.find(&Sources::from_env()).await?;
     let namespace = config.default_namespace.clone();
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
     Ok((Reader::new(client, BOUNDS), namespace))
@@ -194,16 +175,4 @@ fn failed(error: InspectError) -> Failure {
         InspectError::UnknownKind(_) => Failure::configuration(error),
         error => Failure::Error(error.into()),
     }
-}
-
-/// Data as the user asked for it.
-fn render<T: Serialize>(output: Option<Output>, data: &T) -> Result<String, Failure> {
-    Ok(match output {
-        Some(Output::Yaml) => serde_saphyr::to_string(data).map_err(anyhow::Error::from)?,
-        _ => {
-            let mut text = serde_json::to_string_pretty(data).map_err(anyhow::Error::from)?;
-            text.push('\n');
-            text
-        }
-    })
 }

@@ -93,7 +93,7 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
 
     let settings = source.pod_finalizer(None).map_err(Failure::configuration)?;
     let profiles = &settings.profiles;
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let enforced = profiles
         .iter()
         .filter(|profile| profile.mode == profile::Mode::Enforce);
@@ -197,7 +197,7 @@ fn owner_kind(kind: &Resource) -> Kind {
 fn pod_recreation() -> Part {
     use belayer_pod_recreation::{NAME, api, rights};
 
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     Part {
         kinds: vec![Kind {
             resource: api::resource(),
@@ -231,12 +231,12 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
             Claims::Beside,
             vec![Policy {
                 name: "belayer-claim-hold",
-                resource: claims(),
+                resource: Resource::claims(),
                 finalizer: names::PVC_PROTECTION_HOLD.to_owned(),
                 labels: Vec::new(),
                 switch: "holdClaims",
             }],
-            vec![(claims(), names::PVC_PROTECTION_HOLD.to_owned())],
+            vec![(Resource::claims(), names::PVC_PROTECTION_HOLD.to_owned())],
         ),
         // The API server's own admission plugin adds that name.
         Mode::Replacing => (Claims::Replacing, Vec::new(), Vec::new()),
@@ -251,10 +251,4 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
             rights::rights(),
         )
     })
-}
-
-/// The kind of claims.
-#[cfg(feature = "pvc-protection")]
-pub(super) fn claims() -> Resource {
-    Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 }

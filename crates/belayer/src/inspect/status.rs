@@ -4,11 +4,12 @@ use jiff::Timestamp;
 
 use belayer_inspect::status::{Hold, Query, status, text};
 
-use super::arguments::{Output, StatusArguments};
-use super::screen::Screen;
+use super::arguments::StatusArguments;
 use super::{INCOMPLETE, connect};
 use crate::config::Source;
 use crate::exit::Failure;
+use crate::kubeconfig::Sources;
+use crate::screen::Screen;
 
 /// Something needs somebody: a release is denied, holds are kept back, or nobody is there to
 /// release.
@@ -20,10 +21,10 @@ pub(super) const NEEDS_SOMEBODY: u8 = 3;
 ///
 /// When the cluster cannot be reached; and, with its own exit code, when something needs somebody.
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
-    let source = Source::given(arguments.look.config.as_deref())?;
+    let source = arguments.look.source()?;
     let (reader, _) = connect(&arguments.cluster).await?;
     let query = Query {
-        own_namespace: arguments.own.own_namespace,
+        own_namespace: arguments.own.name(&Sources::from_env())?,
         namespace: arguments.namespace,
         holds: holds(&source)?,
         client: env!("CARGO_PKG_VERSION"),
@@ -31,10 +32,7 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let found = status(&reader, &query, Timestamp::now).await;
     let found = found.map_err(|error| Failure::Error(error.into()))?;
     let screen = Screen::of_stdout(arguments.look.output);
-    match arguments.look.output {
-        Some(Output::Json | Output::Yaml) => screen.data(arguments.look.output, &found)?,
-        Some(Output::Wide) | None => screen.text(&text(&found, screen.style(), &screen)),
-    }
+    screen.show(&found, |screen| text(&found, screen.style(), screen))?;
     match () {
         () if found.needs_somebody() => Err(Failure::Found(NEEDS_SOMEBODY)),
         () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
@@ -51,7 +49,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
         holds.push(Hold {
             component: belayer_pod_finalizer::component::NAME,
             finalizers: vec![belayer_core::names::POD_STATUS_HOLD],
-            kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+            kind: belayer_core::object::Resource::pods(),
         });
     }
     #[cfg(feature = "workflow-finalizer")]
@@ -69,7 +67,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
     holds.push(Hold {
         component: belayer_pod_recreation::NAME,
         finalizers: vec![belayer_core::names::POD_RECREATION_HOLD],
-        kind: belayer_core::object::Resource::new("", "v1", "Pod", "pods"),
+        kind: belayer_core::object::Resource::pods(),
     });
     #[cfg(feature = "pvc-protection")]
     {
@@ -79,7 +77,7 @@ fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
         holds.push(Hold {
             component: belayer_pvc_protection::component::NAME,
             finalizers: settings.mode.ours().to_vec(),
-            kind: super::parts::claims(),
+            kind: belayer_core::object::Resource::claims(),
         });
     }
     let _ = source;

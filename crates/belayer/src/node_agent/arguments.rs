@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::arguments::ClusterArguments;
 use crate::server::BindAddress;
 
 /// What stands below the options.
@@ -25,14 +26,9 @@ Exit codes:
 /// Arguments of `belayer node-agent`.
 #[derive(Debug, Args)]
 pub struct NodeAgentArguments {
-    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
-    /// ~/.kube/config, whichever is there first
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// Context of the kubeconfig, instead of its current one
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    pub context: Option<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
 
     /// The node that this is: only its pods are looked at
     #[arg(

@@ -5,7 +5,6 @@ mod arguments;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +17,9 @@ use belayer_node_agent::config::{ConfigError, Flags, Settings};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::health::{Needed, Seen, Vitals};
-use crate::kubeconfig::{self, Sources};
+use crate::kubeconfig::Sources;
 use crate::server::{self, BindAddress, Endpoint};
+use crate::signals;
 
 pub use arguments::{HELP, NodeAgentArguments};
 
@@ -46,22 +46,14 @@ impl NodeAgentOptions {
         sources: &Sources,
     ) -> Result<Self, Failure> {
         let node = node_name(arguments.node_name)?;
-        let source = match &arguments.config {
-            Some(path) => Source::load(path).map_err(Failure::configuration)?,
-            None => Source::default(),
-        };
+        let source = Source::of(arguments.config.as_deref(), &[]);
+        let source = source.map_err(Failure::configuration)?;
         let flags = Flags {
             roots: arguments.root,
             paths: arguments.path,
         };
         let settings = settings(&source, flags)?;
-        let cluster = kubeconfig::load(
-            arguments.kubeconfig.as_deref(),
-            arguments.context.as_deref(),
-            sources,
-        )
-        .await
-        .map_err(Failure::configuration)?;
+        let cluster = arguments.cluster.find(sources).await?;
         Ok(Self {
             cluster,
             node,
@@ -109,8 +101,7 @@ fn node_name(given: Option<String>) -> Result<String, Failure> {
 pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
-    let stop = CancellationToken::new();
-    stop_on_signal(&stop)?;
+    let stop = signals::stop()?;
     let client = client::connect(options.cluster)
         .context("the cluster")
         .map_err(Failure::configuration)?;
@@ -145,20 +136,6 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     after.cancel();
     while tasks.join_next().await.is_some() {}
     tracing::info!("stopped");
-    Ok(())
-}
-
-fn stop_on_signal(stop: &CancellationToken) -> Result<(), Failure> {
-    let mut term = signal(SignalKind::terminate()).context("signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => tracing::info!("SIGTERM"),
-            _ = interrupt.recv() => tracing::info!("SIGINT"),
-        }
-        stop.cancel();
-    });
     Ok(())
 }
 

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use serde_json::Value;
 
 use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
 use belayer_core::runner::{self, Runner};
 use belayer_core::slim::{Claim, Keep};
 use belayer_core::workqueue::WorkQueue;
-use belayer_metrics::{Known, KnownValues};
 use belayer_pvc_protection::component::{self, Parts, PvcProtection};
 use belayer_pvc_protection::config::Settings;
 use belayer_pvc_protection::evidence;
@@ -22,7 +20,7 @@ use belayer_pvc_protection::turns::Turns;
 use super::feed::{Crew, Feed, Watched};
 use super::ground::Ground;
 use super::pods::Pods;
-use crate::holds::claim_holds;
+use super::zeros;
 
 /// Name of the queue.
 const QUEUE: &str = "claims";
@@ -34,11 +32,15 @@ pub(super) fn join(
     ground: &Ground,
     pods: &mut Pods,
 ) -> (Arc<PvcProtection>, Feed, Crew) {
-    write_zeros();
+    zeros::of_component(
+        component::NAME,
+        evidence::EVIDENCE_NAMES.iter().copied(),
+        &[("pods", &["listed", "store", "error"])],
+    );
     let Settings { workers, mode } = *settings;
     let mut watched: Watched<Claim> = Watched::new(
         &ground.client,
-        Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+        Resource::claims(),
         ground.decoders(Keep::nothing()),
         |builder| builder,
     );
@@ -86,23 +88,4 @@ pub(super) fn join(
         beside: vec![Box::new(|stop| steward.run(stop).boxed())],
     };
     (protection, feed, crew)
-}
-
-/// What `/debug/holds` says of it.
-pub(super) fn holds(protection: &Arc<PvcProtection>) -> (&'static str, super::HoldsOf) {
-    let protection = Arc::clone(protection);
-    let told = move || -> Value { claim_holds(&protection) };
-    (component::NAME, Box::new(told))
-}
-
-/// A series that appears with its first event looks as if nothing had happened before.
-fn write_zeros() {
-    KnownValues::new()
-        .with(Known::Controller, [component::NAME])
-        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
-        .write_zeros();
-    KnownValues::new()
-        .with(Known::Question, ["pods"])
-        .with(Known::Answer, ["listed", "store", "error"])
-        .write_zeros();
 }

@@ -10,14 +10,15 @@ use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, Home, Switches};
 use belayer_drain::gate::Gate;
 use belayer_inspect::reader::Reader;
-use belayer_metrics::{Known, KnownValues};
 
 use super::feed::Beside;
 use super::ground::Ground;
+use super::options::Options;
 use super::pods::Pods;
-use super::{Components, Options};
+use super::zeros;
+use crate::components::Components;
 use crate::controllers::Controller;
-use crate::drain::switched_off::{SwitchedOff, switch_of, take_off};
+use crate::drain::switched_off::{switch_of, take_off};
 
 /// Follows the gate from the first moment on: before it has been read, nobody adds a hold. What is
 /// to be written waits until the workers work.
@@ -35,7 +36,10 @@ pub(super) fn join(options: &Options, ground: &mut Ground, pods: &mut Pods) -> B
     });
 
     let off = options.components.switched_off.clone();
-    write_zeros(&off);
+    for component in &off {
+        let evidence = evidence::SWITCHED_OFF.iter().copied();
+        zeros::of_component(component.component, evidence, &[]);
+    }
     let (executor, namespace) = (Arc::clone(executor), options.namespace.clone());
     let reader = Reader::new(options.client.clone(), options.bounds);
     pods.run_beside(Box::new(move |stop| {
@@ -72,14 +76,5 @@ fn switches(components: &Components) -> Switches {
             .iter()
             .map(|off| off.switch)
             .collect(),
-    }
-}
-
-fn write_zeros(off: &[SwitchedOff]) {
-    for component in off {
-        KnownValues::new()
-            .with(Known::Controller, [component.component])
-            .with(Known::Evidence, evidence::SWITCHED_OFF.iter().copied())
-            .write_zeros();
     }
 }

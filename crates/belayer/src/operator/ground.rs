@@ -10,7 +10,7 @@ use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
 use belayer_core::facts::{Facts, Oracle, Pace, Question, Wake};
 use belayer_core::holding::{HoldSwitch, Holding};
-use belayer_core::informer::{Decoders, JsonDecoder, ProtobufDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::runner::{self, Observer};
 use belayer_core::slim::json::SlimJson;
@@ -18,8 +18,8 @@ use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::workqueue::WorkQueue;
 
-use super::Options;
 use super::feed::Watched;
+use super::options::Options;
 
 /// The client, the executor and what else there is once in a process.
 pub(super) struct Ground {
@@ -53,7 +53,7 @@ impl Ground {
         let interner = Interner::default();
         let namespaces = Watched::new(
             &options.client,
-            Resource::new("", "v1", "Namespace", "namespaces"),
+            Resource::namespaces(),
             decoders(keep_of_namespaces, &interner),
             |builder| builder,
         );
@@ -122,9 +122,8 @@ impl Ground {
 }
 
 fn decoders<K: SlimJson + SlimProtobuf>(keep: Keep, interner: &Interner) -> Decoders<K> {
-    let context = DecodeContext {
+    Decoders::protobuf_or_json(DecodeContext {
         keep,
         interner: interner.clone(),
-    };
-    Decoders::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
+    })
 }

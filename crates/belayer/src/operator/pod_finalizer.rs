@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use serde_json::Value;
 
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::object::Resource;
 use belayer_core::runner;
-use belayer_metrics::{Known, KnownValues};
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
 use belayer_pod_finalizer::outcome::{self, Sweeper};
@@ -19,7 +17,7 @@ use belayer_pod_finalizer::steward::Steward;
 use super::ground::Ground;
 use super::owners::Owners;
 use super::pods::Pods;
-use crate::holds::pod_holds;
+use super::zeros;
 
 /// The kinds that it watches as metadata: owners of pods, and the records of their outcomes.
 pub(super) fn kinds(settings: &Settings) -> Vec<Resource> {
@@ -35,7 +33,16 @@ pub(super) fn join(
     pods: &mut Pods,
     owners: &mut Owners,
 ) -> Arc<PodFinalizer> {
-    write_zeros();
+    let evidence = evidence::EVIDENCE_NAMES.iter().copied();
+    zeros::of_component(
+        component::NAME,
+        evidence.chain([runner::ADOPTED]),
+        &[
+            zeros::OWNER,
+            zeros::NAMESPACE,
+            ("status", &["read", "unreadable", "error"]),
+        ],
+    );
     let owner_oracle = OwnerOracle::new(
         Arc::clone(&ground.executor),
         ground.decoders(owners.keep.clone()),
@@ -100,35 +107,4 @@ pub(super) fn join(
     );
     pods.run_beside(Box::new(|stop| steward.run(stop).boxed()));
     finalizer
-}
-
-/// What `/debug/holds` says of it.
-pub(super) fn holds(finalizer: &Arc<PodFinalizer>) -> (&'static str, super::HoldsOf) {
-    let finalizer = Arc::clone(finalizer);
-    let told = move || -> Value { pod_holds(&finalizer) };
-    (component::NAME, Box::new(told))
-}
-
-/// A series that appears with its first event looks as if nothing had happened before.
-fn write_zeros() {
-    KnownValues::new()
-        .with(Known::Controller, [component::NAME])
-        .with(
-            Known::Evidence,
-            evidence::EVIDENCE_NAMES
-                .iter()
-                .copied()
-                .chain([runner::ADOPTED]),
-        )
-        .write_zeros();
-    for (question, answers) in [
-        ("owner", &["present", "gone", "unknown", "error"][..]),
-        ("namespace", &["present", "gone", "error"]),
-        ("status", &["read", "unreadable", "error"]),
-    ] {
-        KnownValues::new()
-            .with(Known::Question, [question])
-            .with(Known::Answer, answers.iter().copied())
-            .write_zeros();
-    }
 }

@@ -34,7 +34,7 @@ impl Pods {
     ) -> Self {
         let watched = Watched::new(
             &ground.client,
-            Resource::new("", "v1", "Pod", "pods"),
+            Resource::pods(),
             ground.decoders(keep),
             indexes,
         );

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use serde_json::Value;
 
 use belayer_core::facts::OwnerOracle;
 use belayer_core::slim::Keep;
 use belayer_core::workqueue::WorkQueue;
-use belayer_metrics::{Known, KnownValues};
 use belayer_pod_recreation::component::{Parts, PodRecreation};
 use belayer_pod_recreation::machine::{self, Machine};
 use belayer_pod_recreation::record::Record;
@@ -17,6 +15,7 @@ use belayer_pod_recreation::{NAME, Settings, api, evidence};
 use super::feed::{Crew, Feed, Watched};
 use super::ground::Ground;
 use super::pods::Pods;
+use super::zeros;
 
 /// Name of the queue.
 const QUEUE: &str = "recreations";
@@ -28,7 +27,11 @@ pub(super) fn join(
     ground: &mut Ground,
     pods: &mut Pods,
 ) -> (Arc<PodRecreation>, Feed, Crew) {
-    write_zeros();
+    zeros::of_component(
+        NAME,
+        evidence::EVIDENCE_NAMES.iter().copied(),
+        &[zeros::OWNER],
+    );
     let mut watched: Watched<Record> = Watched::new(
         &ground.client,
         api::resource(),
@@ -87,26 +90,4 @@ pub(super) fn join(
         beside: vec![Box::new(|stop| breakers.tell_breakers(stop).boxed())],
     };
     (recreation, feed, crew)
-}
-
-/// What `/debug/holds` says of it.
-pub(super) fn holds(recreation: &Arc<PodRecreation>) -> (&'static str, super::HoldsOf) {
-    let recreation = Arc::clone(recreation);
-    let told = move || -> Value { crate::holds::recreations(&recreation) };
-    (NAME, Box::new(told))
-}
-
-/// A series that appears with its first event looks as if nothing had happened before.
-fn write_zeros() {
-    KnownValues::new()
-        .with(Known::Controller, [NAME])
-        .with(Known::Evidence, evidence::EVIDENCE_NAMES.iter().copied())
-        .write_zeros();
-    KnownValues::new()
-        .with(Known::Question, ["owner"])
-        .with(
-            Known::Answer,
-            ["present", "gone", "unknown", "error"].iter().copied(),
-        )
-        .write_zeros();
 }

@@ -4,16 +4,13 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use serde_json::{Value, json};
 
 use belayer_core::facts::{NamespaceOracle, OwnerOracle, Wake};
 use belayer_core::names;
 use belayer_core::object::Resource;
 use belayer_core::owned::{self, OwnerEnds};
 use belayer_core::runner::Runner;
-use belayer_core::selection::MassRelease;
 use belayer_core::workqueue::{Band, WorkQueue};
-use belayer_metrics::{Known, KnownValues};
 use belayer_workflow_finalizer::component::{self, Parts, WorkflowFinalizer};
 use belayer_workflow_finalizer::config::{OwnerRule, Settings};
 use belayer_workflow_finalizer::evidence;
@@ -24,6 +21,7 @@ use super::feed::Crew;
 use super::ground::Ground;
 use super::owners::Owners;
 use super::pods::Pods;
+use super::zeros;
 
 /// Whether another component asks whether the owners of pods are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +46,15 @@ pub(super) fn join(
     pods: &mut Pods,
     owners: &mut Owners,
 ) -> Joined {
-    write_zeros();
+    zeros::of_component(
+        component::NAME,
+        evidence::EVIDENCE_NAMES.iter().chain(owned::NAMES).copied(),
+        &[
+            zeros::OWNER,
+            zeros::NAMESPACE,
+            ("pods", &["none", "some", "error"]),
+        ],
+    );
     pods.register(
         Arc::new(pod_rule(settings, gone_owners, ground, pods, owners)),
         settings.workers,
@@ -160,57 +166,4 @@ fn kind(
         beside: Vec::new(),
     };
     Some((finalizer, crew))
-}
-
-/// What `/debug/holds` says of it.
-pub(super) fn holds(kinds: &[Arc<WorkflowFinalizer>]) -> (&'static str, super::HoldsOf) {
-    let kinds = kinds.to_vec();
-    let told = move || -> Value { kinds.iter().map(|kind| kind_holds(kind)).collect() };
-    (component::NAME, Box::new(told))
-}
-
-fn kind_holds(finalizer: &WorkflowFinalizer) -> Value {
-    let census = finalizer.census();
-    let counts = census.counts();
-    let waiting: Vec<Value> = census
-        .waiting()
-        .into_iter()
-        .map(|(key, workflow)| {
-            json!({
-                "namespace": key.namespace(),
-                "name": key.name(),
-                "uid": workflow.uid.as_str(),
-                "deletionTimestamp": workflow.deleting.map(|time| time.to_string()),
-                "podsRemaining": finalizer.pods_held(&workflow),
-            })
-        })
-        .collect();
-    json!({
-        "kind": finalizer.rule().kind.to_string(),
-        "finalizer": names::WORKFLOW_HOLD,
-        "held": counts.held,
-        "waiting": counts.waiting,
-        "unselected": counts.unselected,
-        "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
-        "deleting": waiting,
-    })
-}
-
-/// A series that appears with its first event looks as if nothing had happened before.
-fn write_zeros() {
-    let evidence = evidence::EVIDENCE_NAMES.iter().chain(owned::NAMES);
-    KnownValues::new()
-        .with(Known::Controller, [component::NAME])
-        .with(Known::Evidence, evidence.copied())
-        .write_zeros();
-    for (question, answers) in [
-        ("owner", &["present", "gone", "unknown", "error"][..]),
-        ("namespace", &["present", "gone", "error"]),
-        ("pods", &["none", "some", "error"]),
-    ] {
-        KnownValues::new()
-            .with(Known::Question, [question])
-            .with(Known::Answer, answers.iter().copied())
-            .write_zeros();
-    }
 }

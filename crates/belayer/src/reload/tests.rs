@@ -6,10 +6,11 @@ use std::path::Path;
 use clap::Parser as _;
 
 use super::*;
-use crate::cli::{Cli, Command, RunArguments};
+use crate::cli::{Cli, Command};
 use crate::config::API_VERSION;
 use crate::kubeconfig::Sources;
 use crate::options::Settings;
+use crate::run::arguments::RunArguments;
 
 fn arguments() -> RunArguments {
     match Cli::try_parse_from(["belayer", "run"]).unwrap().command {

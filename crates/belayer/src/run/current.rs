@@ -74,3 +74,6 @@ impl Holds for Current {
             .unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

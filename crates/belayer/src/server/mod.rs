@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use belayer_core::ticks::Ticks;
 use belayer_metrics::Exporter;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
@@ -62,9 +62,8 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
 
 /// Keeps the exporter's memory small until it is told to stop.
 pub async fn upkeep(exporter: Arc<Exporter>, stop: CancellationToken) {
-    let mut ticks = tokio::time::interval(UPKEEP);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+    let mut ticks = Ticks::every(UPKEEP, stop);
+    while ticks.next().await.is_some() {
         exporter.upkeep();
     }
 }

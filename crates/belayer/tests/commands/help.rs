@@ -3,15 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use belayer::cli::Cli;
 use belayer::manual;
 use clap::Command;
+use clap::CommandFactory as _;
 use rstest::rstest;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
 
 /// The help of every command that is shown, by how it is called.
 fn helps(called: Option<&str>) -> Vec<(String, String)> {
-    let mut command = manual::command(called.map(Path::new)).term_width(80);
+    let mut command = manual::command(Cli::command(), called.map(Path::new)).term_width(80);
     command.build();
     let mut helps = vec![of(&mut command)];
     let names: Vec<String> = command

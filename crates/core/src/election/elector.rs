@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{Ask, Candidate, Ground, Standing};
-use super::record::{Lease, Record, Version, lease_kind};
+use super::record::{Lease, Record, Version};
 use super::tenure::{Grant, Tenure};
 use super::timing::Timing;
 use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
 use crate::names;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 
 /// Asks within one round: a look, a write, and both once more after a conflict.
 const ASKS_PER_ROUND: usize = 4;
@@ -196,7 +196,7 @@ impl Elector {
                     Some(Ask::Look)
                 }
                 ErrorClass::NotFound if over.is_none() => {
-                    self.unopposed();
+                    self.unopposed(sent);
                     None
                 }
                 _ => {
@@ -207,12 +207,13 @@ impl Elector {
         }
     }
 
-    /// The namespace of the Lease does not exist: nobody can hold it, as when Belayer is run from
-    /// somebody's machine. Then this process works, and asks again until there is a namespace.
-    fn unopposed(&mut self) {
-        self.candidate.failed();
-        self.grant
-            .extend(Instant::now() + self.settings.timing.renew_deadline());
+    /// The namespace of the Lease does not exist: nobody can hold it. Then this process works, and
+    /// asks again until there is a namespace. Whoever holds the Lease then has won against it.
+    fn unopposed(&mut self, sent: Duration) {
+        self.candidate.is_alone(sent);
+        if !self.extend() {
+            return;
+        }
         self.publish(true);
         let told = "without a lease".to_owned();
         if self.told.as_ref() != Some(&told) {
@@ -226,27 +227,37 @@ impl Elector {
     }
 
     fn led(&mut self, before: Standing, ground: Option<Ground>) {
-        // From when it was sent on: if the answer took longer than the deadline, this is no leave.
-        let Standing::Leading { until } = self.candidate.standing(self.now()) else {
+        if !self.extend() {
             return;
-        };
-        self.grant.extend(self.beginning + until);
+        }
         self.told = None;
-        match before {
-            Standing::Leading { .. } => {}
-            Standing::Standby => {
-                self.publish(true);
-                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
-            }
-            Standing::InDoubt => {
+        match (before, ground) {
+            (Standing::Leading { .. }, _) => {}
+            (Standing::InDoubt, Some(Ground::Ours)) => {
                 self.publish(true);
                 tracing::info!(lease = %self.settings.lease, "leading again: nobody else has led meanwhile");
+            }
+            (Standing::Standby | Standing::Alone { .. } | Standing::InDoubt, _) => {
+                self.publish(true);
+                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
             }
         }
     }
 
+    /// Moves the tenure. Counted from when the request was sent: if the answer took longer than the
+    /// deadline, this is no leave.
+    fn extend(&self) -> bool {
+        match self.candidate.standing(self.now()).until() {
+            Some(until) => {
+                self.grant.extend(self.beginning + until);
+                true
+            }
+            None => false,
+        }
+    }
+
     async fn look(&self) -> Result<Option<Lease>, RequestError> {
-        let request = Request::get(lease_kind().object_path(&self.settings.lease))
+        let request = Request::get(Resource::leases().object_path(&self.settings.lease))
             .timeout(self.candidate.patience(self.now()));
         match request.send(&self.client).await {
             Ok(answer) => Lease::read(&answer.body)
@@ -265,11 +276,11 @@ impl Elector {
         let lease = &self.settings.lease;
         let request = match over {
             None => Request::post(
-                lease_kind().path(lease.namespace()),
+                Resource::leases().path(lease.namespace()),
                 record.create_body(lease),
             ),
             Some(version) => Request::patch(
-                lease_kind().object_path(lease),
+                Resource::leases().object_path(lease),
                 PatchKind::Merge,
                 record.patch_body(version),
             ),

@@ -22,7 +22,21 @@ pub struct Candidate {
     observed: Option<Observed>,
     /// The state of the Lease that the next write may be about.
     version: Option<Version>,
-    led: Option<Led>,
+    office: Office,
+}
+
+/// By what right we write, as far as time has not run out.
+#[derive(Debug, Clone, Copy)]
+enum Office {
+    /// None.
+    None,
+    /// The Lease is ours.
+    Elected(Led),
+    /// There could be no Lease, so that nobody else could have it.
+    Alone {
+        /// When the last request that showed it was sent.
+        since: Local,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -68,8 +82,24 @@ pub enum Standing {
         /// No write begins after this moment, and none is waited for.
         until: Local,
     },
-    /// Led, and could not renew in time. Writes nothing, and does not know yet who leads.
+    /// Nobody can hold the Lease, for its namespace does not exist; may write until then.
+    Alone {
+        /// No write begins after this moment, and none is waited for.
+        until: Local,
+    },
+    /// Led or was alone, and could not show in time that it still is. Writes nothing, and does not
+    /// know yet who leads.
     InDoubt,
+}
+
+impl Standing {
+    /// Until when it may write; nothing if it may not.
+    pub fn until(self) -> Option<Local> {
+        match self {
+            Self::Leading { until } | Self::Alone { until } => Some(until),
+            Self::Standby | Self::InDoubt => None,
+        }
+    }
 }
 
 /// Why a lease was taken, for a log line.
@@ -93,7 +123,7 @@ impl Candidate {
             timing,
             observed: None,
             version: None,
-            led: None,
+            office: Office::None,
         }
     }
 
@@ -104,14 +134,19 @@ impl Candidate {
 
     /// How we stand at this moment.
     pub fn standing(&self, now: Local) -> Standing {
-        let Some(led) = self.led else {
-            return Standing::Standby;
+        let deadline = self.timing.renew_deadline();
+        let standing = match self.office {
+            Office::None => return Standing::Standby,
+            Office::Elected(led) => Standing::Leading {
+                until: led.renewed + deadline,
+            },
+            Office::Alone { since } => Standing::Alone {
+                until: since + deadline,
+            },
         };
-        let until = led.renewed + self.timing.renew_deadline();
-        if now < until {
-            Standing::Leading { until }
-        } else {
-            Standing::InDoubt
+        match standing.until() {
+            Some(until) if now < until => standing,
+            _ => Standing::InDoubt,
         }
     }
 
@@ -141,10 +176,10 @@ impl Candidate {
         self.version = Some(lease.version.clone());
         self.observe(lease.record, now);
         match self.judge(now) {
-            Judged::Free(_) if self.led.is_some() => self.give_up(),
-            Judged::Free(_) => Ask::Write(self.claim(wall), lease.version),
             Judged::Ours => Ask::Write(self.renewal(wall), lease.version),
-            Judged::Held { .. } if self.led.is_some() => self.give_up(),
+            // Another leads, or has led, while we took ourselves for the one.
+            Judged::Free(_) | Judged::Held { .. } if self.is_in_office() => self.give_up(),
+            Judged::Free(_) => Ask::Write(self.claim(wall), lease.version),
             Judged::Held { left } => Ask::Wait(left),
         }
     }
@@ -153,7 +188,9 @@ impl Candidate {
     pub fn patience(&self, now: Local) -> Duration {
         let patience = self.timing.request_timeout();
         match self.standing(now) {
-            Standing::Leading { until } => patience.min(until.saturating_sub(now)),
+            Standing::Leading { until } | Standing::Alone { until } => {
+                patience.min(until.saturating_sub(now))
+            }
             Standing::Standby | Standing::InDoubt => patience,
         }
     }
@@ -176,10 +213,18 @@ impl Candidate {
             since: sent,
         });
         self.version = version;
-        self.led = Some(Led {
+        self.office = Office::Elected(Led {
             renewed: sent,
             transitions,
         });
+    }
+
+    /// A create that was sent at `sent` found no namespace for the Lease: nobody can hold it, as
+    /// when Belayer is run from somebody's machine. Whoever holds it later has won against us.
+    pub fn is_alone(&mut self, sent: Local) {
+        self.version = None;
+        self.observed = None;
+        self.office = Office::Alone { since: sent };
     }
 
     /// A request failed, or its answer was lost: the next round looks first.
@@ -192,7 +237,9 @@ impl Candidate {
         let period = self.timing.retry_period();
         match self.standing(now) {
             // It looks up when its time is over, to say so.
-            Standing::Leading { until } => return period.min(until.saturating_sub(now)),
+            Standing::Leading { until } | Standing::Alone { until } => {
+                return period.min(until.saturating_sub(now));
+            }
             Standing::InDoubt => return period,
             Standing::Standby => {}
         }
@@ -210,6 +257,10 @@ impl Candidate {
         let Standing::Leading { .. } = self.standing(now) else {
             return None;
         };
+        // A look may have found another meanwhile, and what is another's is not ours to give.
+        let Judged::Ours = self.judge(now) else {
+            return None;
+        };
         let record = Record {
             holder: String::new(),
             lease_seconds: 1,
@@ -222,18 +273,23 @@ impl Candidate {
 
     fn seen_nothing(&mut self, now: Local, wall: Timestamp) -> Ask {
         self.version = None;
-        match self.standing(now) {
+        match (self.office, self.standing(now)) {
             // Somebody deleted it. Others may have made and led by a new one since.
-            Standing::InDoubt => {
+            (Office::Elected(_), Standing::InDoubt) => {
                 self.observed = None;
                 self.give_up()
             }
-            Standing::Leading { .. } => Ask::Create(self.renewal(wall)),
-            Standing::Standby => {
+            (Office::Elected(_), _) => Ask::Create(self.renewal(wall)),
+            // For one who was alone there still is none, however long it could not ask.
+            (Office::None | Office::Alone { .. }, _) => {
                 self.observed = None;
                 Ask::Create(self.claim(wall))
             }
         }
+    }
+
+    fn is_in_office(&self) -> bool {
+        !matches!(self.office, Office::None)
     }
 
     fn give_up(&self) -> Ask {
@@ -263,8 +319,8 @@ impl Candidate {
         }
         if record.holder == self.identity {
             // Ours without a break only if nobody has led in between.
-            return match self.led {
-                Some(led) if led.transitions != record.transitions => Judged::Held {
+            return match self.office {
+                Office::Elected(led) if led.transitions != record.transitions => Judged::Held {
                     left: Duration::ZERO,
                 },
                 _ => Judged::Ours,

@@ -16,6 +16,10 @@
 //! finds another's, it has lost, and the process is to end: everything in memory that was found
 //! out as a leader ends with it.
 //!
+//! Where the Lease's namespace does not exist, nobody can hold the Lease: whoever finds that out
+//! works without, for as long as it finds it out again and again. Once there is a Lease and another
+//! holds it, that is a loss like any other.
+//!
 //! Election does not fence: a process that was frozen between its last look at the clock and the
 //! network can send one request late. That is why every patch names the version and the UID, and
 //! every create is reserved first; the election only keeps the replicas from working against each
@@ -44,6 +48,6 @@ mod tests;
 
 pub use elector::{Elector, Ended, Pulse, Settings, identity};
 pub use machine::{Ask, Candidate, Ground, Local, Standing};
-pub use record::{Lease, Record, Version, lease_kind};
+pub use record::{Lease, Record, Version};
 pub use tenure::{Grant, Tenure};
 pub use timing::{Timing, TimingError};

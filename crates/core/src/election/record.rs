@@ -8,11 +8,6 @@ use serde_json::{Value, json};
 
 use crate::object::{ObjectKey, Resource};
 
-/// The Lease kind.
-pub fn lease_kind() -> Resource {
-    Resource::new("coordination.k8s.io", "v1", "Lease", "leases")
-}
-
 /// Who leads, since when, and when that was last said. The times come from the clock of whoever
 /// wrote them: they are shown, never compared with a clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -119,7 +114,7 @@ impl Record {
 
     /// The body that creates a Lease that says this.
     pub fn create_body(&self, lease: &ObjectKey) -> String {
-        let kind = lease_kind();
+        let kind = Resource::leases();
         json!({
             "apiVersion": kind.api_version(),
             "kind": &*kind.kind,

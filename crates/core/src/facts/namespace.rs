@@ -129,7 +129,7 @@ impl NamespaceOracle {
     }
 
     async fn namespace(&self, question: &NamespaceQuestion) -> Result<NamespaceState, LookError> {
-        let namespaces = Resource::new("", "v1", "Namespace", "namespaces");
+        let namespaces = Resource::namespaces();
         let key = ObjectKey::cluster(Arc::clone(&question.0));
         let request = Request::get(namespaces.object_path(&key))
             .accept(self.decoders.accept(Reading::Object));

@@ -131,6 +131,16 @@ impl RequestError {
         }
     }
 
+    /// Whether the server says that `metadata.uid` is immutable: the version that a write named was
+    /// right, and the UID another's, so another object has the name by now.
+    pub fn names_uid(&self) -> bool {
+        const FIELD: &str = "metadata.uid";
+        self.api().is_some_and(|api| {
+            let mut causes = api.details.iter().flat_map(|details| &details.causes);
+            causes.any(|cause| cause.field == FIELD) || api.message.contains(FIELD)
+        })
+    }
+
     /// How long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         self.api().and_then(|error| error.retry_after)

@@ -54,7 +54,7 @@ async fn a_404_is_evidence_only_if_it_names_the_object(
     #[case] evidence: bool,
     #[case] class: ErrorClass,
 ) {
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let key = ObjectKey::new("shop", "web-0");
     let client = client(move |_| reply(code, body));
     let error = Request::get(pods.object_path(&key))

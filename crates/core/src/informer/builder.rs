@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::Client;
 
 use super::backoff::Backoff;
+use super::outage::Outage;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
@@ -42,6 +43,7 @@ pub struct Informer<K> {
     pub(super) store: Store<K>,
     pub(super) backoff: Backoff,
     pub(super) telemetry: Telemetry,
+    pub(super) outage: Outage,
     /// Lists in a row that were older than the store.
     pub(super) older_lists: u32,
     /// Watches in a row that the server refused to continue.
@@ -231,6 +233,7 @@ impl<K: Slim> InformerBuilder<K> {
             store: store.clone(),
             backoff: Backoff::new(self.seed.unwrap_or_else(crate::ambient::bits)),
             telemetry: Telemetry::new(&self.resource),
+            outage: Outage::default(),
             resource: self.resource,
             older_lists: 0,
             refused_watches: 0,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::http::{Answer, ApiError, media_type};
+use crate::http::{Answer, ApiError, RequestError, media_type};
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 use crate::slim::DecodeError;
 
@@ -157,6 +157,28 @@ impl<K: 'static> Decoders<K> {
                 .any(|have| have.eq_ignore_ascii_case(sent))
         };
         self.0.iter().find(reads)
+    }
+
+    /// The same where the server has to send what was asked for.
+    ///
+    /// # Errors
+    ///
+    /// When no decoder reads that format.
+    pub fn that_reads(&self, content_type: &str) -> Result<&Arc<dyn Decoder<K>>, RequestError> {
+        self.pick(content_type).ok_or_else(|| {
+            RequestError::Decode(format!("content type {content_type:?} was not asked for"))
+        })
+    }
+
+    /// Reads the page of a list in `answer`, whatever format the server chose.
+    ///
+    /// # Errors
+    ///
+    /// When no decoder reads that format, or the body is no such list.
+    pub fn read_page(&self, answer: &Answer) -> Result<Page<K>, RequestError> {
+        self.that_reads(&answer.content_type)?
+            .decode_page(&answer.body)
+            .map_err(|why| RequestError::Decode(why.to_string()))
     }
 
     /// Reads the one object in `answer`, whatever format the server chose.

@@ -53,6 +53,21 @@ pub enum Event<K> {
     Unserved,
 }
 
+impl<K> Event<K> {
+    /// The object as it is now, if something has just happened to it: it did not come with the first
+    /// list, and it is not gone.
+    pub fn news(&self) -> Option<&Stored<K>> {
+        match self {
+            Self::Added {
+                object,
+                initial: false,
+            } => Some(object),
+            Self::Updated { new, .. } => Some(new),
+            _ => None,
+        }
+    }
+}
+
 /// Told of every event of a store, in order.
 pub trait Handler<K>: Send + Sync {
     /// Called by the informer's task with no lock held. It must not block, and it is called for

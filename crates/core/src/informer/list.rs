@@ -1,11 +1,10 @@
-use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use super::reflector::Cause;
 use super::store::{Fit, Unreadable};
 use super::table::Table;
 use super::watch::{Stream, Watching};
-use super::{BadObject, Event, Informer, InformerState, Page, Reading, StreamingList, WatchEvent};
+use super::{BadObject, Event, Informer, InformerState, Reading, StreamingList, WatchEvent};
 use crate::http::{ApiError, ErrorClass, Request, RequestError};
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::slim::Slim;
@@ -110,6 +109,7 @@ impl<K: Slim> Informer<K> {
         let first = cause == Cause::Initial;
         let events = self.store.replace(staged, unreadable, version, fit);
         self.backoff.reset();
+        self.works_again();
         self.telemetry.heard();
         self.telemetry.listed(cause.label(fit));
         self.telemetry.holds(self.store.len());
@@ -149,7 +149,7 @@ impl<K: Slim> Informer<K> {
                 .send(&self.client)
                 .await?;
             self.telemetry.heard();
-            let page = self.decode_page(&answer.content_type, &answer.body)?;
+            let page = self.decoders.read_page(&answer)?;
             if token.is_none() {
                 // What the watch starts from: later pages may be newer.
                 listing.version = page.resource_version;
@@ -165,16 +165,6 @@ impl<K: Slim> Informer<K> {
                 None => return Ok(listing),
             }
         }
-    }
-
-    fn decode_page(&self, content_type: &str, body: &Bytes) -> Result<Page<K>, RequestError> {
-        let decoder = self
-            .decoders
-            .pick(content_type)
-            .ok_or_else(|| strange(content_type))?;
-        decoder
-            .decode_page(body)
-            .map_err(|why| RequestError::Decode(why.to_string()))
     }
 
     async fn list_by_stream(&mut self) -> Result<(Listing<K>, Stream<K>), Trouble> {
@@ -254,10 +244,6 @@ impl<K: Slim> Informer<K> {
         listing.unreadable.note(bad.key.as_ref());
         listing.skipped.push(bad.key.clone());
     }
-}
-
-pub(super) fn strange(content_type: &str) -> RequestError {
-    RequestError::Decode(format!("content type {content_type:?} was not asked for"))
 }
 
 fn broke_off() -> RequestError {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use belayer_metrics::cause;
 use tokio_util::sync::CancellationToken;
 
+use super::outage::{News, Over};
 use super::store::Fit;
 use super::{Event, Informer, InformerState, Store};
 use crate::http::{ErrorClass, RequestError};
@@ -101,17 +102,36 @@ impl<K: Slim> Informer<K> {
             InformerState::Failing { since, .. } => since,
             _ => tokio::time::Instant::now(),
         };
-        tracing::warn!(
-            kind = self.telemetry.kind(),
-            reason,
-            ?delay,
-            "list or watch failed"
-        );
+        self.tell_failure(&reason, delay);
         self.store.set_state(InformerState::Failing {
             since,
             reason: reason.into(),
         });
         self.sleep(delay).await;
+    }
+
+    fn tell_failure(&mut self, reason: &str, delay: Duration) {
+        let kind = self.telemetry.kind();
+        match self.outage.fails(reason) {
+            News::Begins => tracing::warn!(
+                kind,
+                reason,
+                "list or watch failed; it is tried again until it succeeds"
+            ),
+            News::OtherCause => {
+                tracing::warn!(kind, reason, "list or watch fails for another reason");
+            }
+            News::None => tracing::debug!(kind, reason, ?delay, "list or watch failed again"),
+        }
+    }
+
+    /// What was told to fail succeeds.
+    pub(super) fn works_again(&mut self) {
+        if let Some(Over { lasted, tries }) = self.outage.ends() {
+            let kind = self.telemetry.kind();
+            let lasted = crate::duration::format(lasted);
+            tracing::info!(kind, lasted, tries, "list and watch work again");
+        }
     }
 
     /// The server does not know the kind. What is stored no longer says what is absent.
@@ -138,6 +158,7 @@ impl<K: Slim> Informer<K> {
     /// The server answers.
     pub(super) fn recovered(&mut self) {
         self.telemetry.heard();
+        self.outage.answered();
         if self.store.is_synced() {
             self.store.set_state(InformerState::Synced);
         }

@@ -3,6 +3,7 @@
 mod failures;
 mod freshness;
 mod lists;
+mod log;
 mod objects;
 mod properties;
 mod server;

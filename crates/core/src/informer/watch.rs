@@ -4,7 +4,6 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::frame::{Frame, Frames};
-use super::list::strange;
 use super::reflector::Cause;
 use super::store::Applied;
 use super::{BadObject, Change, Decoder, Event, Informer, Reading, WatchEvent};
@@ -168,8 +167,7 @@ impl<K: Slim> Informer<K> {
             .timeout(self.settings.open_timeout)
             .open(&self.client)
             .await?;
-        let decoder = self.decoders.pick(&answer.content_type).cloned();
-        let decoder = decoder.ok_or_else(|| strange(&answer.content_type))?;
+        let decoder = Arc::clone(self.decoders.that_reads(&answer.content_type)?);
         let limit = self.settings.frame_limit;
         self.recovered();
         Ok(Stream {
@@ -219,6 +217,7 @@ impl<K: Slim> Informer<K> {
                     lagging = None;
                     self.refused_watches = 0;
                     self.backoff.reset();
+                    self.works_again();
                 }
                 Step::Nowhere => {}
                 Step::Past => lagging = lagging.or(Some(heard)),

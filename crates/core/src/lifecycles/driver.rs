@@ -1,8 +1,6 @@
 //! The driver: lifecycles on a tokio runtime.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{Calls, Gate, Standing};
-use super::meters::{self, Meters};
+use super::meters::Meters;
 use super::object::{Deadline, Identity};
 use super::phase::Phase;
+use super::shared::Shared;
 use super::slot::View;
-use super::step::{Effects, Observation};
+use super::step::Observation;
 use super::work::Lifecycle;
 use super::worker;
 use crate::moment::Moment;
@@ -194,19 +193,6 @@ impl<L: Lifecycle> std::fmt::Debug for Lifecycles<L> {
     }
 }
 
-pub(super) struct Shared<L: Lifecycle> {
-    pub(super) gate: Gate<Arc<L::Snapshot>>,
-    pub(super) work: L,
-    pub(super) controller: SharedString,
-    pub(super) resync: Option<Duration>,
-    pub(super) meters: Meters,
-    /// Told whenever something has ended or a worker has gone to sleep.
-    pub(super) changed: Notify,
-    pub(super) stop: CancellationToken,
-    runtime: Handle,
-    tasks: TaskTracker,
-}
-
 impl<L: Lifecycle> Lifecycles<L> {
     /// Lifecycles that do this work, on the current tokio runtime.
     ///
@@ -224,7 +210,7 @@ impl<L: Lifecycle> Lifecycles<L> {
             runtime: Handle::current(),
             tasks: TaskTracker::new(),
         });
-        let ticker = meters::publish_until_stopped(Arc::clone(&shared));
+        let ticker = Arc::clone(&shared).publish_until_stopped();
         shared.tasks.spawn_on(ticker, &shared.runtime);
         Self {
             shared: Arc::new(Owner(shared)),
@@ -352,53 +338,5 @@ impl<L: Lifecycle> Shared<L> {
             self.tasks.spawn_on(worker, &self.runtime);
         }
         self.report(key, calls.effects);
-    }
-
-    pub(super) fn report(&self, key: &ObjectKey, effects: Effects) {
-        self.meters.count(&effects);
-        for finished in effects.finished {
-            let object = Identity::new(key.clone(), finished.uid);
-            tracing::debug!(controller = &*self.controller, %object, end = ?finished.end, "finished");
-            let told = catch_unwind(AssertUnwindSafe(|| {
-                self.work.finished(&object, finished.end);
-            }));
-            if let Err(panic) = told {
-                self.panicked(&object, &*panic);
-            }
-        }
-        self.changed.notify_waiters();
-    }
-
-    pub(super) fn panicked(&self, object: &Identity, panic: &(dyn std::any::Any + Send)) {
-        self.meters.panicked();
-        tracing::error!(
-            controller = &*self.controller,
-            %object,
-            panic = crate::workqueue::panic_message(panic),
-            "worker panicked"
-        );
-    }
-
-    fn close(&self) {
-        for mut calls in self.gate.close() {
-            calls.fire();
-        }
-        self.stop.cancel();
-        self.tasks.close();
-    }
-
-    async fn wait_until(&self, reached: impl Fn(&Gate<Arc<L::Snapshot>>) -> bool) {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if reached(&self.gate) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    pub(super) fn publish_metrics(&self) {
-        self.meters.publish(|visit| self.gate.for_each(visit));
     }
 }

@@ -1,25 +1,16 @@
 //! The lifecycles' numbers, as the kubelet has them.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use metrics::{Counter, Gauge, SharedString, counter, gauge};
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
 
 use belayer_metrics::{
     WORKER_ORPHANS, WORKER_PANICS, WORKER_RESTARTS, WORKERS, WORKERS_ACTIVE, WORKERS_DESIRED,
 };
 
-use super::driver::Shared;
 use super::phase::{Config, Phase};
 use super::slot::View;
 use super::step::Effects;
-use super::work::Lifecycle;
 use crate::object::ObjectKey;
-
-/// How often the gauges are written, as often as the kubelet cleans house.
-const EVERY: Duration = Duration::from_secs(2);
 
 const PHASES: [Phase; 3] = [Phase::Sync, Phase::Terminating, Phase::Terminated];
 const CONFIGS: [Config; 2] = [Config::Desired, Config::Orphan];
@@ -109,18 +100,5 @@ impl Meters {
         }
         gauges.desired.set(count.desired as f64);
         gauges.active.set(count.active as f64);
-    }
-}
-
-pub(super) async fn publish_until_stopped<L: Lifecycle>(shared: Arc<Shared<L>>) {
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while shared
-        .stop
-        .run_until_cancelled(ticks.tick())
-        .await
-        .is_some()
-    {
-        shared.publish_metrics();
     }
 }

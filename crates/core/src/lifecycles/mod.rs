@@ -98,6 +98,7 @@ mod gate;
 mod meters;
 mod object;
 mod phase;
+mod shared;
 mod slot;
 mod status;
 mod step;

@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::Shared;
 use super::gate::Next;
 use super::object::Identity;
+use super::shared::Shared;
 use super::step::{Ended, Pace, Run, Work};
 use super::work::{Lifecycle, Synced};
 use crate::ambient;

@@ -10,7 +10,7 @@ use crate::facts::{Fact, Facts, GoneProof, OwnerDeletion, OwnerQuestion, OwnerSt
 use crate::informer::{Lookup, Store, Stored};
 use crate::names;
 use crate::object::{ObjectKey, OwnerReference, Resource};
-use crate::runner::{Change, Component, Source};
+use crate::runner::{Change, Component};
 use crate::slim::{ObjectMeta, OwnerMeta, Pod};
 use crate::workqueue::Band;
 
@@ -153,11 +153,10 @@ impl Component<Pod> for OwnerEnds {
             Cached::Present(owner) => owner.is_deleting(),
             Cached::NotPresent => true,
         };
-        match (waits || pod.meta.is_deleting(), change.source) {
-            (true, _) => Some(Band::Release),
-            (false, Source::InitialList) => Some(Band::Resync),
-            (false, Source::Watch) => Some(Band::Normal),
+        if waits || pod.meta.is_deleting() {
+            return Some(Band::Release);
         }
+        Some(change.source.quiet())
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {

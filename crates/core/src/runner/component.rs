@@ -98,6 +98,16 @@ pub enum Source {
     Watch,
 }
 
+impl Source {
+    /// The band of work that nobody waits for: after a start there is much of it at once.
+    pub fn quiet(self) -> Band {
+        match self {
+            Self::InitialList => Band::Resync,
+            Self::Watch => Band::Normal,
+        }
+    }
+}
+
 impl<'a, K: Slim> Change<'a, K> {
     pub(super) fn added(object: &'a Stored<K>, initial: bool) -> Self {
         let source = if initial {

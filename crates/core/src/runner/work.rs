@@ -272,7 +272,7 @@ impl<K: Slim> Shared<K> {
                 Next::End(Outcome::Done)
             }
             ErrorClass::Conflict => self.reread(object, attempt).await,
-            ErrorClass::Invalid if names_uid(&error) => self.reread(object, attempt).await,
+            ErrorClass::Invalid if error.names_uid() => self.reread(object, attempt).await,
             ErrorClass::Forbidden | ErrorClass::Invalid => {
                 self.denied(object, merged, &error);
                 Next::End(Outcome::Retry(Backoff::DENIED))
@@ -354,16 +354,4 @@ impl<K: Slim> Shared<K> {
         };
         self.events.tell(&self.regarding(&object.object), &notice);
     }
-}
-
-/// The server says that `metadata.uid` is immutable: the version was right and the UID another's.
-fn names_uid(error: &RequestError) -> bool {
-    error.api().is_some_and(|api| {
-        let cause = api
-            .details
-            .iter()
-            .flat_map(|details| &details.causes)
-            .any(|cause| cause.field == "metadata.uid");
-        cause || api.message.contains("metadata.uid")
-    })
 }

@@ -12,11 +12,11 @@ const CLAIM: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
 
 fn pods() -> Resource {
-    Resource::new("", "v1", "Pod", "pods")
+    Resource::pods()
 }
 
 fn claims() -> Resource {
-    Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+    Resource::claims()
 }
 
 fn everything() -> Purpose {

@@ -1,5 +1,7 @@
 //! What Belayer holds in a cluster, and who runs it: the documented form of `belayer status`.
 
+mod count;
+mod installation;
 mod look;
 mod own;
 mod text;

@@ -131,6 +131,6 @@ fn images_tell_their_version() {
         ("localhost:5000/belayer:1.2@sha256:abc", "1.2"),
         ("belayer@sha256:0123456789abcdef", "sha256:0123456789ab"),
     ] {
-        assert_eq!(look::tag(image), version);
+        assert_eq!(installation::tag(image), version);
     }
 }

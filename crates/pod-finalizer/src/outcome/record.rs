@@ -212,7 +212,7 @@ fn reference(owner: &OwnerReference) -> serde_json::Value {
 
 /// The whole pod, fetched for this record alone; `None` if it is gone or another has its name.
 async fn full_pod(pod: &Pod, executor: &Executor) -> Result<Option<FullPod>, RequestError> {
-    let pods = Resource::new("", "v1", "Pod", "pods");
+    let pods = Resource::pods();
     let request = Request::get(pods.object_path(&pod.meta.key));
     match executor.read(&request, Class::Evidence).await {
         Ok(answer) => {
@@ -230,7 +230,7 @@ async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, Reques
     let Some(name) = pod.node_name() else {
         return Ok(true);
     };
-    let nodes = Resource::new("", "v1", "Node", "nodes");
+    let nodes = Resource::nodes();
     let key = ObjectKey::cluster(name);
     let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
     match executor.read(&request, Class::Evidence).await {

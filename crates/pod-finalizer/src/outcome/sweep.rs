@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::executor::Executor;
@@ -12,6 +11,7 @@ use belayer_core::http::ErrorClass;
 use belayer_core::informer::Store;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::{ObjectMeta, OwnerMeta};
+use belayer_core::ticks::Ticks;
 
 use super::{EXPIRES_LABEL, resource};
 
@@ -37,14 +37,8 @@ impl Sweeper {
 
     /// Runs until `cancel` is cancelled.
     pub async fn run(self, cancel: CancellationToken) {
-        let mut ticks = tokio::time::interval(self.every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                _ = ticks.tick() => {}
-            }
+        let mut ticks = Ticks::every(self.every, cancel.clone());
+        while ticks.next().await.is_some() {
             let expired = self.expired(Timestamp::now());
             let sweep = self.sweep(&expired);
             if cancel.run_until_cancelled(sweep).await.is_none() {

@@ -1,23 +1,20 @@
-//! The steps themselves.
+//! The steps themselves: what is decided becomes requests.
 
 use std::time::Duration;
 
-use belayer_core::decision::{Notice, Severity};
-use belayer_core::executor::{Sent, Writes};
-use belayer_core::http::{Answer, ErrorClass, RequestError};
-use belayer_core::invariants::{self, Invariant};
-use belayer_core::names::RECREATION_UID_ANNOTATION;
+use belayer_core::decision::Notice;
+use belayer_core::executor::Writes;
+use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Outcome};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::owners::Owners;
-use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
-use crate::api::{ConditionStatus, ConditionType, KIND, Phase, Policy, Spec, Status, Wipe};
-use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed};
+use super::requests::{Live, Trial};
+use crate::api::{KIND, Phase, Policy, Spec, Status, Wipe};
+use crate::carry::pod_to_create;
 use crate::component::pod_key;
-use crate::decide::{Effect, Snapshot, Step, cut_short, finished, taken};
+use crate::decide::{Effect, Snapshot, Step, taken};
 use crate::reason;
 use crate::record::Record;
 use crate::snapshot::{Asked, PodView, Sight};
@@ -29,7 +26,7 @@ pub(super) const UNKNOWN: Duration = Duration::from_secs(1);
 const DRAINED: Duration = Duration::from_secs(5);
 
 /// What the caches do not show yet shows soon: a look after this time, should no event come.
-const SOON: Duration = Duration::from_secs(2);
+pub(super) const SOON: Duration = Duration::from_secs(2);
 
 impl Shared {
     /// Takes one step.
@@ -162,7 +159,10 @@ impl Shared {
     }
 
     /// The live pod, as JSON and in our words.
-    async fn read_pod(&self, key: &ObjectKey) -> Result<Option<(Value, PodView)>, RequestError> {
+    pub(super) async fn read_pod(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<(Value, PodView)>, RequestError> {
         match self.live_pod(key).await? {
             Live::Gone => Ok(None),
             Live::There(answer) => {
@@ -202,7 +202,7 @@ impl Shared {
     }
 
     /// Writes a status and counts what it means.
-    async fn write(
+    pub(super) async fn write(
         &self,
         record: &Record,
         next: &Status,
@@ -238,226 +238,6 @@ impl Shared {
         metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => "node").set(open as f64);
     }
 
-    /// Step 4.
-    async fn intend(
-        &self,
-        snapshot: &Snapshot,
-        record: &Record,
-        pod: &Uid,
-        step: &Step,
-    ) -> Result<Outcome, RequestError> {
-        let key = pod_key(record);
-        let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
-        };
-        let tried = rehearsal(&spec.pod, self.chain(record, &step.next, 0));
-        let collection = self.pods.path(key.namespace());
-        let refused = self
-            .create(collection, &tried, Trial::Rehearsal)
-            .await
-            .err();
-        // The last look before the intent is written: a deletion by somebody else until here cancels.
-        let Some((live, view)) = self.read_pod(&key).await? else {
-            return Ok(Outcome::Again { after: SOON });
-        };
-        if view.uid != *pod || view.is_deleting() || view.recreatable().is_none() {
-            return Ok(Outcome::Again { after: SOON });
-        }
-        // Whoever could write a record could have us create any pod: it must be this very pod's.
-        if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
-            let why = "the record does not describe the pod that was rejected";
-            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
-            return self.write(record, &next, Some("reported")).await;
-        }
-        match refused {
-            None => self.write(record, &step.next, step.counts).await,
-            Some(error) => {
-                let message = unrehearsed(&error.to_string(), &record.pod_name);
-                self.denied(snapshot, record, error, message).await
-            }
-        }
-    }
-
-    /// The server does not take the pod.
-    async fn denied(
-        &self,
-        snapshot: &Snapshot,
-        record: &Record,
-        error: RequestError,
-        message: String,
-    ) -> Result<Outcome, RequestError> {
-        if is_namespace_terminating(&error) {
-            let why = "the namespace is being deleted";
-            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
-            return self.write(record, &next, Some("cancelled")).await;
-        }
-        if !is_denied(&error) {
-            return Err(error);
-        }
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason: "RecreationDenied",
-            message: format!("the API server refuses the re-created pod: {message}").into(),
-        };
-        self.tell(snapshot, &notice);
-        let told = record
-            .status
-            .condition(ConditionType::CreateDenied)
-            .is_some_and(|condition| {
-                condition.status == ConditionStatus::True && condition.message == message
-            });
-        if !told {
-            let mut next = record.status.clone();
-            let now = (self.parts.clock)();
-            next.set(
-                ConditionType::CreateDenied,
-                ConditionStatus::True,
-                ("Refused", &message),
-                now,
-            );
-            self.write(record, &next, Some("denied")).await?;
-        }
-        Ok(Outcome::Retry(Backoff::DENIED))
-    }
-
-    /// The spec of a record that still stands at the version that was decided on.
-    async fn spec(&self, record: &Record) -> Result<Option<Spec>, RequestError> {
-        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
-            return Ok(None);
-        };
-        if !self.is_same(record, &answer) {
-            return Ok(None);
-        }
-        read_spec(&answer).map(Some)
-    }
-
-    fn is_same(&self, record: &Record, answer: &Answer) -> bool {
-        self.parts.record_decoders.read(answer).is_ok_and(|live| {
-            live.meta.uid == record.meta.uid
-                && live.meta.resource_version == record.meta.resource_version
-                && !live.meta.is_deleting()
-        })
-    }
-
-    /// Step 7, the first half.
-    async fn reserve(
-        &self,
-        record: &Record,
-        step: &Step,
-        node: Option<&str>,
-    ) -> Result<Outcome, RequestError> {
-        let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
-        };
-        let namespace = record.meta.key.namespace().unwrap_or_default();
-        match self.owners(namespace, &spec).await {
-            Ok(Owners::Want) => {}
-            Ok(Owners::Ended(why)) => {
-                let why = format!("not re-created: {why}");
-                let next = cut_short(record, &why, (self.parts.clock)());
-                return self.write(record, &next, Some("cancelled")).await;
-            }
-            Err(error) => {
-                tracing::debug!(record = %record.meta.key, %error, "an owner could not be looked at");
-                return Ok(Outcome::Retry(Backoff::ERROR));
-            }
-        }
-        let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
-        if let Err(wait) = self.storm.admit(owner.map(Uid::as_str), node) {
-            self.report_breakers();
-            return Ok(Outcome::Again { after: wait });
-        }
-        let (reserved, budget) = (step.next.attempts, record.policy.max_retries);
-        debug_assert!(
-            invariants::one_pod(0, reserved, budget),
-            "{}: {reserved} reserved of {budget}",
-            Invariant::OnePod
-        );
-        self.write(record, &step.next, step.counts).await
-    }
-
-    /// Step 5, and leftovers: by UID, and only while the record stands.
-    async fn remove(&self, record: &Record, pod: &Uid) -> Result<Outcome, RequestError> {
-        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
-            return Ok(Outcome::Again { after: SOON });
-        };
-        if !self.is_same(record, &answer) {
-            return Ok(Outcome::Again { after: SOON });
-        }
-        self.delete_pod(&pod_key(record), pod).await?;
-        Ok(Outcome::Again { after: SOON })
-    }
-
-    /// Step 7, the second half, and step 8.
-    async fn create_pod(
-        &self,
-        snapshot: &Snapshot,
-        record: &Record,
-        attempt: u32,
-    ) -> Result<Outcome, RequestError> {
-        let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
-        };
-        let key = pod_key(record);
-        let object = successor(&spec.pod, self.chain(record, &record.status, attempt));
-        let collection = self.pods.path(key.namespace());
-        let created = match self.create(collection, &object, Trial::Real).await {
-            Ok(Sent::Applied(answer)) => answer,
-            Ok(Sent::DryRun) => return Ok(Outcome::Done),
-            Err(error) if error.class() == ErrorClass::AlreadyExists => {
-                return self.name_in_use(record, &key).await;
-            }
-            Err(error) => {
-                let message = error.to_string();
-                return self.denied(snapshot, record, error, message).await;
-            }
-        };
-        let created: Value = created.json()?;
-        let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
-        // A create cannot carry a version: whether it was still wanted shows afterwards.
-        let wanted = match self.live_record(&record.meta.key).await? {
-            Live::Gone => false,
-            Live::There(answer) => self.is_wanted(record, &answer, attempt, &uid)?,
-        };
-        if !wanted {
-            tracing::info!(pod = %key, %uid, "created in vain: the attempt is not wanted any more");
-            self.delete_pod(&key, &uid).await?;
-        }
-        Ok(Outcome::Again { after: SOON })
-    }
-
-    fn is_wanted(
-        &self,
-        record: &Record,
-        answer: &Answer,
-        attempt: u32,
-        uid: &Uid,
-    ) -> Result<bool, RequestError> {
-        let live = self
-            .parts
-            .record_decoders
-            .read(answer)
-            .map_err(|error| RequestError::Decode(error.to_string()))?;
-        let status = &live.status;
-        let reserved = status.phase == Some(Phase::Creating) && status.attempts == attempt;
-        let known = status.pod_uid.as_deref() == Some(uid.as_str());
-        Ok(live.meta.uid == record.meta.uid && !live.meta.is_deleting() && (reserved || known))
-    }
-
-    /// Somebody has the name: we, by an answer that was lost, or a stranger.
-    async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Outcome, RequestError> {
-        let Some((live, view)) = self.read_pod(key).await? else {
-            return Ok(Outcome::Retry(Backoff::CONFLICT));
-        };
-        let mark = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
-        let was_rejected = record.status.rejected_uid.as_deref() == Some(view.uid.as_str());
-        if was_rejected || mark.as_str() == Some(record.meta.uid.as_str()) {
-            return Ok(Outcome::Again { after: SOON });
-        }
-        let next = taken(record, (self.parts.clock)());
-        self.write(record, &next, Some("name_taken")).await
-    }
-
     /// Step 3: a node that is gone counts as wiped.
     async fn look_at_node(
         &self,
@@ -465,7 +245,7 @@ impl Shared {
         node: &str,
         step: &Step,
     ) -> Result<Outcome, RequestError> {
-        let nodes = Resource::new("", "v1", "Node", "nodes");
+        let nodes = Resource::nodes();
         let key = ObjectKey::cluster(node);
         let request = belayer_core::http::Request::get(nodes.object_path(&key))
             .accept(belayer_core::http::METADATA_ONLY);
@@ -488,24 +268,6 @@ impl Shared {
         }
         Ok(Outcome::Again { after: SOON })
     }
-
-    fn chain<'a>(&self, record: &'a Record, status: &'a Status, attempt: u32) -> Chain<'a> {
-        let key = &record.meta.key;
-        Chain {
-            namespace: key.namespace().unwrap_or_default(),
-            pod_name: &record.pod_name,
-            record: key.name(),
-            record_uid: record.meta.uid.as_str(),
-            attempt,
-            avoid_nodes: &status.avoid_nodes,
-        }
-    }
-}
-
-fn read_spec(answer: &Answer) -> Result<Spec, RequestError> {
-    let object: Value = answer.json()?;
-    serde_json::from_value(object["spec"].clone())
-        .map_err(|error| RequestError::Decode(error.to_string()))
 }
 
 /// The pod's owners own the record too, so that it goes with them; but it is no reason to wait with their

@@ -1,5 +1,7 @@
 //! Which requests a fault is about.
 
+use serde::Deserialize;
+
 use crate::recorder::Verb;
 
 /// What is known of a request before it is carried out.
@@ -26,7 +28,10 @@ pub struct Target {
 }
 
 /// A set of requests: every word said narrows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// A plan in a file says it in words of the same names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Match {
     verbs: Vec<Verb>,
     group: Option<String>,

@@ -45,7 +45,6 @@ use serde_json::Value;
 
 use super::{Answer, Fault, FaultHandle, Faults, Match, WatchEnd};
 use crate::cluster::Cluster;
-use crate::recorder::Verb;
 
 /// Why a plan cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -95,25 +94,11 @@ pub struct FaultPlan {
     timeline: Vec<Step>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct MatchSpec {
-    verbs: Vec<Verb>,
-    group: Option<String>,
-    resource: Option<String>,
-    kind: Option<String>,
-    subresource: Option<String>,
-    namespace: Option<String>,
-    name: Option<String>,
-    client: Option<String>,
-    path: Option<String>,
-}
-
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FaultSpec {
     #[serde(default)]
-    on: MatchSpec,
+    on: Match,
     nth: Option<u64>,
     after: Option<u64>,
     every: Option<u64>,
@@ -136,7 +121,7 @@ enum Then {
     EndWatch(EndSpec),
     DelayEvents(Time),
     JitterEvents(Time),
-    Hide(MatchSpec),
+    Hide(Match),
     PauseWatches,
 }
 
@@ -186,7 +171,7 @@ enum Event {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EndWatches {
     #[serde(default)]
-    on: MatchSpec,
+    on: Match,
     how: End,
 }
 
@@ -194,7 +179,7 @@ struct EndWatches {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Travel {
     #[serde(default)]
-    on: MatchSpec,
+    on: Match,
     versions_back: u64,
     lasting: Time,
 }
@@ -330,7 +315,7 @@ async fn carry_out(steps: Vec<Step>, cluster: Cluster, faults: Faults) {
             Event::Compact => cluster.compact(cluster.version()),
             Event::ClockSkew(Skew(skew)) => cluster.clock().set_skew(skew),
             Event::EndWatches(end) => {
-                faults.end_watches(&end.on.make(), end.how.into());
+                faults.end_watches(&end.on, end.how.into());
             }
             Event::CutOff(Time(time)) => {
                 faults.cut_off();
@@ -339,7 +324,7 @@ async fn carry_out(steps: Vec<Step>, cluster: Cluster, faults: Faults) {
             }
             Event::TimeTravel(travel) => {
                 let then = cluster.version().saturating_sub(travel.versions_back);
-                let handle = faults.time_travel(travel.on.make(), then);
+                let handle = faults.time_travel(travel.on, then);
                 later(travel.lasting.0, move || handle.remove());
             }
         }
@@ -361,29 +346,6 @@ impl From<End> for WatchEnd {
             End::Expired => WatchEnd::Expired,
             End::Garbage => WatchEnd::Garbage,
         }
-    }
-}
-
-impl MatchSpec {
-    fn make(&self) -> Match {
-        type Narrow = fn(Match, String) -> Match;
-        let mut made = Match::verbs(self.verbs.iter().copied());
-        let words: [(&Option<String>, Narrow); 8] = [
-            (&self.group, Match::group),
-            (&self.resource, Match::resource),
-            (&self.kind, Match::kind),
-            (&self.subresource, Match::subresource),
-            (&self.namespace, Match::namespace),
-            (&self.name, Match::name),
-            (&self.client, Match::client),
-            (&self.path, Match::path_prefix),
-        ];
-        for (word, narrow) in words {
-            if let Some(word) = word {
-                made = narrow(made, word.clone());
-            }
-        }
-        made
     }
 }
 
@@ -412,7 +374,7 @@ impl AnswerSpec {
 impl FaultSpec {
     fn make(&self) -> Fault {
         type Choose = fn(Fault, u64) -> Fault;
-        let mut fault = Fault::on(self.on.make()).delay(self.delay.0);
+        let mut fault = Fault::on(self.on.clone()).delay(self.delay.0);
         let words: [(Option<u64>, Choose); 4] = [
             (self.nth, Fault::nth),
             (self.after, Fault::after),
@@ -441,7 +403,7 @@ impl FaultSpec {
             Some(Then::EndWatch(end)) => fault.end_watch_after(end.after, end.how.into()),
             Some(Then::DelayEvents(Time(time))) => fault.delay_events(*time),
             Some(Then::JitterEvents(Time(time))) => fault.jitter_events(*time),
-            Some(Then::Hide(objects)) => fault.hide(objects.make()),
+            Some(Then::Hide(objects)) => fault.hide(objects.clone()),
             Some(Then::PauseWatches) => fault.pause_watches(),
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::objects::number_of;
-use super::profile::{PodGc, WorkflowScript};
+use super::script::{PodGc, WorkflowScript};
 use crate::companions::object;
 
 pub(super) type Uid = Arc<str>;

@@ -14,6 +14,7 @@ mod argo;
 mod flow;
 mod objects;
 mod profile;
+mod script;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -26,8 +27,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use self::argo::{Argo, ArgoConfig};
-pub use self::objects::{PodScript, WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
-pub use self::profile::{Arrival, PodGc, Profile, WorkflowScript};
+pub use self::objects::{WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
+pub use self::profile::{Arrival, Profile};
+pub use self::script::{PodGc, PodScript, WorkflowScript};
 pub use self::tally::Tally;
 pub use self::user::User;
 use crate::cluster::Cluster;

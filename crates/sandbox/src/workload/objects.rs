@@ -1,11 +1,10 @@
 //! The objects of a workload, as a real Argo Workflows installation has them.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::profile::WorkflowScript;
+use super::script::{PodScript, WorkflowScript};
 use crate::address::Gvr;
 use crate::companions::kubelet::annotations;
 use crate::companions::object;
@@ -31,17 +30,6 @@ pub mod names {
     pub const NODE_NAME: &str = "workflows.argoproj.io/node-name";
     /// Annotation: when the pod is to be deleted, as `STRATEGY/DELAY`.
     pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
-}
-
-/// How one pod of a workflow fares.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodScript {
-    /// How long it runs.
-    pub life: Duration,
-    /// What its containers exit with.
-    pub exit_code: i32,
-    /// Why its node refuses it, if it does.
-    pub reject_reason: Option<String>,
 }
 
 /// The definition of the Workflow kind. As in the real one there is no status subresource, and

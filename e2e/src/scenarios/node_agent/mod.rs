@@ -214,16 +214,9 @@ async fn absent_fail(cluster: Cluster) -> Result<()> {
     let uid = site.pod("web").await?;
     site.reject("web").await?;
     site.in_phase("Ended").await?;
-    throughout(
-        "the rejected pod stays",
-        Duration::from_secs(3),
-        async || {
-            let pod = cluster.pods().get("web").await?;
-            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-            Ok(())
-        },
-    )
-    .await?;
+    cluster
+        .stays_itself("web", &uid, Duration::from_secs(3))
+        .await?;
     belayer.stop().await
 }
 

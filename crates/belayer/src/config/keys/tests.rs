@@ -7,10 +7,11 @@ use clap::{CommandFactory as _, Parser as _};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::{Cli, Command, RunArguments};
+use crate::cli::{Cli, Command};
 use crate::config::{API_VERSION, Source};
 use crate::kubeconfig::Sources;
 use crate::options::Settings;
+use crate::run::arguments::RunArguments;
 
 fn arguments() -> RunArguments {
     match Cli::try_parse_from(["belayer", "run"]).unwrap().command {

@@ -1,11 +1,18 @@
 //! Whether the invariants held, judged by the API server's record of writes and by what is left.
 //!
-//! A second opinion: it shares no code with the rules it judges.
+//! A second opinion: it shares no code with the rules it judges, only the names of finalizers and
+//! annotations.
 
+mod ends;
+mod objects;
 mod past;
-mod rules;
+mod reasons;
+mod recreation;
+mod rule;
 #[cfg(test)]
 mod tests;
+mod waits;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +22,16 @@ use belayer_sandbox::Write;
 use serde_json::Value;
 
 use super::BELAYER;
-pub(super) use past::Why;
-use past::{Node, Past, called, is_deleting, is_held, text};
-use rules::{Step, Verdict};
+use past::Past;
+pub(super) use reasons::Why;
+pub(super) use rule::Part;
+use rule::{Rule, Step, Verdict};
 
 /// Everything there is to judge by.
 pub(super) struct Evidence<'a> {
     /// The record, from the start.
     pub(super) writes: &'a [Write],
-    /// The pods, workflows and namespaces that are left.
+    /// The pods, workflows, claims and namespaces that are left.
     pub(super) left: &'a [Arc<Value>],
     /// How long nothing was asked of the cluster at the end.
     pub(super) quiet: Duration,
@@ -34,12 +42,23 @@ pub(super) struct Evidence<'a> {
 /// One promise, and whether it was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Check {
+    /// Whose promise it is.
+    pub(super) part: Part,
     /// Its name.
     pub(super) name: &'static str,
-    /// What was looked at and found, if all is well.
+    /// How often it could have been broken.
+    pub(super) seen: usize,
+    /// What follows that number, if all is well.
     pub(super) kept: String,
     /// Every time it was broken.
     pub(super) broken: Vec<String>,
+}
+
+impl Check {
+    /// Whether nothing came about that could have broken it: no reason to call it kept.
+    pub(super) fn is_vain(&self) -> bool {
+        self.seen == 0 && self.broken.is_empty() && self.name != ends::QUIET
+    }
 }
 
 /// The judgement.
@@ -47,9 +66,9 @@ pub(super) struct Check {
 pub(super) struct Findings {
     /// The checks.
     pub(super) checks: Vec<Check>,
-    /// Pods that were created by the workload.
+    /// Pods that there were.
     pub(super) pods: usize,
-    /// Workflows that were created.
+    /// Workflows that there were.
     pub(super) workflows: usize,
     /// Holds that Belayer's writes put on.
     pub(super) holds_added: usize,
@@ -68,13 +87,27 @@ impl Findings {
     pub(super) fn all_kept(&self) -> bool {
         self.checks.iter().all(|check| check.broken.is_empty())
     }
+
+    /// The check of a promise that is there.
+    fn check_mut(&mut self, name: &str) -> Option<&mut Check> {
+        self.checks.iter_mut().find(|check| check.name == name)
+    }
+}
+
+/// The rules about single writes, in the order in which they are told.
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    [writes::RULES, waits::RULES, recreation::RULES]
+        .into_iter()
+        .flatten()
 }
 
 /// Judges.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Findings {
-    let mut findings = Findings::default();
+    let mut findings = Findings {
+        checks: rules().map(unbroken).collect(),
+        ..Findings::default()
+    };
     let mut past = Past::default();
-    let mut checks: Vec<(usize, Vec<String>)> = vec![(0, Vec::new()); rules::RULES.len()];
     for write in evidence.writes {
         if write.actor.as_str() == BELAYER {
             let step = Step {
@@ -82,120 +115,51 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Findings {
                 before: past.object(&write.uid),
                 past: &past,
             };
-            for (rule, (seen, broken)) in rules::RULES.iter().zip(&mut checks) {
-                match (rule.judge)(&step) {
-                    Verdict::NotConcerned => {}
-                    Verdict::ByHand => findings.by_hand += 1,
-                    Verdict::Kept => *seen += 1,
-                    Verdict::Broken(how) => broken.push(format!("{} (write {})", how, write.index)),
-                }
+            for (place, rule) in rules().enumerate() {
+                apply(&mut findings, place, (rule.judge)(&step), write.index);
             }
             count(&mut findings, &step);
         }
         past.add(write);
     }
-    for (rule, (seen, broken)) in rules::RULES.iter().zip(checks) {
-        findings.checks.push(Check {
-            name: rule.name,
-            kept: format!("{seen} {}", rule.kept),
-            broken,
-        });
+    if let Some(check) = findings.check_mut(recreation::NO_LOSS) {
+        check.broken.extend(recreation::lost(&past));
     }
-    let results = results(&mut findings, &past);
-    let liveness = liveness(&mut findings, &past, evidence.left);
-    let quiet = quiet(evidence);
-    findings.checks.extend([results, liveness, quiet]);
+    let results = ends::results(&mut findings, &past);
+    let liveness = ends::liveness(&mut findings, &past, evidence.left);
+    let quiet = ends::quiet(evidence);
+    findings.checks.extend([liveness, quiet, results]);
     findings
 }
 
+fn unbroken(rule: &Rule) -> Check {
+    Check {
+        part: rule.part,
+        name: rule.name,
+        seen: 0,
+        kept: rule.kept.to_owned(),
+        broken: Vec::new(),
+    }
+}
+
+fn apply(findings: &mut Findings, place: usize, verdict: Verdict, index: usize) {
+    let Some(check) = findings.checks.get_mut(place) else {
+        return;
+    };
+    match verdict {
+        Verdict::NotConcerned => {}
+        Verdict::ByHand => findings.by_hand += 1,
+        Verdict::Kept => check.seen += 1,
+        Verdict::Broken(how) => check.broken.push(format!("{how} (write {index})")),
+    }
+}
+
 fn count(findings: &mut Findings, step: &Step<'_>) {
-    match step.hold() {
-        rules::Hold::Added => findings.holds_added += 1,
-        rules::Hold::Removed => {
-            if let Some(why) = step.before.and_then(|pod| step.past.why_may_go(pod)) {
-                *findings.releases.entry(why).or_default() += 1;
-            }
+    findings.holds_added += step.added().len();
+    let Some(before) = step.before else { return };
+    for hold in step.removed() {
+        if let Some(why) = step.past.why_may_go(before, hold) {
+            *findings.releases.entry(why).or_default() += 1;
         }
-        rules::Hold::Unchanged => {}
-    }
-}
-
-/// No pod that was held vanished before its result was taken, unless its workflow or namespace
-/// was to go with it.
-fn results(findings: &mut Findings, past: &Past) -> Check {
-    let mut broken = Vec::new();
-    findings.workflows = past.all("Workflow").count();
-    for pod in past.all("Pod") {
-        findings.pods += 1;
-        match past.node_of(pod) {
-            Node::Taken => findings.taken += 1,
-            Node::Open => {}
-            // Nobody waits for the result of what is deleted as a whole.
-            Node::Lost if past.why_may_go(pod).is_some() => {}
-            Node::Lost if past.is_by_hand(pod) => findings.by_hand += 1,
-            Node::Lost if past.was_held(text(pod, "/metadata/uid")) => {
-                broken.push(format!("{} was held, and its result is lost", called(pod)));
-            }
-            Node::Lost => findings.never_held += 1,
-        }
-    }
-    let unfinished = past.all("Workflow").filter(|workflow| {
-        text(workflow, "/status/finishedAt").is_empty()
-            && !past.is_doomed(workflow)
-            && !past.is_by_hand(workflow)
-    });
-    broken.extend(unfinished.map(|workflow| format!("{} has not finished", called(workflow))));
-    broken.sort();
-    let kept = format!("{} taken, none lost of a pod that was held", findings.taken);
-    Check {
-        name: "RESULTS",
-        kept,
-        broken,
-    }
-}
-
-/// Nothing is left hanging.
-fn liveness(findings: &mut Findings, past: &Past, left: &[Arc<Value>]) -> Check {
-    let mut broken = Vec::new();
-    for object in left {
-        let evidence = is_held(object).then(|| past.why_may_go(object)).flatten();
-        let how = match (is_deleting(object), evidence) {
-            (false, None) => continue,
-            (_, Some(why)) => format!("{} is still held: {}", called(object), why.as_str()),
-            (true, None) => format!("{} is still Terminating", called(object)),
-        };
-        if past.is_by_hand(object) {
-            findings.by_hand += 1;
-        } else {
-            broken.push(how);
-        }
-    }
-    let kept = format!(
-        "{} objects are left, none Terminating, none held that may go",
-        left.len()
-    );
-    Check {
-        name: "LIVENESS",
-        kept,
-        broken,
-    }
-}
-
-/// Belayer writes nothing in a settled cluster.
-fn quiet(evidence: &Evidence<'_>) -> Check {
-    let mut broken: Vec<String> = evidence
-        .written_in_quiet
-        .iter()
-        .filter(|write| write.actor.as_str() == BELAYER)
-        .map(Write::summary)
-        .collect();
-    let seconds = evidence.quiet.as_secs_f64();
-    if evidence.quiet.is_zero() {
-        broken.push("there was no quiet time to look at".to_owned());
-    }
-    Check {
-        name: "QUIET",
-        kept: format!("no write in {seconds:.1} s once all had settled"),
-        broken,
     }
 }

@@ -6,14 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use belayer_sandbox::workload::{ARGO, USER, names};
+use belayer_sandbox::workload::{ARGO, USER};
 use belayer_sandbox::{Gvr, Verb, Write};
 use serde_json::Value;
 
-use super::super::{BELAYER, HOLD, NEIGHBOUR};
-
-/// What the stand-in writes about a pod that was gone before its result was taken.
-const LOST: &str = "pod deleted";
+use super::objects::{Kind, is_held, is_removal, shows_a_run, text, uid, workflow_of};
+use crate::demo::{BATCH, BELAYER, NEIGHBOUR};
 
 /// Everybody who has a part in the story. Whoever else writes is a visitor with kubectl.
 const CAST: &[&str] = &[
@@ -21,6 +19,7 @@ const CAST: &[&str] = &[
     USER,
     ARGO,
     NEIGHBOUR,
+    BATCH,
     "garbage-collector",
     "namespace-controller",
     "scheduler",
@@ -30,49 +29,20 @@ const CAST: &[&str] = &[
     "cloud-node-controller",
 ];
 
-/// Why a pod may go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Why {
-    /// Its result stands in its workflow's status.
-    ResultTaken,
-    /// Somebody asked for the deletion of its workflow.
-    WorkflowDeleted,
-    /// Somebody asked for the deletion of its namespace.
-    NamespaceDeleted,
-    /// No workflow owns it.
-    NoWorkflow,
-}
-
-impl Why {
-    /// In words.
-    pub(in super::super) fn as_str(self) -> &'static str {
-        match self {
-            Self::ResultTaken => "result taken",
-            Self::WorkflowDeleted => "workflow deleted",
-            Self::NamespaceDeleted => "namespace deleted",
-            Self::NoWorkflow => "no workflow",
-        }
-    }
-}
-
-/// What a workflow's status says about one pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Node {
-    /// Its result was taken.
-    Taken,
-    /// It was gone before.
-    Lost,
-    /// Nothing final.
-    Open,
-}
-
-/// All that has been written up to one moment.
+/// All that has been written up to one moment. Objects are known by their UIDs.
 #[derive(Debug, Default)]
 pub(super) struct Past {
+    /// Last states, of what is gone too.
     objects: HashMap<String, Arc<Value>>,
-    deletion_asked: HashSet<String>,
+    gone: HashSet<String>,
+    /// When somebody first asked for the deletion, as a place in the record.
+    deletion_asked: HashMap<String, usize>,
+    /// By name.
     namespaces_going: HashSet<String>,
-    held: HashSet<String>,
+    /// When a hold of ours was first on it, as a place in the record.
+    held: HashMap<String, usize>,
+    /// Pods of which something ran.
+    ran: HashSet<String>,
     by_hand: HashSet<String>,
 }
 
@@ -87,7 +57,8 @@ impl Past {
             self.by_hand.insert(write.uid.clone());
         }
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
-            self.deletion_asked.insert(write.uid.clone());
+            let when = self.deletion_asked.entry(write.uid.clone());
+            when.or_insert(write.index);
             if write.resource == Gvr::NAMESPACES {
                 self.namespaces_going.insert(write.key.name.to_string());
             }
@@ -97,7 +68,13 @@ impl Past {
         }
         let Some(object) = &write.object else { return };
         if is_held(object) {
-            self.held.insert(write.uid.clone());
+            self.held.entry(write.uid.clone()).or_insert(write.index);
+        }
+        if Kind::of(&write.resource) == Kind::Pod && shows_a_run(object) {
+            self.ran.insert(write.uid.clone());
+        }
+        if is_removal(write) {
+            self.gone.insert(write.uid.clone());
         }
         self.objects.insert(write.uid.clone(), Arc::clone(object));
     }
@@ -107,7 +84,12 @@ impl Past {
         self.objects.get(uid).map(|object| &**object)
     }
 
-    /// The last states of all objects of a kind.
+    /// An object that is there.
+    pub(super) fn live(&self, uid: &str) -> Option<&Value> {
+        self.object(uid).filter(|_| !self.gone.contains(uid))
+    }
+
+    /// The last states of all objects of a kind, of those that are gone too.
     pub(super) fn all<'a>(&'a self, kind: &'static str) -> impl Iterator<Item = &'a Value> {
         self.objects
             .values()
@@ -115,101 +97,48 @@ impl Past {
             .filter(move |object| text(object, "/kind") == kind)
     }
 
-    /// Whether our hold was ever on this object.
-    pub(super) fn was_held(&self, uid: &str) -> bool {
-        self.held.contains(uid)
+    /// The pods that are there.
+    pub(super) fn live_pods(&self) -> impl Iterator<Item = &Value> {
+        self.all("Pod").filter(|pod| !self.gone.contains(uid(pod)))
     }
 
-    /// Whether somebody outside the story has changed a pod or its workflow: then anything may
+    /// Whether a hold of ours was ever on this object.
+    pub(super) fn was_held(&self, uid: &str) -> bool {
+        self.held.contains_key(uid)
+    }
+
+    /// Whether a hold was on one object before the deletion of another was asked for.
+    pub(super) fn was_held_before_deletion(&self, held: &str, deleted: &str) -> bool {
+        match (self.held.get(held), self.deletion_asked.get(deleted)) {
+            (Some(held), Some(deleted)) => held < deleted,
+            (held, _) => held.is_some(),
+        }
+    }
+
+    /// Whether anything of this pod ever ran.
+    pub(super) fn has_run(&self, uid: &str) -> bool {
+        self.ran.contains(uid)
+    }
+
+    /// Whether somebody outside the story has changed an object or its workflow: then anything may
     /// be as it is because they wanted it so.
     pub(super) fn is_by_hand(&self, object: &Value) -> bool {
-        self.by_hand.contains(text(object, "/metadata/uid"))
-            || owner(object).is_some_and(|owner| self.by_hand.contains(owner))
+        self.by_hand.contains(uid(object))
+            || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
+    }
+
+    /// Whether the deletion of this object was asked for.
+    pub(super) fn is_to_go(&self, uid: &str) -> bool {
+        self.deletion_asked.contains_key(uid)
+    }
+
+    /// Whether the deletion of this namespace was asked for.
+    pub(super) fn is_namespace_going(&self, name: &str) -> bool {
+        self.namespaces_going.contains(name)
     }
 
     /// Whether the deletion of this object, or of its namespace, was asked for.
     pub(super) fn is_doomed(&self, object: &Value) -> bool {
-        self.deletion_asked.contains(text(object, "/metadata/uid"))
-            || self
-                .namespaces_going
-                .contains(text(object, "/metadata/namespace"))
+        self.is_to_go(uid(object)) || self.is_namespace_going(text(object, "/metadata/namespace"))
     }
-
-    /// Why this pod may go, if it may.
-    pub(super) fn why_may_go(&self, pod: &Value) -> Option<Why> {
-        if self
-            .namespaces_going
-            .contains(text(pod, "/metadata/namespace"))
-        {
-            return Some(Why::NamespaceDeleted);
-        }
-        let Some(owner) = owner(pod) else {
-            return Some(Why::NoWorkflow);
-        };
-        if self.deletion_asked.contains(owner) || !self.objects.contains_key(owner) {
-            return Some(Why::WorkflowDeleted);
-        }
-        (self.node_of(pod) == Node::Taken).then_some(Why::ResultTaken)
-    }
-
-    /// What the pod's workflow, matched by UID, says about it.
-    pub(super) fn node_of(&self, pod: &Value) -> Node {
-        let id = pod
-            .pointer("/metadata/annotations")
-            .and_then(|all| all.get(names::NODE_ID));
-        let (Some(workflow), Some(id)) = (
-            owner(pod).and_then(|owner| self.object(owner)),
-            id.and_then(Value::as_str),
-        ) else {
-            return Node::Open;
-        };
-        let node = workflow
-            .pointer("/status/nodes")
-            .and_then(|nodes| nodes.get(id));
-        match node {
-            Some(node) if text(node, "/message") == LOST => Node::Lost,
-            Some(node) if matches!(text(node, "/phase"), "Succeeded" | "Failed" | "Error") => {
-                Node::Taken
-            }
-            _ => Node::Open,
-        }
-    }
-}
-
-/// The UID of the workflow that controls a pod.
-fn owner(pod: &Value) -> Option<&str> {
-    let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
-    let workflow = |owner: &&Value| owner["kind"] == "Workflow" && owner["controller"] == true;
-    owners.iter().find(workflow)?["uid"].as_str()
-}
-
-/// Whether our hold is on an object.
-pub(super) fn is_held(object: &Value) -> bool {
-    let finalizers = object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array);
-    finalizers.is_some_and(|all| all.iter().any(|finalizer| finalizer == HOLD))
-}
-
-/// Whether an object is being deleted.
-pub(super) fn is_deleting(object: &Value) -> bool {
-    !text(object, "/metadata/deletionTimestamp").is_empty()
-}
-
-/// `Pod team-a/web-0`.
-pub(super) fn called(object: &Value) -> String {
-    let (namespace, name) = (
-        text(object, "/metadata/namespace"),
-        text(object, "/metadata/name"),
-    );
-    let slash = if namespace.is_empty() { "" } else { "/" };
-    format!("{} {namespace}{slash}{name}", text(object, "/kind"))
-}
-
-/// The text at a JSON pointer; empty if there is none.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
 }

@@ -29,7 +29,7 @@ pub(super) async fn census(
     is_selected: impl Fn(&ObjectMeta, Option<&ObjectMeta>) -> bool,
 ) -> Result<Census, String> {
     let mut namespaces = HashMap::new();
-    let all = Resource::new("", "v1", "Namespace", "namespaces");
+    let all = Resource::namespaces();
     each(reader, &all, of_namespaces, |namespace| {
         namespaces.insert(namespace.key.name().to_owned(), namespace);
     })

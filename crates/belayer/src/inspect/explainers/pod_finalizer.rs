@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
-use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
@@ -27,6 +27,7 @@ use belayer_pod_finalizer::steward::GATE_KEY;
 
 use super::Decided;
 use super::census::{Census, census};
+use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -80,15 +81,8 @@ impl PodFinalizer {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let pods = Resource::new("", "v1", "Pod", "pods");
-        let answer = reader
-            .read(&Request::get(pods.object_path(key)))
-            .await
-            .map_err(|error| format!("pod {key}: {}", in_words(&error)))?;
-        let pod = self
-            .pods
-            .decode_object(&answer.body)
-            .map_err(|error| format!("pod {key}: {error}"))?;
+        let request = Request::get(Resource::pods().object_path(key));
+        let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
         let (gate, gate_known) = gate(reader).await;
         let mut snapshot = self
             .looks
@@ -111,7 +105,7 @@ impl PodFinalizer {
             component::keep_of_pods(profiles),
             component::keep_of_namespaces(),
         );
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let counted = census(
             reader,
             &pods,
@@ -171,7 +165,7 @@ async fn gate(reader: &Reader) -> (Gate, Option<String>) {
         #[serde(default)]
         data: std::collections::BTreeMap<String, String>,
     }
-    let maps = Resource::new("", "v1", "ConfigMap", "configmaps");
+    let maps = Resource::config_maps();
     let key = ObjectKey::new(names::DEFAULT_NAMESPACE, names::GATE_CONFIG_MAP);
     match reader.object::<ConfigMap>(&maps, &key).await {
         Look::Found(map) if map.data.get(GATE_KEY).map(String::as_str) == Some("off") => {
@@ -197,7 +191,7 @@ impl Explainer for PodFinalizer {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        kind.group.is_empty() && *kind.plural == *"pods"
+        kind.is_same_kind(&Resource::pods())
     }
 
     fn explain<'a>(

@@ -7,17 +7,18 @@ use jiff::Timestamp;
 
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
-use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_inspect::reader::Reader;
 use belayer_pod_recreation::explain::{self, Looks, Seen};
 use belayer_pod_recreation::snapshot::Hold;
 use belayer_pod_recreation::{NAME, component, holds};
 
 use super::Decided;
+use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -58,15 +59,8 @@ impl PodRecreation {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let pods = Resource::new("", "v1", "Pod", "pods");
-        let answer = reader
-            .read(&Request::get(pods.object_path(key)))
-            .await
-            .map_err(|error| format!("pod {key}: {}", in_words(&error)))?;
-        let pod = self
-            .pods
-            .decode_object(&answer.body)
-            .map_err(|error| format!("pod {key}: {error}"))?;
+        let request = Request::get(Resource::pods().object_path(key));
+        let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
         let seen = self
             .looks
             .look(&pod)
@@ -114,7 +108,7 @@ impl Explainer for PodRecreation {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        kind.group.is_empty() && *kind.plural == *"pods"
+        kind.is_same_kind(&Resource::pods())
     }
 
     fn explain<'a>(

@@ -74,7 +74,7 @@ impl Records {
     }
 
     async fn pod(&self, key: &ObjectKey, reader: &Reader) -> Result<Sight, String> {
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let context = DecodeContext {
             keep: component::keep_of_pods(&self.settings),
             interner: Interner::default(),
@@ -100,7 +100,7 @@ fn plain() -> DecodeContext {
 }
 
 async fn namespace(key: &ObjectKey, reader: &Reader) -> Result<NamespaceSight, String> {
-    let kind = Resource::new("", "v1", "Namespace", "namespaces");
+    let kind = Resource::namespaces();
     let key = ObjectKey::cluster(key.namespace().unwrap_or_default());
     Ok(
         match read::<Namespace>(reader, &kind, &key, plain()).await? {
@@ -144,8 +144,7 @@ impl Explainer for Records {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        let records = api::resource();
-        kind.group == records.group && kind.plural == records.plural
+        kind.is_same_kind(&api::resource())
     }
 
     fn explain<'a>(

@@ -20,6 +20,7 @@ use belayer_pvc_protection::snapshot::Snapshot;
 use belayer_pvc_protection::{component, explain};
 
 use super::Decided;
+use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -39,14 +40,9 @@ impl PvcProtection {
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let claims = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-        let answer = reader
-            .read(&Request::get(claims.object_path(key)))
-            .await
-            .map_err(|error| format!("claim {key}: {}", in_words(&error)))?;
-        let claim = JsonDecoder::<Claim>::new(DecodeContext::default())
-            .decode_object(&answer.body)
-            .map_err(|error| format!("claim {key}: {error}"))?;
+        let request = Request::get(Resource::claims().object_path(key));
+        let decoder = JsonDecoder::<Claim>::new(DecodeContext::default());
+        let claim = read(reader, &request, &decoder, &format!("claim {key}")).await?;
         // The look begins after this: it is evidence about this deletion.
         let seen = Moment::now();
         let pods = LivePods {
@@ -95,7 +91,7 @@ impl LivePods {
     async fn list(&self) -> Result<PodsLook, LookError> {
         let failed =
             |message: String| LookError::unusable(format!("pods of {}: {message}", self.namespace));
-        let path = Resource::new("", "v1", "Pod", "pods").path(Some(&self.namespace));
+        let path = Resource::pods().path(Some(&self.namespace));
         let decoder = JsonDecoder::<Pod>::new(DecodeContext::default());
         let mut pages = Vec::new();
         let mut unreadable = None;
@@ -143,7 +139,7 @@ impl Explainer for PvcProtection {
     }
 
     fn is_about(&self, kind: &Resource) -> bool {
-        kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
+        kind.is_same_kind(&Resource::claims())
     }
 
     fn explain<'a>(

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 
 use belayer_core::facts::{NamespaceOracle, is_ignored};
 use belayer_core::http::{METADATA_ONLY, Request};
-use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
+use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_inspect::reader::Reader;
 use belayer_workflow_finalizer::component;
 use belayer_workflow_finalizer::config::Settings;
 use belayer_workflow_finalizer::decide::decide;
@@ -22,6 +22,7 @@ use belayer_workflow_finalizer::snapshot::{Held, Selection, Snapshot};
 
 use super::Decided;
 use super::census::{Census, census};
+use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
 
@@ -48,21 +49,16 @@ impl WorkflowFinalizer {
             .settings
             .owners
             .iter()
-            .find(|rule| is_same_kind(&rule.kind, kind))
+            .find(|rule| rule.kind.is_same_kind(kind))
             .ok_or("its kind is in no rule")?;
         let context = |keep: Keep| DecodeContext {
             keep,
             interner: Interner::default(),
         };
         let request = Request::get(kind.object_path(key)).accept(METADATA_ONLY);
-        let answer = reader
-            .read(&request)
-            .await
-            .map_err(|error| format!("{kind} {key}: {}", in_words(&error)))?;
+        let decoder = JsonDecoder::new(context(component::keep_of_owners(&self.settings)));
         let OwnerMeta(workflow) =
-            JsonDecoder::<OwnerMeta>::new(context(component::keep_of_owners(&self.settings)))
-                .decode_object(&answer.body)
-                .map_err(|error| format!("{kind} {key}: {error}"))?;
+            read(reader, &request, &decoder, &format!("{kind} {key}")).await?;
         let namespaces = NamespaceOracle::new(
             Arc::clone(reader.executor()),
             Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
@@ -132,11 +128,6 @@ fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
     }
 }
 
-/// Versions of one group and kind are the same objects.
-fn is_same_kind(a: &Resource, b: &Resource) -> bool {
-    a.group == b.group && a.plural == b.plural
-}
-
 impl Explainer for WorkflowFinalizer {
     fn component(&self) -> &'static str {
         component::NAME
@@ -150,7 +141,7 @@ impl Explainer for WorkflowFinalizer {
         self.settings
             .owners
             .iter()
-            .any(|rule| is_same_kind(&rule.kind, kind))
+            .any(|rule| rule.kind.is_same_kind(kind))
     }
 
     fn explain<'a>(

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use belayer::operator::{Components, Operator, Options};
+use belayer::server::Holds;
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
@@ -39,6 +40,7 @@ pub(crate) struct Shop {
 /// pvc-protection alone, running.
 pub(crate) struct Running {
     protection: Arc<PvcProtection>,
+    holds: Arc<dyn Holds>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -100,10 +102,12 @@ impl Shop {
             },
         });
         let protection = Arc::clone(operator.protection().unwrap());
+        let holds = operator.holds();
         let stop = CancellationToken::new();
         let task = tokio::spawn(operator.run(stop.clone()));
         Running {
             protection,
+            holds,
             stop,
             task,
         }

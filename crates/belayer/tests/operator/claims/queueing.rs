@@ -52,14 +52,14 @@ impl Desk {
         shop.delete_claim("waiting-too");
         let client = client::in_process(shop.world.sandbox.service(BELAYER));
         let stop = CancellationToken::new();
-        let resource = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        let resource = Resource::claims();
         let decoders = Decoders::new(JsonDecoder::<Claim>::new(DecodeContext::default()));
         let (informer, claims) =
             Informer::builder(client.clone(), resource.clone(), decoders.clone()).build();
         tokio::spawn(informer.run(stop.clone()));
         claims.synced().await.unwrap();
         let pod_decoders = Decoders::new(JsonDecoder::<Pod>::new(DecodeContext::default()));
-        let pods = Resource::new("", "v1", "Pod", "pods");
+        let pods = Resource::pods();
         let (_, pods) = Informer::builder(client.clone(), pods, pod_decoders).build();
         let queue = WorkQueue::new("claims");
         let wake = Arc::new(|_| {});

@@ -76,7 +76,9 @@ impl Server {
         let mut world = self.0.lock();
         world.version += 1;
         let version = world.version.to_string();
-        let lease = world.lease.as_mut().unwrap();
+        let lease = world
+            .lease
+            .get_or_insert_with(|| json!({ "metadata": { "uid": "u" } }));
         lease["spec"]["holderIdentity"] = holder.into();
         lease["spec"]["leaseTransitions"] = json!(7);
         lease["metadata"]["resourceVersion"] = version.into();
@@ -349,6 +351,80 @@ async fn where_nobody_can_hold_the_lease_it_works_without_until_somebody_can() {
     sleep(seconds(10)).await;
     assert_eq!(server.holder(), "alone");
     assert!(alone.tenure.may_write());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_works_without_the_lease_ends_when_another_holds_it() {
+    let server = Server::new();
+    server.mood(Mood::Homeless);
+    let alone = server.elector("alone", Timing::default());
+    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    sleep(seconds(30)).await;
+    // The namespace comes, and somebody is faster.
+    server.taken_by("other");
+    server.mood(Mood::Well);
+    let ended = timeout(seconds(3), alone.ended).await.unwrap().unwrap();
+    let holder = "other".to_owned();
+    assert_eq!(ended, Ended::Lost { holder });
+    assert!(!alone.tenure.may_write());
+    assert_eq!(server.0.lock().holders, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_works_without_the_lease_stops_in_doubt_and_outlives_it() {
+    let server = Server::new();
+    server.mood(Mood::Homeless);
+    let alone = server.elector("alone", Timing::default());
+    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    server.mood(Mood::Silent);
+    let begun = Instant::now();
+    alone.tenure.ended().await;
+    assert!(begun.elapsed() <= seconds(10), "{:?}", begun.elapsed());
+    sleep(seconds(600)).await;
+    server.mood(Mood::Homeless);
+    timeout(seconds(8), alone.tenure.begun()).await.unwrap();
+    assert_eq!(alone.resigns().await, Ended::Resigned);
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_overtaken_gives_nothing_back_that_is_anothers() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    server.taken_by("other");
+    assert!(matches!(
+        leader.resigns().await,
+        Ended::Resigned | Ended::Lost { .. }
+    ));
+    assert_eq!(server.holder(), "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_no_hanging_elector() {
+    for trouble in [Mood::Silent, Mood::Down, Mood::Forbids] {
+        let server = Server::new();
+        server.mood(trouble);
+        let standby = server.elector("standby", Timing::default());
+        for _ in 0..60 {
+            sleep(seconds(60)).await;
+            assert!(!standby.pulse.is_wedged(), "a restart would not help");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_elector_that_finishes_no_round_hangs() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    sleep(seconds(100)).await;
+    // Its task is not run any more, as when something it calls never returns.
+    leader.ended.abort();
+    sleep(seconds(70)).await;
+    assert!(!leader.pulse.is_wedged());
+    sleep(seconds(10)).await;
+    assert!(leader.pulse.is_wedged());
 }
 
 #[tokio::test(start_paused = true)]

@@ -239,6 +239,63 @@ fn giving_back_leaves_an_empty_holder_and_one_second() {
     assert!(candidate().resignation(at(0), WALL).is_none());
 }
 
+/// One whose create, sent at 100 s, found no namespace.
+fn alone() -> Candidate {
+    let mut alone = candidate();
+    alone.seen(None, at(99), WALL);
+    alone.is_alone(at(100));
+    alone
+}
+
+#[test]
+fn where_nobody_can_hold_the_lease_one_may_write_until_the_deadline() {
+    let until = at(110);
+    assert_eq!(alone().standing(at(109)), Standing::Alone { until });
+    assert_eq!(alone().standing(at(110)), Standing::InDoubt);
+    assert_eq!(alone().begin(at(102), WALL), Ask::Look);
+    assert_eq!(alone().pause(at(109), 1.0), seconds(1));
+    assert_eq!(alone().patience(at(108)), seconds(2));
+    assert!(alone().resignation(at(105), WALL).is_none());
+}
+
+#[rstest]
+#[case::in_time(105)]
+#[case::in_doubt(500)]
+fn one_who_is_alone_tries_to_make_the_lease_and_leads_by_it(#[case] now: u64) {
+    let mut alone = alone();
+    let ask = alone.seen(None, at(now), WALL);
+    assert_eq!(ask, Ask::Create(record("me", 0)));
+    alone.wrote(record("me", 0), Some(version(1)), at(now));
+    let until = at(now + 10);
+    assert_eq!(alone.standing(at(now)), Standing::Leading { until });
+}
+
+#[rstest]
+#[case::held("other")]
+#[case::held_and_given_back("")]
+fn one_who_is_alone_has_lost_when_there_is_a_lease_of_another(
+    #[case] holder: &str,
+    #[values(105, 500)] now: u64,
+) {
+    let ask = alone().seen(Some(lease(holder, 10)), at(now), WALL);
+    let holder = holder.to_owned();
+    assert_eq!(ask, Ask::GiveUp { holder });
+}
+
+#[test]
+fn one_who_is_alone_goes_on_with_a_lease_whose_answer_was_lost() {
+    let ask = alone().seen(Some(lease("me", 1)), at(105), WALL);
+    assert_eq!(ask, Ask::Write(record("me", 4), version(1)));
+}
+
+#[test]
+fn what_is_anothers_is_not_given_back() {
+    let mut overtaken = leader();
+    overtaken.failed();
+    overtaken.seen(Some(lease("other", 10)), at(105), WALL);
+    assert!(overtaken.resignation(at(106), WALL).is_none());
+}
+
 #[test]
 fn standbys_do_not_ask_in_step_and_are_there_when_a_lease_ends() {
     let mut standby = candidate();

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
+use super::log::Log;
 use super::server::*;
 use crate::informer::{InformerState, WaitError};
 
@@ -36,6 +37,30 @@ async fn failures_back_off_up_to_half_a_minute_and_say_so() {
     assert!(gaps.iter().all(|gap| *gap <= seconds(31)), "{gaps:?}");
     assert!(gaps.iter().any(|gap| *gap >= seconds(8)), "{gaps:?}");
     assert_eq!(run.store.state(), InformerState::Synced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_again_and_again_is_said_once_for_each_cause() {
+    let log = Log::kept();
+    let forbidden = (0..10).map(|_| status(403, &error_status(403, "Forbidden")));
+    let broken = (0..5).map(|_| status(500, "no"));
+    let mut run = by_pages(forbidden.chain(broken).chain([page(5, &[])]));
+    run.hears(&["at 5", "synced"]).await;
+    assert_eq!(log.lines("WARN").len(), 2, "{:#?}", log.lines(""));
+    assert_eq!(log.lines("failed again").len(), 13);
+    let over = log.lines("work again");
+    assert!(over.len() == 1 && over[0].contains("tries=15"), "{over:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_taken_and_given_up_each_time_is_one_outage() {
+    let log = Log::kept();
+    let failing = || watch(&[event("ERROR", &error_status(500, "InternalError"))]);
+    let replies = [page(5, &[]), failing(), failing(), watch(&[bookmark(6)])];
+    let mut run = by_pages(replies);
+    run.hears(&["at 5", "synced", "at 6"]).await;
+    assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
+    assert_eq!(log.lines("work again").len(), 1);
 }
 
 #[rstest]

@@ -1,159 +1,26 @@
 //! Every check must be able to fail: scripted records in which one promise is broken.
 
-use std::sync::Arc;
+mod deletions;
+mod recreations;
+mod script;
 
-use belayer_sandbox::workload::{ARGO, USER, WORKFLOWS, names};
-use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Gvr, Verb};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::super::HOLD;
-use super::*;
-
-const FOREIGN: &str = "example.com/keep";
-
-/// A record in the making.
-#[derive(Default)]
-struct Script {
-    writes: Vec<Write>,
-}
-
-impl Script {
-    fn write(mut self, actor: &str, verb: Verb, gvr: &Gvr, object: &Value) -> Self {
-        let field = |name: &str| {
-            object["metadata"][name]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let (namespace, name) = (field("namespace"), field("name"));
-        self.writes.push(Write {
-            index: self.writes.len(),
-            at: jiff::Timestamp::UNIX_EPOCH,
-            actor: Actor::new(actor),
-            verb,
-            resource: gvr.clone(),
-            subresource: "",
-            key: ObjectKey::new(Some(&namespace), &name),
-            uid: field("uid"),
-            resource_version: 1,
-            body: None,
-            object: Some(Arc::new(object.clone())),
-            dry_run: false,
-            outcome: Outcome::Applied,
-        });
-        self
-    }
-
-    /// Belayer patches a pod into this state, as it should: with uid and version.
-    fn belayer(self, pod: &Value) -> Self {
-        let finalizers = pod["metadata"]["finalizers"].clone();
-        let uid = pod["metadata"]["uid"].clone();
-        self.write(BELAYER, Verb::Patch, &Gvr::PODS, pod)
-            .body(json!({
-                "metadata": {"uid": uid, "resourceVersion": "1", "finalizers": finalizers},
-            }))
-    }
-
-    fn body(mut self, body: Value) -> Self {
-        self.writes.last_mut().unwrap().body = Some(Arc::new(body));
-        self
-    }
-
-    fn refused(mut self, code: u16) -> Self {
-        let last = self.writes.last_mut().unwrap();
-        last.outcome = Outcome::Refused(code);
-        last.object = None;
-        last.uid = String::new();
-        self
-    }
-
-    fn pod(self, pod: &Value) -> Self {
-        self.write(ARGO, Verb::Patch, &Gvr::PODS, pod)
-    }
-
-    fn workflow(self, workflow: &Value) -> Self {
-        self.write(ARGO, Verb::Patch, &WORKFLOWS, workflow)
-    }
-
-    fn deleted(self, gvr: &Gvr, object: &Value) -> Self {
-        self.write(USER, Verb::Delete, gvr, object)
-    }
-
-    fn judge(&self) -> Findings {
-        self.judge_with(&[], Duration::from_secs(1), &[])
-    }
-
-    fn judge_with(&self, left: &[Value], quiet: Duration, written_in_quiet: &[Write]) -> Findings {
-        let left: Vec<_> = left.iter().cloned().map(Arc::new).collect();
-        judge(&Evidence {
-            writes: &self.writes,
-            left: &left,
-            quiet,
-            written_in_quiet,
-        })
-    }
-}
-
-/// The names of the checks that failed.
-fn failed(findings: &Findings) -> Vec<&'static str> {
-    findings
-        .checks
-        .iter()
-        .filter(|check| !check.broken.is_empty())
-        .map(|check| check.name)
-        .collect()
-}
-
-fn pod(finalizers: &[&str]) -> Value {
-    json!({
-        "kind": "Pod",
-        "metadata": {
-            "namespace": "a", "name": "web-main-0", "uid": "p-1", "finalizers": finalizers,
-            "annotations": { (names::NODE_ID): "web-0" },
-            "ownerReferences": [{"kind": "Workflow", "name": "web", "uid": "w-1", "controller": true}],
-        },
-    })
-}
-
-fn deleting(mut object: Value) -> Value {
-    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    object
-}
-
-fn workflow(node: &Value) -> Value {
-    json!({
-        "kind": "Workflow",
-        "metadata": {"namespace": "a", "name": "web", "uid": "w-1"},
-        "status": {"finishedAt": "2026-01-01T00:00:00Z", "nodes": {"web-0": node}},
-    })
-}
-
-fn running() -> Value {
-    workflow(&json!({"phase": "Running"}))
-}
-
-fn taken() -> Value {
-    workflow(&json!({"phase": "Succeeded"}))
-}
-
-fn lost() -> Value {
-    workflow(&json!({"phase": "Error", "message": "pod deleted"}))
-}
-
-/// A pod of a running workflow, held.
-fn held() -> Script {
-    Script::default()
-        .workflow(&running())
-        .pod(&pod(&[]))
-        .belayer(&pod(&[HOLD]))
-}
+use super::Why;
+use crate::demo::{BELAYER, POD_HOLD};
+use script::{FOREIGN, Script, deleting, failed, held, lost, pod, running, taken};
 
 #[test]
 fn a_life_as_it_should_be_breaks_nothing() {
     let script = held()
-        .pod(&pod(&[FOREIGN, HOLD, "b"]))
-        .deleted(&Gvr::PODS, &deleting(pod(&[FOREIGN, HOLD, "b"])))
+        .pod(&pod(&[FOREIGN, POD_HOLD, "b"]))
+        .deleted(&Gvr::PODS, &deleting(pod(&[FOREIGN, POD_HOLD, "b"])))
         .workflow(&taken())
         .belayer(&deleting(pod(&[FOREIGN, "b"])))
         .pod(&deleting(pod(&[])));
@@ -168,16 +35,16 @@ fn a_life_as_it_should_be_breaks_nothing() {
 }
 
 #[rstest]
-#[case::a_foreign_finalizer_went(pod(&[HOLD, "b"]))]
-#[case::foreign_ones_changed_places(pod(&[HOLD, "b", FOREIGN]))]
-#[case::a_foreign_one_came(pod(&[HOLD, FOREIGN, "b", "c"]))]
+#[case::a_foreign_finalizer_went(pod(&[POD_HOLD, "b"]))]
+#[case::foreign_ones_changed_places(pod(&[POD_HOLD, "b", FOREIGN]))]
+#[case::a_foreign_one_came(pod(&[POD_HOLD, FOREIGN, "b", "c"]))]
 #[case::a_label_came({
-    let mut pod = pod(&[HOLD, FOREIGN, "b"]);
+    let mut pod = pod(&[POD_HOLD, FOREIGN, "b"]);
     pod["metadata"]["labels"] = json!({"a": "b"});
     pod
 })]
 #[case::the_spec_changed({
-    let mut pod = pod(&[HOLD, FOREIGN, "b"]);
+    let mut pod = pod(&[POD_HOLD, FOREIGN, "b"]);
     pod["spec"] = json!({"nodeName": "n"});
     pod
 })]
@@ -191,9 +58,10 @@ fn foreign_is_broken_by_changing_what_is_not_ours(#[case] after: Value) {
 
 #[test]
 fn foreign_is_broken_by_writes_that_are_not_ours_to_make() {
-    let delete = held()
-        .workflow(&taken())
-        .write(BELAYER, Verb::Delete, &Gvr::PODS, &pod(&[HOLD]));
+    let delete =
+        held()
+            .workflow(&taken())
+            .write(BELAYER, Verb::Delete, &Gvr::PODS, &pod(&[POD_HOLD]));
     assert_eq!(failed(&delete.judge()), ["FOREIGN"]);
     let other = Script::default().write(BELAYER, Verb::Patch, &WORKFLOWS, &taken());
     assert_eq!(failed(&other.judge()), ["FOREIGN"]);
@@ -207,11 +75,11 @@ fn no_late_hold_is_broken_by_holding_what_is_being_deleted() {
     let done = Script::default()
         .workflow(&taken())
         .pod(&deleting(pod(&[FOREIGN])))
-        .belayer(&deleting(pod(&[FOREIGN, HOLD])));
+        .belayer(&deleting(pod(&[FOREIGN, POD_HOLD])));
     assert_eq!(failed(&done.judge()), ["NO-LATE-HOLD"]);
-    let tried = Script::default().belayer(&pod(&[HOLD])).refused(422);
+    let tried = Script::default().belayer(&pod(&[POD_HOLD])).refused(422);
     assert_eq!(failed(&tried.judge()), ["NO-LATE-HOLD"]);
-    let overtaken = Script::default().belayer(&pod(&[HOLD])).refused(409);
+    let overtaken = Script::default().belayer(&pod(&[POD_HOLD])).refused(409);
     assert_eq!(failed(&overtaken.judge()), [""; 0]);
 }
 
@@ -223,7 +91,7 @@ fn identity_is_broken_by_a_patch_that_is_not_sure_whom_it_hits(#[case] body: Val
     let script = Script::default()
         .workflow(&taken())
         .pod(&pod(&[]))
-        .belayer(&pod(&[HOLD]))
+        .belayer(&pod(&[POD_HOLD]))
         .body(body);
     assert_eq!(failed(&script.judge()), ["IDENTITY"]);
 }
@@ -249,7 +117,7 @@ fn a_deleted_owner_of_the_same_name_is_no_evidence() {
 #[test]
 fn every_reason_counts_as_what_it_is() {
     let orphan = {
-        let mut pod = pod(&[HOLD]);
+        let mut pod = pod(&[POD_HOLD]);
         pod["metadata"]["ownerReferences"] = json!([]);
         pod
     };
@@ -287,7 +155,7 @@ fn every_reason_counts_as_what_it_is() {
 #[test]
 fn what_a_visitor_wanted_is_counted_apart() {
     let asked = held()
-        .write("kubectl", Verb::Patch, &Gvr::PODS, &pod(&[HOLD]))
+        .write("kubectl", Verb::Patch, &Gvr::PODS, &pod(&[POD_HOLD]))
         .belayer(&pod(&[]));
     let findings = asked.judge();
     assert_eq!(
@@ -339,7 +207,7 @@ fn results_is_broken_by_a_workflow_that_never_finishes() {
 
 #[rstest]
 #[case::terminating(deleting(pod(&[FOREIGN])), true)]
-#[case::held_though_it_may_go(pod(&[HOLD]), true)]
+#[case::held_though_it_may_go(pod(&[POD_HOLD]), true)]
 #[case::not_held(pod(&[FOREIGN]), false)]
 fn liveness_is_broken_by_what_is_left_hanging(#[case] left: Value, #[case] broken: bool) {
     let script = held().workflow(&taken());
@@ -352,7 +220,7 @@ fn liveness_is_broken_by_what_is_left_hanging(#[case] left: Value, #[case] broke
 
 #[test]
 fn a_hold_without_evidence_is_not_left_hanging() {
-    let findings = held().judge_with(&[pod(&[HOLD])], Duration::from_secs(1), &[]);
+    let findings = held().judge_with(&[pod(&[POD_HOLD])], Duration::from_secs(1), &[]);
     assert_eq!(failed(&findings), [""; 0]);
 }
 

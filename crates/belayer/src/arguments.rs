@@ -1,0 +1,166 @@
+//! Arguments that several commands share: which cluster, where Belayer is, how to print.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use belayer_core::names::DEFAULT_NAMESPACE;
+
+use crate::config::Source;
+use crate::exit::Failure;
+use crate::kubeconfig::{self, Sources};
+
+/// Which cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ClusterArguments {
+    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
+    /// ~/.kube/config, whichever is there first
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig, instead of its current one
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+}
+
+impl ClusterArguments {
+    /// Finds the cluster, as [`kubeconfig::load`] does.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be used.
+    pub async fn find(&self, sources: &Sources) -> Result<kube::Config, Failure> {
+        kubeconfig::load(self.kubeconfig.as_deref(), self.context.as_deref(), sources)
+            .await
+            .map_err(Failure::configuration)
+    }
+}
+
+/// Where Belayer itself is.
+#[derive(Debug, Clone, Default, Args)]
+pub struct OwnNamespace {
+    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "BELAYER_NAMESPACE",
+        hide_env_values = true,
+        help_heading = "Cluster"
+    )]
+    pub own_namespace: Option<String>,
+}
+
+impl OwnNamespace {
+    /// Its name: as it is given, as the pod says, or the default.
+    ///
+    /// # Errors
+    /// If it is no name of a namespace.
+    pub fn name(&self, sources: &Sources) -> Result<String, Failure> {
+        let namespace = self
+            .own_namespace
+            .as_ref()
+            .or(sources.pod_namespace.as_ref())
+            .map_or(DEFAULT_NAMESPACE, String::as_str);
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let good = !namespace.is_empty()
+            && namespace.len() <= 63
+            && namespace.bytes().all(|b| plain(b) || b == b'-')
+            && !namespace.starts_with('-')
+            && !namespace.ends_with('-');
+        if good {
+            Ok(namespace.to_owned())
+        } else {
+            Err(Failure::configuration(anyhow::anyhow!(
+                "--own-namespace: {namespace:?} is no name of a namespace"
+            )))
+        }
+    }
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Data, documented and stable
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// Text with every object and the sources
+    Wide,
+}
+
+impl Output {
+    /// Reads a format of data: for a command whose text has but one width.
+    pub fn of_data() -> impl TypedValueParser<Value = Self> {
+        let formats = [Self::Json, Self::Yaml];
+        let formats = formats.iter().filter_map(ValueEnum::to_possible_value);
+        PossibleValuesParser::new(formats).try_map(|name| Self::from_str(&name, false))
+    }
+}
+
+/// How to print what was found, and by which configuration to judge.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LookArguments {
+    /// How to print it
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub output: Option<Output>,
+
+    /// Belayer's configuration file, if it runs with one: what it holds, and by
+    /// which rule, depends on it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+}
+
+impl LookArguments {
+    /// The configuration file, or the defaults where none is named.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn source(&self) -> Result<Source, Failure> {
+        Source::of(self.config.as_deref(), &[]).map_err(Failure::configuration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn name(flag: Option<&str>, pod: Option<&str>) -> Result<String, Failure> {
+        let own = OwnNamespace {
+            own_namespace: flag.map(str::to_owned),
+        };
+        own.name(&Sources {
+            pod_namespace: pod.map(str::to_owned),
+            ..Sources::default()
+        })
+    }
+
+    #[rstest]
+    #[case::nothing_said(None, None, "belayer-system")]
+    #[case::told_by_the_pod(None, Some("ops"), "ops")]
+    #[case::a_flag_counts_more(Some("mine"), Some("ops"), "mine")]
+    fn the_namespace_is_found(
+        #[case] flag: Option<&str>,
+        #[case] pod: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(name(flag, pod).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("My-Namespace")]
+    #[case("-a")]
+    #[case("a/b")]
+    fn what_is_no_namespace_is_refused(#[case] flag: &str) {
+        let failure = name(Some(flag), None).unwrap_err();
+        assert_eq!(failure.code(), 2);
+        assert!(failure.to_string().contains("--own-namespace"), "{failure}");
+    }
+}

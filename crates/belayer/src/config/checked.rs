@@ -1,0 +1,195 @@
+//! The keys of the file, checked and turned into what they mean.
+
+use std::time::Duration;
+
+use belayer_core::duration;
+use clap::ValueEnum as _;
+
+use super::process::LimitsConfig;
+use super::{ConfigError, Source};
+use crate::logging::{Levels, LogArguments, LogFormat};
+use crate::server::BindAddress;
+
+/// The durations of a leader election, as far as the file says them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ElectionTimes {
+    /// `leaseDuration`.
+    pub lease_duration: Option<Duration>,
+    /// `renewDeadline`.
+    pub renew_deadline: Option<Duration>,
+    /// `retryPeriod`.
+    pub retry_period: Option<Duration>,
+}
+
+impl Source {
+    /// The durations of `leaderElection`.
+    ///
+    /// # Errors
+    /// If one of them is no duration.
+    pub fn election_times(&self) -> Result<ElectionTimes, ConfigError> {
+        let config = &self.config.leader_election;
+        let read = |key: &str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let wrong = |error: duration::InvalidDuration| {
+                self.error(format!("leaderElection.{key}"), error.to_string())
+            };
+            duration::parse(text).map(Some).map_err(wrong)
+        };
+        Ok(ElectionTimes {
+            lease_duration: read("leaseDuration", &config.lease_duration)?,
+            renew_deadline: read("renewDeadline", &config.renew_deadline)?,
+            retry_period: read("retryPeriod", &config.retry_period)?,
+        })
+    }
+
+    /// `endpoints.metricsBindAddress` and `endpoints.debugBindAddress`.
+    ///
+    /// # Errors
+    /// If one of them is no address.
+    pub fn endpoints(&self) -> Result<[Option<BindAddress>; 2], ConfigError> {
+        let config = &self.config.endpoints;
+        let read = |key: &str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            let parsed: Result<BindAddress, _> = text.parse();
+            let wrong = |error: crate::server::ParseBindAddressError| {
+                self.error(format!("endpoints.{key}"), error.to_string())
+            };
+            parsed.map(Some).map_err(wrong)
+        };
+        Ok([
+            read("metricsBindAddress", &config.metrics_bind_address)?,
+            read("debugBindAddress", &config.debug_bind_address)?,
+        ])
+    }
+
+    /// `limits`, each within its bounds.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub fn limits(&self) -> Result<&LimitsConfig, ConfigError> {
+        let config = &self.config.limits;
+        let bounds = [
+            ("qps", config.qps, u32::MAX),
+            ("burst", config.burst, u32::MAX),
+            ("concurrentReleases", config.concurrent_releases, 1024),
+        ];
+        for (key, value, most) in bounds {
+            if value.is_some_and(|value| !(1..=most).contains(&value)) {
+                let range = match most {
+                    u32::MAX => "must be at least 1".to_owned(),
+                    most => format!("must be from 1 to {most}"),
+                };
+                return Err(self.error(format!("limits.{key}"), range));
+            }
+        }
+        Ok(config)
+    }
+
+    /// The arguments about logging, with what they leave out taken from `logging`.
+    ///
+    /// # Errors
+    /// If a value is no format or no level.
+    pub fn logging(&self, arguments: &LogArguments) -> Result<LogArguments, ConfigError> {
+        let config = &self.config.logging;
+        let format = match &config.format {
+            Some(text) => Some(LogFormat::from_str(text, false).map_err(|_| {
+                let message = format!("{text:?} is no format: use text or json");
+                self.error("logging.format", message)
+            })?),
+            None => None,
+        };
+        let levels = match &config.level {
+            Some(text) => {
+                let wrong = |error: crate::logging::ParseLevelsError| {
+                    self.error("logging.level", error.to_string())
+                };
+                Some(text.parse::<Levels>().map_err(wrong)?)
+            }
+            None => None,
+        };
+        Ok(LogArguments {
+            log_format: arguments.log_format.or(format),
+            log_level: arguments.log_level.clone().or(levels),
+        })
+    }
+
+    /// Checks the key of workflow-finalizer. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "workflow-finalizer")]
+    pub fn workflow_finalizer(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_workflow_finalizer::config::Settings, ConfigError> {
+        let mut config = self.config.workflow_finalizer.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        self.settings(config)
+    }
+
+    /// Checks the key of pod-finalizer. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pod-finalizer")]
+    pub fn pod_finalizer(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pod_finalizer::profile::config::Settings, ConfigError> {
+        let mut config = self.config.pod_finalizer.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        self.settings(config)
+    }
+
+    /// Checks the key of pod-recreation. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pod-recreation")]
+    pub fn pod_recreation(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pod_recreation::Settings, ConfigError> {
+        let mut config = self.config.pod_recreation.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        self.settings(config)
+    }
+
+    /// Checks the key of pvc-protection. Where there is no file, or no key, the defaults hold.
+    ///
+    /// `workers` is what a flag says: it counts more than the file.
+    ///
+    /// # Errors
+    /// If a value makes no sense.
+    #[cfg(feature = "pvc-protection")]
+    pub fn pvc_protection(
+        &self,
+        workers: Option<usize>,
+    ) -> Result<belayer_pvc_protection::Settings, ConfigError> {
+        let mut config = self.config.pvc_protection.clone().unwrap_or_default();
+        config.workers = workers.or(config.workers);
+        self.settings(config)
+    }
+
+    /// What a component's key means.
+    #[cfg(any(
+        feature = "pod-finalizer",
+        feature = "workflow-finalizer",
+        feature = "pod-recreation",
+        feature = "pvc-protection"
+    ))]
+    fn settings<C, S>(&self, config: C) -> Result<S, ConfigError>
+    where
+        C: TryInto<S, Error = belayer_core::selection::config::ConfigError>,
+    {
+        config
+            .try_into()
+            .map_err(|error| self.error(error.path, error.message))
+    }
+}

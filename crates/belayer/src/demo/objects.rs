@@ -1,0 +1,87 @@
+//! What people create besides workflows: a database on a claim, and bare pods.
+
+use belayer_core::names::RECREATE_ANNOTATION;
+use belayer_sandbox::companions::NodeSpec;
+use serde_json::{Value, json};
+
+use super::BATCH;
+
+/// The database's namespace.
+pub(super) const SHOP: &str = "shop";
+/// Its claim.
+pub(super) const CLAIM: &str = "data";
+/// Its pods.
+pub(super) const DATABASE: [&str; 2] = ["db-0", "db-1"];
+/// The namespace of the bare pods.
+pub(super) const LAB: &str = "lab";
+/// The bare pod that runs from the start.
+pub(super) const SERVING: &str = "serve";
+/// The node that has room for two training pods, and not for three.
+pub(super) const SMALL: &str = "node-4";
+/// The node with the label that [`SERVING`] asks for.
+pub(super) const SPOT: &str = "node-3";
+/// That label.
+pub(super) const POOL: (&str, &str) = ("pool", "spot");
+
+/// Three nodes that are never full, one of them of the spot pool, and a small one.
+pub(super) fn nodes() -> Vec<NodeSpec> {
+    let (label, value) = POOL;
+    let big = NodeSpec::many(3).into_iter().map(|node| {
+        if node.name == SPOT {
+            node.label(label, value)
+        } else {
+            node
+        }
+    });
+    big.chain([NodeSpec::new(SMALL).cpu("8")]).collect()
+}
+
+/// A claim.
+pub(super) fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+    })
+}
+
+/// A database's pod, whose data is on a claim.
+pub(super) fn database(name: &str, claim: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [{"name": "db", "image": "postgres:18",
+                "volumeMounts": [{"name": "data", "mountPath": "/var/lib/postgresql"}]}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    })
+}
+
+/// A bare pod that takes three cores and asks to come back. The second scheduler places it.
+pub(super) fn training(name: &str) -> Value {
+    let resources = json!({"requests": {"cpu": "3"}});
+    let mut pod = bare(name, json!({"image": "trainer:7", "resources": resources}));
+    pod["spec"]["schedulerName"] = json!(BATCH);
+    pod
+}
+
+/// A bare pod for the spot pool that asks to come back.
+pub(super) fn serving() -> Value {
+    let mut pod = bare(SERVING, json!({"image": "server:2"}));
+    let (label, value) = POOL;
+    pod["spec"]["nodeSelector"] = json!({ label: value });
+    pod
+}
+
+fn bare(name: &str, mut container: Value) -> Value {
+    container["name"] = json!("main");
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "annotations": {RECREATE_ANNOTATION: "true"}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    })
+}

@@ -1,0 +1,88 @@
+//! Standard output: text as wide as it is, coloured where that is wanted; or data.
+
+use std::io::Write as _;
+
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use belayer_inspect::report::Verdict;
+use belayer_inspect::text::{Detail, Paint, Style};
+
+use crate::arguments::Output;
+use crate::exit::Failure;
+
+/// Longer lines are hard to read, however wide the terminal.
+const WIDEST: usize = 110;
+
+/// Where it goes, and how it was asked for. Colours are left out by the stream, when `NO_COLOR` or a
+/// pipe says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    output: Option<Output>,
+    width: usize,
+}
+
+impl Screen {
+    pub(crate) fn of_stdout(output: Option<Output>) -> Self {
+        let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let columns = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let width = width.or(columns).unwrap_or(100).clamp(40, WIDEST);
+        Self { output, width }
+    }
+
+    pub(crate) fn style(&self) -> Style {
+        Style {
+            width: self.width,
+            detail: match self.output {
+                Some(Output::Wide) => Detail::Wide,
+                _ => Detail::Usual,
+            },
+        }
+    }
+
+    /// Prints what was found: as the data that was asked for, or else as text.
+    pub(crate) fn show<T: Serialize>(
+        &self,
+        found: &T,
+        text: impl FnOnce(&Self) -> String,
+    ) -> Result<(), Failure> {
+        let data = match self.output {
+            Some(Output::Json) => {
+                let json = serde_json::to_string_pretty(found).map_err(anyhow::Error::from)?;
+                format!("{json}\n")
+            }
+            Some(Output::Yaml) => serde_saphyr::to_string(found).map_err(anyhow::Error::from)?,
+            Some(Output::Wide) | None => {
+                self.text(&text(self));
+                return Ok(());
+            }
+        };
+        let _ = std::io::stdout().write_all(data.as_bytes());
+        Ok(())
+    }
+
+    /// Prints text. A closed pipe is no reason to fail: `belayer stuck | head`.
+    pub(crate) fn text(&self, text: &str) {
+        let _ = write!(anstream::stdout(), "{text}");
+    }
+}
+
+impl Paint for Screen {
+    fn verdict(&self, verdict: Verdict, text: &str) -> String {
+        match verdict {
+            Verdict::Waiting | Verdict::HeldByBelayer => text.cyan().to_string(),
+            Verdict::Unknown | Verdict::ControllerAlive => text.yellow().to_string(),
+            _ => text.red().bold().to_string(),
+        }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        text.bold().to_string()
+    }
+
+    fn dim(&self, text: &str) -> String {
+        text.dimmed().to_string()
+    }
+}

@@ -1,0 +1,156 @@
+//! Pods, by the table of pod-finalizer.
+
+use belayer_pod_finalizer::row;
+
+use super::*;
+
+fn expected(row: Row, action: &'static str) -> Expected {
+    let next = match action {
+        "release" => AT_ONCE,
+        "add-hold" => "adds the hold at once",
+        "record" | "delete" => "does so at once",
+        "keep" => "lets go when what is missing is there",
+        _ => "nothing",
+    };
+    Expected::of("pod-finalizer", row, action, next)
+}
+
+fn releases(row: Row, evidence: &'static str) -> Expected {
+    expected(row, "release").on(evidence)
+}
+
+fn keeps(row: Row, missing: &'static str) -> Expected {
+    expected(row, "keep").without(missing)
+}
+
+fn ended() -> Option<Value> {
+    Some(json!({
+        "phase": "Succeeded",
+        "containerStatuses": [{
+            "name": "m", "image": "m", "imageID": "m", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 0, "reason": "Completed",
+                "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z" } },
+        }],
+    }))
+}
+
+const CAPTURE: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n";
+const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanup: argo\n";
+
+#[rstest]
+#[case::row_01_not_ours(expected(row::NOT_OURS, "nothing"))]
+#[case::row_02_the_admin_asks(releases(row::ADMIN_ASKED, "AdminAsked"))]
+#[case::row_03_its_namespace_goes(releases(row::NAMESPACE_TERMINATING, "NamespaceTerminating"))]
+#[case::row_04_not_selected_any_more(releases(row::UNSELECTED, "Unselected"))]
+#[case::row_05_its_owner_is_gone(releases(row::OWNER_GONE, "OwnerGone"))]
+#[case::row_06_its_owner_is_being_deleted(releases(row::OWNER_DELETING, "OwnerDeleting"))]
+#[case::row_07_its_outcome_is_not_recorded(expected(row::CAPTURE, "record"))]
+#[case::row_08_no_owner(releases(row::NO_OWNER, "NoOwner"))]
+#[case::row_09_its_consumer_took_the_result(releases(row::CONSUMED, "Consumed"))]
+#[case::row_10_its_node_is_fulfilled(releases(row::NODE_FULFILLED, "Consumed"))]
+#[case::row_11_its_outcome_is_recorded(releases(row::CAPTURED, "Captured"))]
+#[case::row_12_kept(keeps(row::KEEP, "its consumer to take the result"))]
+#[case::row_13_to_be_held(expected(row::ADD_HOLD, "add-hold"))]
+#[case::row_14_too_late(expected(row::TOO_LATE, "nothing"))]
+#[case::row_15_to_be_cleaned_up(expected(row::CLEANUP, "delete"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expected) {
+    expected.is_named(&case);
+    let stage = Stage::new().await;
+    let row = expected.row;
+    let place = if row == row::NAMESPACE_TERMINATING {
+        "doomed"
+    } else {
+        "yard"
+    };
+    let uid = stage.workflow(place, json!({ "finalizers": ["example.com/keep"] }));
+    let none = json!({});
+    let mut arguments = vec!["pod/a".to_owned(), "-n".to_owned(), place.to_owned()];
+    match row {
+        row::NOT_OURS => drop(stage.pod("yard", none, None)),
+        row::ADMIN_ASKED => {
+            let asks = json!({ "annotations": { "belayer.dev/release": "true" } });
+            stage.pod("yard", of(&uid, asks), None);
+        }
+        row::NAMESPACE_TERMINATING => {
+            stage.pod("doomed", of(&uid, none), None);
+            stage.delete(&Gvr::NAMESPACES, None, "doomed");
+        }
+        row::UNSELECTED => drop(stage.pod("yard", of(&uid, json!({ "labels": {} })), None)),
+        row::OWNER_GONE => drop(stage.pod("yard", of("another", none), None)),
+        row::OWNER_DELETING => {
+            stage.pod("yard", of(&uid, none), None);
+            stage.delete(&workflows(), Some("yard"), "build");
+        }
+        row::CAPTURE => {
+            stage.pod("yard", of(&uid, none), ended());
+            arguments.push(stage.config(CAPTURE));
+        }
+        row::NO_OWNER => {
+            stage.pod("yard", of(&uid, json!({ "ownerReferences": [] })), None);
+        }
+        row::CONSUMED => {
+            let taken = json!({ "labels": { WORKFLOW: "build", "workflows.argoproj.io/completed": "true" } });
+            stage.pod("yard", of(&uid, taken), None);
+        }
+        row::NODE_FULFILLED => {
+            let node = json!({ "annotations": { "workflows.argoproj.io/node-id": "build-1" } });
+            stage.pod("yard", of(&uid, node), ended());
+            let nodes = json!({ "status": { "nodes": { "build-1": { "phase": "Succeeded" } } } });
+            stage.patch(&workflows(), "yard", "build", nodes, Subresource::None);
+        }
+        row::CAPTURED => {
+            let pod = stage.pod("yard", of(&uid, none), ended());
+            let outcome = json!({
+                "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
+                "metadata": { "name": format!("pod-{pod}") },
+                "spec": { "podName": "a", "podUID": pod, "phase": "Succeeded", "complete": true,
+                    "containers": [] },
+            });
+            let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+            stage.create(&outcomes, "yard", outcome);
+            arguments.push(stage.config(CAPTURE));
+        }
+        row::KEEP => drop(stage.pod("yard", of(&uid, none), None)),
+        row::ADD_HOLD => drop(stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None)),
+        row::TOO_LATE => {
+            stage.pod(
+                "yard",
+                of(&uid, json!({ "finalizers": ["example.com/keep"] })),
+                None,
+            );
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::CLEANUP => {
+            let due = json!({
+                "finalizers": [],
+                "labels": { WORKFLOW: "build", "workflows.argoproj.io/completed": "true" },
+                "annotations": { "workflows.argoproj.io/pod-gc-strategy": "OnPodCompletion/0s" },
+            });
+            stage.pod("yard", of(&uid, due), ended());
+            arguments.push(stage.config(CLEANUP));
+        }
+        row => panic!("{row}"),
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    stage.explain(&arguments, &expected).await;
+}
+
+/// Twenty at once may be let go, twenty-one look like a mistake.
+#[rstest]
+#[case::row_04_few(20, releases(row::UNSELECTED, "Unselected"))]
+#[case::row_04_many(21, keeps(row::UNSELECTED, "mistyped selector"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_at_once_are_kept(
+    #[context] case: Context,
+    #[case] pods: usize,
+    #[case] expected: Expected,
+) {
+    expected.is_named(&case);
+    let stage = Stage::new().await;
+    for index in 0..pods {
+        let held = json!({ "name": format!("p{index}"), "finalizers": ["belayer.dev/pod-status"] });
+        stage.pod("yard", held, None);
+    }
+    stage.explain(&["pod/p0", "-n", "yard"], &expected).await;
+}

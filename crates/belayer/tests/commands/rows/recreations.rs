@@ -1,0 +1,259 @@
+//! Pods by the table of pod-recreation's hold, and records by its state machine.
+
+use belayer_pod_recreation::{api, row};
+
+use super::*;
+
+fn of_the_hold(row: Row, action: &'static str) -> Expected {
+    Expected::of("pod-recreation", row, action, "")
+}
+
+fn releases(row: Row, evidence: &'static str) -> Expected {
+    Expected::of("pod-recreation", row, "release", AT_ONCE).on(evidence)
+}
+
+/// Metadata of a pod that asks for re-creation and is held.
+fn asks(more: Value) -> Value {
+    let mut metadata = json!({
+        "annotations": { "belayer.dev/recreate": "true" },
+        "finalizers": ["belayer.dev/pod-recreation"],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        metadata[key] = value.clone();
+    }
+    metadata
+}
+
+/// The same, of an attempt of the record `a-1`.
+fn attempt(record: &str, number: u32) -> Value {
+    asks(json!({ "annotations": {
+        "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
+        "belayer.dev/recreation-attempt": number.to_string(),
+    } }))
+}
+
+fn rejected() -> Option<Value> {
+    Some(json!({ "phase": "Failed", "reason": "OutOfcpu", "message": "no cpu" }))
+}
+
+fn running() -> Option<Value> {
+    Some(json!({ "phase": "Running" }))
+}
+
+fn records() -> Gvr {
+    Gvr::new("belayer.dev", "v1alpha1", "podrecreations")
+}
+
+impl Stage {
+    /// A record of the pod `a` with this first UID.
+    fn record(&self, name: &str, first: &str, status: Value) -> String {
+        let mut object = json!({
+            "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
+            "metadata": { "name": name },
+            "spec": { "podName": "a", "firstUID": first,
+                "policy": { "maxRetries": 3, "wipe": "none" },
+                "pod": { "spec": { "containers": [{ "name": "m", "image": "m" }] } } },
+        });
+        if status["conditions"][0]["type"] == "StateWiped" {
+            object["spec"]["policy"]["wipe"] = json!("required");
+        }
+        if !status.is_null() {
+            object["status"] = status;
+        }
+        self.create(&records(), "yard", object)
+    }
+}
+
+fn record_of(uid: &str) -> String {
+    api::record_name("a", uid)
+}
+
+#[rstest]
+#[case::row_01_not_ours(of_the_hold(row::NOT_OURS, "nothing"))]
+#[case::row_02_the_admin_asks(releases(row::ADMIN_ASKED, "AdminAsked"))]
+#[case::row_03_to_be_held(of_the_hold(row::ADD_HOLD, "add-hold"))]
+#[case::row_04_its_record_is_gone(releases(row::RECORD_GONE, "RecordGone"))]
+#[case::row_05_its_record_has_ended(releases(row::RECORD_ENDED, "RecordEnded"))]
+#[case::row_06_deleted_to_be_recreated(releases(row::RECREATING, "Recreating"))]
+#[case::row_07_of_an_attempt_that_was_given_up(releases(row::LEFTOVER, "Leftover"))]
+#[case::row_08_deleted_before_a_rejection(releases(row::DELETED, "DeletedFirst"))]
+#[case::row_09_started(releases(row::STARTED, "Started"))]
+#[case::row_10_ended(releases(row::ENDED, "Ended"))]
+#[case::row_11_nobody_asks_any_more(releases(row::UNSELECTED, "Unselected"))]
+#[case::row_12_kept(Expected::of("pod-recreation", row::KEEP, "keep", "lets go once it has started").without("it has not started"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expected) {
+    expected.is_named(&case);
+    let stage = Stage::new().await;
+    let none = json!({});
+    match expected.row {
+        row::NOT_OURS => drop(stage.pod("yard", none, None)),
+        row::ADMIN_ASKED => {
+            let lets = json!({ "annotations": { "belayer.dev/recreate": "true", "belayer.dev/release": "true" } });
+            stage.pod("yard", asks(lets), None);
+        }
+        row::ADD_HOLD => drop(stage.pod("yard", asks(json!({ "finalizers": [] })), None)),
+        row::RECORD_GONE | row::RECORD_ENDED => {
+            let record = stage.record("a-1", "first", json!({ "phase": "Started", "attempts": 1 }));
+            let uid = match expected.row {
+                row::RECORD_GONE => "another",
+                _ => &record,
+            };
+            // One that has not started would be deleted: it came after the end.
+            stage.pod("yard", attempt(uid, 1), running());
+        }
+        row::RECREATING => {
+            let uid = stage.pod("yard", asks(none), rejected());
+            let status = json!({ "phase": "Deleting", "rejectedUID": uid, "attempts": 0 });
+            stage.record(&record_of(&uid), &uid, status);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::LEFTOVER => {
+            let status = json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" });
+            let record = stage.record("a-1", "gone", status);
+            stage.pod("yard", attempt(&record, 1), None);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::DELETED => {
+            stage.pod("yard", asks(none), None);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::STARTED => drop(stage.pod("yard", asks(none), running())),
+        row::ENDED => drop(stage.pod("yard", asks(none), Some(json!({ "phase": "Failed" })))),
+        row::UNSELECTED => drop(stage.pod("yard", asks(json!({ "annotations": {} })), None)),
+        row::KEEP => drop(stage.pod("yard", asks(none), None)),
+        row => panic!("{row}"),
+    }
+    stage.explain(&["pod/a", "-n", "yard"], &expected).await;
+}
+
+const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+
+/// Which pod stands under the record's name, and how it is called in the record's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Nothing,
+    /// The first one, rejected: `$pod`.
+    Rejected,
+    /// The first one, which runs: `$pod`.
+    Running,
+    /// That of an attempt: `$pod`.
+    Attempt(u32),
+    /// The same, which runs.
+    AttemptRunning(u32),
+    /// The same, rejected as well.
+    AttemptRejected(u32),
+}
+
+fn of_the_machine(row: Row, action: &'static str, next: &'static str) -> Expected {
+    Expected::of("pod-recreation", row, action, next)
+}
+
+fn writes(row: Row) -> Expected {
+    of_the_machine(row, "record", "writes the record's status")
+}
+
+#[rstest]
+#[case::row_20_nothing(Under::Nothing, json!({ "phase": "Ended", "finishedAt": "$now" }), of_the_machine(row::NOTHING, "nothing", "nothing to do"))]
+#[case::row_22_to_begin(Under::Rejected, Value::Null, writes(row::BEGIN))]
+#[case::row_23_restored(Under::Nothing, Value::Null, of_the_machine(row::ORPHAN, "nothing", "ignored").without("restored or made by hand"))]
+#[case::row_24_exhausted(Under::Rejected, json!({ "phase": "Rejected", "attempts": 3, "rejectedUID": "$pod" }), writes(row::EXHAUSTED))]
+#[case::row_25_to_be_wiped(
+    Under::Rejected,
+    json!({ "phase": "Rejected", "rejectedUID": "$pod", "nodeName": "n1", "conditions": [
+        { "type": "StateWiped", "status": "False", "lastTransitionTime": "$now" },
+        { "type": "PodRejected", "status": "True", "lastTransitionTime": "$now" },
+    ] }),
+    of_the_machine(row::WIPING, "record", "looks whether the node is still there")
+)]
+#[case::row_26_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), of_the_machine(row::INTEND, "record", "tries the create"))]
+#[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), of_the_machine(row::DELETE, "record", "deletes the pod, by its UID"))]
+#[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
+#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
+#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "record", "reserves an attempt"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "record", "creates the pod"))]
+#[case::row_32_there_again(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
+#[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
+#[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
+#[case::row_35_deleted_by_somebody_else(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
+#[case::row_36_refused_for_too_long(
+    Under::Nothing,
+    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
+        { "type": "CreateDenied", "status": "True", "message": "quota", "lastTransitionTime": LONG_AGO },
+    ] }),
+    writes(row::DENIED)
+)]
+#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), of_the_machine(row::OLD_ATTEMPT, "record", "deletes the pod, by its UID"))]
+#[case::row_38_to_be_told(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "record", "writes on the pod why it is left alone"))]
+#[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), of_the_machine(row::EXPIRED, "delete", "deletes the record"))]
+#[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
+#[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "record", "deletes the pod, by its UID"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_pod_recreation(
+    #[context] case: Context,
+    #[case] under: Under,
+    #[case] status: Value,
+    #[case] expected: Expected,
+) {
+    expected.is_named(&case);
+    let stage = Stage::new().await;
+    let now = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let status = |pod: &str| -> Value {
+        let text = status.to_string();
+        serde_json::from_str(&text.replace("$pod", pod).replace("$now", &now)).unwrap()
+    };
+    let name = match under {
+        Under::Nothing => {
+            stage.record("a-1", "gone", status("gone"));
+            "a-1".to_owned()
+        }
+        Under::Rejected | Under::Running => {
+            let looks = match under {
+                Under::Running => running(),
+                _ => rejected(),
+            };
+            let pod = stage.pod("yard", asks(json!({})), looks);
+            stage.record(&record_of(&pod), &pod, status(&pod));
+            record_of(&pod)
+        }
+        Under::Attempt(number) | Under::AttemptRunning(number) | Under::AttemptRejected(number) => {
+            let record = stage.record("a-1", "gone", Value::Null);
+            let looks = match under {
+                Under::AttemptRunning(_) => running(),
+                Under::AttemptRejected(_) => rejected(),
+                _ => None,
+            };
+            let pod = stage.pod("yard", attempt(&record, number), looks);
+            stage.status(&records(), "yard", "a-1", status(&pod));
+            "a-1".to_owned()
+        }
+    };
+    let name = format!("podrecreation/{name}");
+    stage.explain(&[&name, "-n", "yard"], &expected).await;
+}
+
+/// What happens to a rejected pod besides its hold is said with it. Row 21 is about a pod without a
+/// record: there is no other object to ask about.
+#[rstest]
+#[case::row_21_without_a_record(
+    false,
+    "it was rejected and has no record yet: a running Belayer writes its record"
+)]
+#[case::row_22_with_one_that_says_nothing(
+    true,
+    "its record says nothing yet: a running Belayer writes the record's status"
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_pod_is_told_its_next_step(#[case] recorded: bool, #[case] says: &str) {
+    let stage = Stage::new().await;
+    let uid = stage.pod("yard", asks(json!({})), rejected());
+    if recorded {
+        stage.record(&record_of(&uid), &uid, Value::Null);
+    }
+    let kept = Expected::of("pod-recreation", row::KEEP, "keep", "re-created first").without("");
+    stage.explain(&["pod/a", "-n", "yard"], &kept).await;
+    let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
+    assert!(answer.out.contains(says), "{}{}", answer.out, answer.err);
+}

@@ -1,0 +1,133 @@
+//! What stands between an informer and its server, told once: when it begins, when it has another
+//! cause, and when it is over. Every further try is news to nobody.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Causes of one outage that are told. A server that names a new one at every try is not believed
+/// for ever.
+const CAUSES: usize = 8;
+
+/// Whether lists and watches fail at present.
+#[derive(Debug, Default)]
+pub(super) struct Outage(Option<Failing>);
+
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    tries: u64,
+    /// What has been told.
+    causes: Vec<String>,
+    /// When the server last took a request, unless that failed later.
+    answered: Option<Instant>,
+}
+
+/// What a failure is to those who read the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is the first.
+    Begins,
+    /// It has a cause that has not been told.
+    OtherCause,
+    /// It is known.
+    None,
+}
+
+/// An outage that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Over {
+    /// How long it lasted.
+    pub(super) lasted: Duration,
+    /// How many requests failed.
+    pub(super) tries: u64,
+}
+
+impl Outage {
+    /// A list or watch failed.
+    pub(super) fn fails(&mut self, cause: &str) -> News {
+        let Some(failing) = &mut self.0 else {
+            self.0 = Some(Failing {
+                since: Instant::now(),
+                tries: 1,
+                causes: vec![cause.to_owned()],
+                answered: None,
+            });
+            return News::Begins;
+        };
+        failing.tries += 1;
+        failing.answered = None;
+        if failing.causes.len() >= CAUSES || failing.causes.iter().any(|told| told == cause) {
+            return News::None;
+        }
+        failing.causes.push(cause.to_owned());
+        News::OtherCause
+    }
+
+    /// The server took a request. Whether it can keep what it began shows later.
+    pub(super) fn answered(&mut self) {
+        if let Some(failing) = &mut self.0 {
+            failing.answered.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// A list is complete, or a watch tells of something new.
+    pub(super) fn ends(&mut self) -> Option<Over> {
+        let Failing {
+            since,
+            tries,
+            answered,
+            ..
+        } = self.0.take()?;
+        let end = answered.unwrap_or_else(Instant::now);
+        Some(Over {
+            lasted: end.duration_since(since),
+            tries,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_cause_is_news_once() {
+        let mut outage = Outage::default();
+        assert_eq!(outage.fails("refused"), News::Begins);
+        assert_eq!(outage.fails("refused"), News::None);
+        assert_eq!(outage.fails("forbidden"), News::OtherCause);
+        assert_eq!(outage.fails("refused"), News::None);
+        assert!(outage.ends().is_some());
+        assert_eq!(outage.fails("refused"), News::Begins);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cause_that_is_another_at_every_try_is_not_told_for_ever() {
+        let mut outage = Outage::default();
+        let told = (0..100).filter(|n| outage.fails(&format!("try {n}")) != News::None);
+        assert_eq!(told.count(), CAUSES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_lasts_until_the_server_answers_for_good() {
+        let mut outage = Outage::default();
+        outage.answered();
+        assert_eq!(outage.ends(), None);
+        outage.fails("refused");
+        tokio::time::sleep(seconds(5)).await;
+        // It took the watch, and gave up on it.
+        outage.answered();
+        outage.fails("internal error");
+        tokio::time::sleep(seconds(5)).await;
+        outage.answered();
+        tokio::time::sleep(seconds(60)).await;
+        let lasted = seconds(10);
+        assert_eq!(outage.ends(), Some(Over { lasted, tries: 2 }));
+        assert_eq!(outage.ends(), None);
+    }
+}

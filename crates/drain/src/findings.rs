@@ -1,0 +1,100 @@
+//! What a pass found and what came of it, on its way into the report.
+
+use belayer_core::object::Resource;
+use belayer_core::slim::ObjectMeta;
+
+use crate::decide::Why;
+use crate::passes::Pass;
+use crate::release::{LetGo, Trouble};
+use crate::report::{Left, Reason, Refused, Report, Unseen, why_in_words};
+
+/// What a pass did, besides numbers.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) left: Vec<Left>,
+    pub(crate) refused: Vec<Refused>,
+    pub(crate) failed: Vec<Refused>,
+    pub(crate) hidden: Vec<Unseen>,
+    pub(crate) unseen: Vec<Unseen>,
+}
+
+impl Findings {
+    /// Puts what came of one object into the numbers, the findings and the report.
+    pub(crate) fn note(
+        &mut self,
+        (kind, meta): (&Resource, &ObjectMeta),
+        came: LetGo,
+        pass: &mut Pass,
+        report: &mut Report,
+    ) {
+        let LetGo {
+            released,
+            kept,
+            trouble,
+        } = came;
+        let namespace = meta.key.namespace().unwrap_or_default();
+        let name = match meta.key.namespace() {
+            Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
+            None => format!("{kind}/{}", meta.key.name()),
+        };
+        if !released.is_empty() {
+            pass.released += 1;
+            report.objects_released += 1;
+        }
+        for (hold, evidence) in released {
+            let by = report.released.entry(hold.to_owned()).or_default();
+            *by.entry(evidence).or_default() += 1;
+        }
+        for one in &kept {
+            // What could not be found out is an error, not a fact about the object.
+            match one.why {
+                Why::UseUnknown(_) => pass.unsettled += 1,
+                _ => pass.left += 1,
+            }
+            self.left.push(Left {
+                reason: Reason::of(&one.why),
+                resource: kind.to_string(),
+                namespace: namespace.to_owned(),
+                name: meta.key.name().to_owned(),
+                hold: one.hold.clone(),
+                why: why_in_words(&one.why),
+            });
+        }
+        match trouble {
+            None => {}
+            Some(Trouble::Refused { code, message }) => {
+                pass.refused += 1;
+                self.refused.push(Refused {
+                    what: name,
+                    why: message,
+                    code,
+                });
+            }
+            Some(Trouble::Failed(why)) => {
+                pass.unsettled += 1;
+                self.failed.push(Refused {
+                    what: name,
+                    why,
+                    code: 0,
+                });
+            }
+        }
+    }
+
+    /// Puts the numbers of what was not done into the pass, and everything in order.
+    pub(crate) fn close(&mut self, pass: &mut Pass) {
+        pass.refused += self.refused.iter().filter(|step| step.is_step()).count();
+        pass.hidden = self.hidden.len();
+        pass.unseen = self.unseen.len();
+        self.left.sort();
+        self.refused.sort();
+        self.failed.sort();
+    }
+}
+
+impl Refused {
+    /// A step of the run, not an object.
+    fn is_step(&self) -> bool {
+        self.what.contains(' ')
+    }
+}

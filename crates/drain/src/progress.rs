@@ -1,0 +1,23 @@
+//! How far a run is.
+
+use belayer_core::object::Resource;
+
+/// Is told how far a run is.
+pub trait Progress: Send + Sync {
+    /// A step was done, in words.
+    fn step(&self, _text: &str) {}
+    /// So many kinds are looked at now.
+    fn scanning(&self, _kinds: usize) {}
+    /// A kind has been listed; so many objects in this pass by now.
+    fn listed(&self, _kind: &Resource, _objects: u64) {}
+    /// So many objects with holds were found.
+    fn found(&self, _objects: usize) {}
+    /// One of them was dealt with.
+    fn dealt_with(&self) {}
+}
+
+/// Tells nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Progress for Silent {}

@@ -1,0 +1,122 @@
+//! One pass: a look at everything, and each object that carries a hold dealt with.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt as _;
+use tokio::time::Instant;
+
+use belayer_core::http::RequestError;
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, OwnerMeta};
+use belayer_inspect::reader::{Reader, explain};
+
+use super::Drain;
+use crate::decide::Purpose;
+use crate::findings::Findings;
+use crate::holds::{is_claim, is_pod};
+use crate::passes::Pass;
+use crate::progress::Progress;
+use crate::release::Releaser;
+use crate::report::{Report, Unseen};
+use crate::scan::{Found, Scanned, decoders, each, scan};
+
+/// Releases under way at once; the executor bounds them as well.
+const PARALLEL: usize = 64;
+
+impl Drain {
+    pub(super) async fn pass(
+        &self,
+        kinds: &[Resource],
+        deadline: Instant,
+        pass: &mut Pass,
+        found: &mut Findings,
+        report: &mut Report,
+        progress: &dyn Progress,
+    ) {
+        let ignored = self.ignored_namespaces(found).await;
+        let decoders = decoders(self.selection.keep());
+        let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
+        let Scanned {
+            found: mut objects,
+            hidden,
+            unseen,
+            objects: count,
+            handed_over,
+        } = scanned;
+        report.objects = count;
+        report.handed_over = handed_over;
+        found.hidden.extend(hidden);
+        found.unseen.extend(unseen);
+        objects.sort_by_key(order);
+        progress.found(objects.len());
+        let releaser = Releaser {
+            executor: &self.site.executor,
+            reader: &self.site.reader,
+            decoders: &decoders,
+            users: &self.users,
+            selection: &*self.selection,
+            ignored: &ignored,
+            purpose: &self.purpose,
+            deadline,
+        };
+        let mut done = futures::stream::iter(objects)
+            .map(|object| {
+                let releaser = &releaser;
+                async move {
+                    let named = (object.kind.clone(), object.meta.clone());
+                    (named, releaser.let_go(object).await)
+                }
+            })
+            .buffer_unordered(PARALLEL);
+        while let Some(((kind, meta), came)) = done.next().await {
+            found.note((&kind, &meta), came, pass, report);
+            progress.dealt_with();
+        }
+        found.close(pass);
+    }
+
+    /// The namespaces that are to be left alone; asked for only where selection matters.
+    async fn ignored_namespaces(&self, found: &mut Findings) -> BTreeSet<String> {
+        if !matches!(self.purpose, Purpose::Unselected(_)) {
+            return BTreeSet::new();
+        }
+        let namespaces = Resource::namespaces();
+        let keep = Keep::nothing().labels([belayer_core::names::IGNORE_LABEL]);
+        match ignored(&self.site.reader, &namespaces, keep).await {
+            Ok(ignored) => ignored,
+            Err(error) => {
+                found.unseen.push(Unseen {
+                    what: namespaces.to_string(),
+                    why: explain(&error),
+                });
+                BTreeSet::new()
+            }
+        }
+    }
+}
+
+/// Pods first, whose owners may wait for them; claims last, which the pods may be using.
+fn order(found: &Found) -> (u8, Resource, String) {
+    let rank = match &found.kind {
+        kind if is_pod(kind) => 0,
+        kind if is_claim(kind) => 2,
+        _ => 1,
+    };
+    (rank, found.kind.clone(), found.meta.key.to_string())
+}
+
+async fn ignored(
+    reader: &Reader,
+    namespaces: &Resource,
+    keep: Keep,
+) -> Result<BTreeSet<String>, RequestError> {
+    let decoders = decoders(keep);
+    let mut ignored = BTreeSet::new();
+    each(reader, &decoders, namespaces, |OwnerMeta(meta)| {
+        if belayer_core::facts::is_ignored(&meta.labels) {
+            ignored.insert(meta.key.name().to_owned());
+        }
+    })
+    .await?;
+    Ok(ignored)
+}

@@ -1,0 +1,194 @@
+//! Single looks: at a namespace, at its pods, at a node, and so on.
+
+use futures::future::join_all;
+
+use belayer_core::object::{ObjectKey, Resource};
+
+use super::state::{
+    AttachmentState, DeadApiService, NamespaceState, NodeState, PodState, VolumeState,
+};
+use crate::details::{
+    ApiServiceObject, AttachmentObject, LeaseObject, NamespaceObject, NodeObject, PodObject,
+    VolumeObject, WorkloadObject,
+};
+use crate::life::{Lease, Workload};
+use crate::reader::{Look, Reader};
+
+pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceState> {
+    let resource = Resource::namespaces();
+    let found: Look<NamespaceObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    found.map(|namespace| NamespaceState {
+        finalizers: namespace.spec.finalizers.unwrap_or_default(),
+        conditions: namespace
+            .status
+            .conditions
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|condition| condition.status == "True")
+            .collect(),
+    })
+}
+
+pub(super) async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
+    let path = Resource::pods().path(Some(&namespace));
+    let found: Look<Vec<PodObject>> = reader.all(&path).await;
+    found.map(|pods| pods.into_iter().map(pod).collect())
+}
+
+fn pod(pod: PodObject) -> PodState {
+    let name = pod.metadata.name;
+    let volumes = pod.spec.volumes.unwrap_or_default();
+    let claims = volumes
+        .into_iter()
+        .filter_map(
+            |volume| match (volume.persistent_volume_claim, volume.ephemeral) {
+                (Some(claim), _) => Some(claim.claim_name),
+                (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
+                (None, None) => None,
+            },
+        )
+        .collect();
+    PodState {
+        name,
+        node: pod.spec.node_name,
+        phase: pod.status.phase,
+        claims,
+    }
+}
+
+pub(super) async fn node(reader: &Reader, name: String) -> Look<NodeState> {
+    let resource = Resource::nodes();
+    let found: Look<NodeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    found.map(|node| NodeState {
+        ready: node
+            .status
+            .conditions
+            .unwrap_or_default()
+            .into_iter()
+            .find(|condition| condition.kind == "Ready"),
+    })
+}
+
+pub(super) async fn volume(reader: &Reader, name: String) -> Look<VolumeState> {
+    let resource = Resource::new("", "v1", "PersistentVolume", "persistentvolumes");
+    let found: Look<VolumeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    found.map(|volume| VolumeState {
+        claim: volume
+            .spec
+            .claim_ref
+            .map(|claim| (claim.namespace, claim.name)),
+        phase: volume.status.phase,
+    })
+}
+
+pub(super) async fn attachments(reader: &Reader) -> Look<Vec<AttachmentState>> {
+    let found: Look<Vec<AttachmentObject>> = reader
+        .all("/apis/storage.k8s.io/v1/volumeattachments")
+        .await;
+    found.map(|all| {
+        all.into_iter()
+            .map(|attachment| AttachmentState {
+                name: attachment.metadata.name,
+                volume: attachment
+                    .spec
+                    .source
+                    .persistent_volume_name
+                    .unwrap_or_default(),
+                node: attachment.spec.node_name,
+                attacher: attachment.spec.attacher,
+                attached: attachment.status.attached,
+                error: attachment
+                    .status
+                    .detach_error
+                    .map(|error| error.message)
+                    .filter(|message| !message.is_empty()),
+            })
+            .collect()
+    })
+}
+
+pub(super) async fn dead_apis(reader: &Reader) -> Look<Vec<DeadApiService>> {
+    let found: Look<Vec<ApiServiceObject>> = reader
+        .all("/apis/apiregistration.k8s.io/v1/apiservices")
+        .await;
+    found.map(|all| all.into_iter().filter_map(dead_api).collect())
+}
+
+fn dead_api(api: ApiServiceObject) -> Option<DeadApiService> {
+    let condition = api
+        .status
+        .conditions
+        .unwrap_or_default()
+        .into_iter()
+        .find(|condition| condition.kind == "Available" && condition.status == "False")?;
+    Some(DeadApiService {
+        name: api.metadata.name,
+        group_version: format!("{}/{}", api.spec.group, api.spec.version),
+        service: api
+            .spec
+            .service
+            .map(|service| (service.namespace, service.name)),
+        condition,
+    })
+}
+
+pub(super) async fn workloads(reader: &Reader) -> Look<Vec<Workload>> {
+    let kinds = [
+        ("deployment", "deployments"),
+        ("statefulset", "statefulsets"),
+        ("daemonset", "daemonsets"),
+    ];
+    let lists = join_all(kinds.map(|(kind, plural)| async move {
+        let path = format!("/apis/apps/v1/{plural}");
+        (kind, reader.all::<WorkloadObject>(&path).await)
+    }))
+    .await;
+    let mut all = Vec::new();
+    for (kind, list) in lists {
+        match list {
+            Look::Found(found) => {
+                all.extend(found.into_iter().map(|object| workload(kind, object)));
+            }
+            Look::Absent => {}
+            Look::Unknown(why) => return Look::Unknown(why),
+        }
+    }
+    Look::Found(all)
+}
+
+fn workload(kind: &'static str, object: WorkloadObject) -> Workload {
+    let status = object.status;
+    let desired = status
+        .desired_number_scheduled
+        .or(object.spec.replicas)
+        .unwrap_or(1);
+    Workload {
+        kind,
+        namespace: object.metadata.namespace,
+        name: object.metadata.name,
+        desired,
+        ready: status.number_ready.or(status.ready_replicas).unwrap_or(0),
+        images: object
+            .spec
+            .template
+            .spec
+            .containers
+            .into_iter()
+            .map(|container| container.image)
+            .collect(),
+    }
+}
+
+pub(crate) async fn lease(reader: &Reader, place: String) -> Look<Lease> {
+    let resource = Resource::leases();
+    let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
+    let found: Look<LeaseObject> = reader
+        .object(&resource, &ObjectKey::new(namespace, name))
+        .await;
+    found.map(|lease| Lease {
+        holder: lease.spec.holder_identity.unwrap_or_default(),
+        renewed: lease.spec.renew_time,
+        seconds: lease.spec.lease_duration_seconds.unwrap_or(15),
+        place,
+    })
+}

@@ -1,0 +1,103 @@
+//! What single looks find: of each kind as much as a diagnosis reads.
+
+use belayer_core::object::Resource;
+
+use crate::details::Condition;
+
+/// A namespace being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceState {
+    /// `spec.finalizers`.
+    pub finalizers: Vec<String>,
+    /// Conditions that are true.
+    pub conditions: Vec<Condition>,
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodState {
+    /// Its name.
+    pub name: String,
+    /// Its node; empty before it is bound.
+    pub node: String,
+    /// Its phase.
+    pub phase: String,
+    /// Claims it refers to.
+    pub claims: Vec<String>,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeState {
+    /// Its condition `Ready`.
+    pub ready: Option<Condition>,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeState {
+    /// `namespace/name` of the claim it is bound to.
+    pub claim: Option<(String, String)>,
+    /// `Bound`, `Released`, ...
+    pub phase: String,
+}
+
+/// An attachment of a volume to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachmentState {
+    /// Its name.
+    pub name: String,
+    /// The volume.
+    pub volume: String,
+    /// The node.
+    pub node: String,
+    /// The CSI driver.
+    pub attacher: String,
+    /// Whether the driver says it is attached.
+    pub attached: bool,
+    /// Why it could not be detached.
+    pub error: Option<String>,
+}
+
+/// An APIService that is not available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadApiService {
+    /// `v1.metrics.example.com`.
+    pub name: String,
+    /// `metrics.example.com/v1`.
+    pub group_version: String,
+    /// The service behind it.
+    pub service: Option<(String, String)>,
+    /// Its condition `Available`.
+    pub condition: Condition,
+}
+
+/// A webhook with `failurePolicy: Fail` behind which nobody is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadWebhook {
+    /// `validatingwebhookconfigurations` or `mutatingwebhookconfigurations`.
+    pub resource: &'static str,
+    /// The configuration.
+    pub configuration: String,
+    /// The webhook in it.
+    pub name: String,
+    /// `namespace/name` of the service.
+    pub service: (String, String),
+    /// Groups, resources and operations; `*` is any.
+    pub rules: Vec<(Vec<String>, Vec<String>, Vec<String>)>,
+    /// Whether selectors or conditions may leave objects out.
+    pub may_leave_out: bool,
+}
+
+impl DeadWebhook {
+    /// Whether it has to agree to changes of objects of this kind, unless it leaves them out.
+    pub fn intercepts_updates_of(&self, kind: &Resource) -> bool {
+        let any = |list: &[String], wanted: &str| {
+            list.iter()
+                .any(|item| item == "*" || item == "*/*" || item == wanted)
+        };
+        self.rules.iter().any(|(groups, resources, operations)| {
+            any(groups, &kind.group) && any(resources, &kind.plural) && any(operations, "UPDATE")
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! What is held, waits and is denied, by namespace: metadata of the kinds that are held, and the
+//! Events by which Belayer tells what it may not do.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Deserialize;
+
+use belayer_core::http::{ErrorClass, Request, RequestError};
+
+use super::{Hold, Numbers, Oldest};
+use crate::object::Item;
+use crate::reader::{Reader, explain};
+use crate::scan::METADATA_LIST;
+
+pub(super) type Places = BTreeMap<String, Numbers>;
+
+/// Counts the holds of one component on one kind, by namespace.
+pub(super) async fn count(
+    reader: &Reader,
+    hold: &Hold,
+    namespace: Option<&str>,
+    denied: &HashSet<String>,
+) -> Result<Places, String> {
+    let mut places = Places::new();
+    let mut listed = list(reader, hold, namespace, denied, &mut places).await;
+    // The pages took longer than the server keeps a version: once more from the start.
+    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
+        places.clear();
+        listed = list(reader, hold, namespace, denied, &mut places).await;
+    }
+    match listed {
+        Ok(()) => Ok(places),
+        // A kind that is not installed has no objects.
+        Err(error) if error.class() == ErrorClass::NotServed => Ok(Places::new()),
+        Err(error) => Err(explain(&error)),
+    }
+}
+
+async fn list(
+    reader: &Reader,
+    hold: &Hold,
+    namespace: Option<&str>,
+    denied: &HashSet<String>,
+    places: &mut Places,
+) -> Result<(), RequestError> {
+    let path = hold.kind.path(namespace);
+    reader
+        .pages(&path, METADATA_LIST, |answer| {
+            let read = serde_json::from_slice::<Page<'_>>(&answer.body)
+                .map_err(|error| RequestError::Decode(error.to_string()))
+                .and_then(|page| {
+                    let items = page.items.ok_or_else(|| {
+                        RequestError::Decode("a list without its items".to_owned())
+                    })?;
+                    for item in &items {
+                        note(hold, item, denied, places);
+                    }
+                    Ok(page.metadata.continue_token)
+                });
+            async move { read }
+        })
+        .await
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(borrow, deserialize_with = "Option::deserialize")]
+    items: Option<Vec<Item<'a>>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMeta {
+    #[serde(default, rename = "continue")]
+    continue_token: Option<String>,
+}
+
+fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Places) {
+    let meta = &item.metadata;
+    let mut finalizers = meta.finalizers.iter().flatten();
+    if !finalizers.any(|name| hold.finalizers.contains(&&**name)) {
+        return;
+    }
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let numbers = places.entry(namespace.to_owned()).or_default();
+    numbers.held += 1;
+    let Some(since) = meta.deletion_timestamp else {
+        return;
+    };
+    numbers.waiting += 1;
+    if denied.contains(&*meta.uid) {
+        numbers.denied += 1;
+    }
+    let older = numbers
+        .oldest
+        .as_ref()
+        .is_none_or(|oldest| since < oldest.deletion_timestamp);
+    if older {
+        numbers.oldest = Some(Oldest {
+            resource: hold.kind.to_string(),
+            namespace: namespace.to_owned(),
+            name: (*meta.name).to_owned(),
+            deletion_timestamp: since,
+            age_seconds: 0,
+        });
+    }
+}
+
+/// UIDs of objects whose release was refused, by the Events that say so. Those live for an hour,
+/// and are written anew as long as the refusal lasts.
+pub(super) async fn denied(
+    reader: &Reader,
+    namespace: Option<&str>,
+) -> Result<HashSet<String>, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Event {
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        involved_object: Involved,
+    }
+    #[derive(Deserialize, Default)]
+    struct Involved {
+        #[serde(default)]
+        uid: String,
+    }
+    #[derive(Deserialize)]
+    struct List {
+        items: Option<Vec<Event>>,
+    }
+    let path = match namespace {
+        Some(namespace) => format!("/api/v1/namespaces/{namespace}/events"),
+        None => "/api/v1/events".to_owned(),
+    };
+    let request = Request::get(path).query("fieldSelector", "reason=ReleaseDenied");
+    let list: List = reader
+        .json(&request)
+        .await
+        .map_err(|error| explain(&error))?;
+    Ok(list
+        .items
+        .ok_or("the answer is no list")?
+        .into_iter()
+        .filter(|event| event.reason == "ReleaseDenied")
+        .map(|event| event.involved_object.uid)
+        .collect())
+}
+
+impl Numbers {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.held += other.held;
+        self.waiting += other.waiting;
+        self.denied += other.denied;
+        let older = match (&self.oldest, &other.oldest) {
+            (Some(a), Some(b)) => b.deletion_timestamp < a.deletion_timestamp,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if older {
+            self.oldest.clone_from(&other.oldest);
+        }
+    }
+}

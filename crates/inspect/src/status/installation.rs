@@ -1,0 +1,195 @@
+//! Belayer itself: the pods that run it, who of them leads, and whether it is drained.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use belayer_core::http::Request;
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, Resource};
+
+use super::own::{ask, leader_of};
+use super::{Component, Installation, Leader, Replica};
+use crate::evidence::lease;
+use crate::reader::{Look, Reader, explain};
+
+/// The Lease's name.
+pub(super) const LEASE: &str = "belayer";
+
+pub(super) async fn installation(
+    reader: &Reader,
+    namespace: &str,
+    now: Timestamp,
+    unknown: &mut Vec<String>,
+) -> Installation {
+    let leader = match lease(reader, format!("{namespace}/{LEASE}")).await {
+        Look::Found(lease) => leader_of(&lease, now),
+        Look::Absent => None,
+        Look::Unknown(why) => {
+            unknown.push(format!("who leads: lease {namespace}/{LEASE}: {why}"));
+            None
+        }
+    };
+    let pods = match replicas(reader, namespace, leader.as_ref()).await {
+        Ok(pods) => Some(pods),
+        Err(why) => {
+            unknown.push(format!(
+                "which pods run Belayer: pods of {namespace}: {why}"
+            ));
+            None
+        }
+    };
+    Installation {
+        namespace: namespace.to_owned(),
+        leader,
+        pods,
+    }
+}
+
+async fn replicas(
+    reader: &Reader,
+    namespace: &str,
+    leader: Option<&Leader>,
+) -> Result<Vec<Replica>, String> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Option<Vec<Pod>>,
+    }
+    #[derive(Deserialize)]
+    struct Pod {
+        metadata: Metadata,
+        #[serde(default)]
+        spec: Spec,
+        #[serde(default)]
+        status: PodStatus,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        name: String,
+        #[serde(default)]
+        labels: BTreeMap<String, String>,
+    }
+    #[derive(Deserialize, Default)]
+    struct Spec {
+        #[serde(default)]
+        containers: Vec<Container>,
+    }
+    #[derive(Deserialize)]
+    struct Container {
+        #[serde(default)]
+        image: String,
+    }
+    #[derive(Deserialize, Default)]
+    struct PodStatus {
+        #[serde(default)]
+        conditions: Option<Vec<Condition>>,
+    }
+    #[derive(Deserialize)]
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+    }
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let request = Request::get(path).query("labelSelector", "app.kubernetes.io/name=belayer");
+    let list: List = reader
+        .json(&request)
+        .await
+        .map_err(|error| explain(&error))?;
+    let mut replicas: Vec<Replica> = list
+        .items
+        .ok_or("the answer is no list")?
+        .into_iter()
+        // The node agent runs beside, and never leads.
+        .filter(|pod| !pod.metadata.labels.contains_key("belayer.dev/node-agent"))
+        .map(|pod| Replica {
+            ready: pod
+                .status
+                .conditions
+                .iter()
+                .flatten()
+                .any(|condition| condition.kind == "Ready" && condition.status == "True"),
+            leads: leader.is_some_and(|leader| !leader.lapsed && is(leader, &pod.metadata.name)),
+            version: pod
+                .spec
+                .containers
+                .first()
+                .map_or_else(String::new, |container| tag(&container.image)),
+            name: pod.metadata.name,
+        })
+        .collect();
+    replicas.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(replicas)
+}
+
+/// An identity is the pod's name, perhaps with something behind it.
+fn is(leader: &Leader, pod: &str) -> bool {
+    match leader.identity.strip_prefix(pod) {
+        Some("") => true,
+        Some(rest) => rest.starts_with(['_', '/', '.']),
+        None => false,
+    }
+}
+
+/// `0.1.0` of `registry.example/belayer/belayer:0.1.0`; the digest of one that has only that.
+pub(super) fn tag(image: &str) -> String {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (image, None),
+    };
+    let last = name.rsplit('/').next().unwrap_or_default();
+    match (last.split_once(':'), digest) {
+        (Some((_, tag)), _) => tag.to_owned(),
+        (None, Some(digest)) => digest.chars().take("sha256:".len() + 12).collect(),
+        (None, None) => "latest".to_owned(),
+    }
+}
+
+/// What only the process knows that works: the leader, or the only one where nobody is elected.
+pub(super) async fn own(
+    reader: &Reader,
+    installation: &mut Installation,
+    components: &mut [Component],
+    notes: &mut Vec<String>,
+) {
+    let elected = installation.leader.is_some();
+    let pods = installation.pods.iter_mut().flatten();
+    let mut asked: Vec<&mut Replica> = pods
+        .filter(|pod| pod.ready && (pod.leads || !elected))
+        .collect();
+    let [pod] = asked.as_mut_slice() else {
+        return;
+    };
+    match ask(reader, &installation.namespace, &pod.name).await {
+        Ok(said) => {
+            if let Some(version) = said.version {
+                pod.version = version;
+            }
+            for component in components {
+                component.own = said.own.get(component.component).copied();
+            }
+        }
+        Err(why) => notes.push(format!(
+            "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
+            pod.name
+        )),
+    }
+}
+
+/// Whether the gate says that no hold is to be added any more.
+pub(super) async fn draining(reader: &Reader, namespace: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Gate {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let maps = Resource::config_maps();
+    let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
+    // What cannot be seen here is no news: the switch is nearly always where it should be.
+    let look = reader.object::<Gate>(&maps, &key).await;
+    let mode = look.found()?.data.get("mode")?;
+    (mode == "draining").then(|| {
+        format!("configmap {key} says draining: no hold is added until it says normal again")
+    })
+}

@@ -1,0 +1,99 @@
+//! kube-controller-manager, which can be started anew with other controllers.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use tokio::sync::Mutex;
+
+use super::ports::free_ports;
+use super::process::Process;
+
+/// The controllers of kube-controller-manager that scenarios lean on. The rest would only cost time.
+const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
+    serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller,\
+    taint-eviction-controller,pod-garbage-collector-controller,job-controller,\
+    persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
+    persistentvolume-binder-controller,statefulset-controller,\
+    validatingadmissionpolicy-status-controller";
+
+/// kube-controller-manager's own controller of claims, which is among them.
+pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
+
+/// Whether kube-controller-manager's own controller of claims runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimController {
+    /// It does, as usual.
+    On,
+    /// It does not: Belayer works in its place.
+    Off,
+}
+
+/// The limits of kube-controller-manager where nothing is measured.
+pub(super) const USUAL_LIMITS: [&str; 2] = ["--kube-api-qps=500", "--kube-api-burst=1000"];
+
+/// Those that scenarios lean on.
+pub(super) fn usual_controllers() -> Vec<&'static str> {
+    CONTROLLERS.split(',').map(str::trim).collect()
+}
+
+/// kube-controller-manager, which can be started anew with other controllers.
+pub(super) struct Manager {
+    program: PathBuf,
+    arguments: Vec<String>,
+    log: PathBuf,
+    /// What runs, and with which arguments it was started.
+    running: Mutex<Option<Process>>,
+    started_with: Mutex<Vec<String>>,
+}
+
+impl Manager {
+    pub(super) fn new(program: PathBuf, arguments: Vec<String>, log: PathBuf) -> Self {
+        Self {
+            program,
+            arguments,
+            log,
+            running: Mutex::default(),
+            started_with: Mutex::default(),
+        }
+    }
+
+    /// What runs, with its process id.
+    pub(super) async fn running(&self) -> Option<(String, u32)> {
+        self.running.lock().await.as_ref().and_then(Process::named)
+    }
+
+    /// Starts it with these controllers; does nothing if it runs with them.
+    pub(super) async fn run(&self, controllers: &[&str], limits: &[String]) -> Result<()> {
+        let [port] = free_ports()?;
+        let mut arguments = vec![format!("--controllers={}", controllers.join(","))];
+        arguments.extend_from_slice(limits);
+        let mut started_with = self.started_with.lock().await;
+        if *started_with == arguments {
+            return Ok(());
+        }
+        self.kill().await?;
+        *started_with = arguments.clone();
+        arguments.extend_from_slice(&self.arguments);
+        arguments.push(format!("--secure-port={port}"));
+        let process = Process::start(
+            "kube-controller-manager",
+            &self.program,
+            arguments,
+            &self.log,
+        )?;
+        *self.running.lock().await = Some(process);
+        Ok(())
+    }
+
+    pub(super) async fn stop(&self) -> Result<()> {
+        self.started_with.lock().await.clear();
+        self.kill().await
+    }
+
+    async fn kill(&self) -> Result<()> {
+        match self.running.lock().await.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+}

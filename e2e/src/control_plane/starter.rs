@@ -1,0 +1,342 @@
+//! Starting, one program after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use tempfile::TempDir;
+
+use super::binaries::{Binaries, Program};
+use super::certificates::Certificates;
+use super::kubeconfig::{Kubeconfig, client};
+use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
+use super::options::{Beside, Options};
+use super::ports::free_ports;
+use super::process::Process;
+use super::users::{Users, node_name};
+use crate::kinds;
+
+/// Everything on two busy cores is up well before.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(100);
+
+/// Every request that may change something and every GET of Belayer's (and nobody else's requests)
+/// leaves one line, once answered: what scenarios assert about what was *written* rests on it.
+const AUDIT_POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:belayer-system:belayer"]
+- level: None
+"#;
+
+/// What has been started.
+pub(super) struct Started {
+    pub(super) processes: Vec<Process>,
+    pub(super) manager: Option<Manager>,
+    pub(super) admin: Kubeconfig,
+    pub(super) client: Client,
+    pub(super) hollow_nodes: usize,
+    pub(super) has_controller_manager: bool,
+    pub(super) has_scheduler: bool,
+    pub(super) kubelet: Option<PathBuf>,
+    // Last, so that the files outlive the programs that use them.
+    pub(super) dir: TempDir,
+}
+
+/// A control plane that is coming up.
+pub(super) struct Starter<'a> {
+    binaries: &'a Binaries,
+    dir: TempDir,
+    certificates: Certificates,
+    server: String,
+    processes: Vec<Process>,
+    manager: Option<Manager>,
+}
+
+impl<'a> Starter<'a> {
+    pub(super) async fn start(binaries: &'a Binaries, options: &Options) -> Result<Started> {
+        let dir = tempfile::Builder::new()
+            .prefix("belayer-control-plane-")
+            .tempdir()?;
+        let certificates = Certificates::create(&dir.path().join("pki"))?;
+        let mut starter = Self {
+            binaries,
+            dir,
+            certificates,
+            server: String::new(),
+            processes: Vec::new(),
+            manager: None,
+        };
+        match starter.bring_up(options).await {
+            Ok((admin, client)) => Ok(starter.finish(admin, client, options)),
+            Err(error) => {
+                let kept = starter.dir.keep();
+                Err(error.context(format!("the logs are in {}", kept.display())))
+            }
+        }
+    }
+
+    fn finish(self, admin: Kubeconfig, client: Client, options: &Options) -> Started {
+        let all = options.beside == Beside::All;
+        let has = |program| all && self.binaries.path(program).is_some();
+        Started {
+            admin,
+            client,
+            hollow_nodes: if has(Program::HollowKubelet) {
+                options.hollow_nodes
+            } else {
+                0
+            },
+            has_controller_manager: has(Program::ControllerManager),
+            has_scheduler: has(Program::Scheduler),
+            kubelet: self.binaries.path(Program::HollowKubelet),
+            processes: self.processes,
+            manager: self.manager,
+            dir: self.dir,
+        }
+    }
+
+    async fn bring_up(&mut self, options: &Options) -> Result<(Kubeconfig, Client)> {
+        let users = Users::new(options.hollow_nodes);
+        fs::write(self.dir.path().join("tokens.csv"), users.csv())?;
+        fs::write(self.dir.path().join("audit-policy.yaml"), AUDIT_POLICY)?;
+
+        let etcd = self.start_etcd()?;
+        // For who wants it to forget: beside the kubeconfig.
+        fs::write(self.dir.path().join("etcd.url"), &etcd)?;
+        self.start_api_server(&etcd)?;
+        let admin = self.kubeconfig("admin");
+        admin.write(&self.dir.path().join("admin.kubeconfig"))?;
+        let client = client(&self.dir.path().join("admin.kubeconfig")).await?;
+        self.wait_for_api_server(&client).await?;
+
+        if let Some(program) = self.binaries.path(Program::ControllerManager) {
+            let manager = self.controller_manager(program)?;
+            if options.beside == Beside::All {
+                let limits = USUAL_LIMITS.map(String::from);
+                manager.run(&usual_controllers(), &limits).await?;
+            }
+            self.manager = Some(manager);
+        }
+        if options.beside == Beside::None {
+            return Ok((admin, client));
+        }
+        if let Some(program) = self.binaries.path(Program::Scheduler) {
+            self.start_scheduler(&program)?;
+        }
+        if let Some(program) = self.binaries.path(Program::HollowKubelet) {
+            for index in 0..options.hollow_nodes {
+                self.start_hollow_kubelet(&program, index)?;
+            }
+            self.wait_for_nodes(&client, options.hollow_nodes).await?;
+        }
+        Ok((admin, client))
+    }
+
+    fn start_etcd(&mut self) -> Result<String> {
+        let [client, peer] = free_ports()?;
+        let client = format!("http://127.0.0.1:{client}");
+        let peer = format!("http://127.0.0.1:{peer}");
+        let data = self.path("etcd");
+        self.spawn(
+            &self.binaries.require(Program::Etcd)?,
+            "etcd",
+            &[
+                "--name=belayer".into(),
+                format!("--data-dir={data}"),
+                format!("--listen-client-urls={client}"),
+                format!("--advertise-client-urls={client}"),
+                format!("--listen-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-cluster=belayer={peer}"),
+                // The data need not outlive the machine.
+                "--unsafe-no-fsync".into(),
+                "--quota-backend-bytes=8589934592".into(),
+                "--log-level=warn".into(),
+            ],
+        )?;
+        Ok(client)
+    }
+
+    fn start_api_server(&mut self, etcd: &str) -> Result<()> {
+        let [port] = free_ports()?;
+        self.server = format!("https://127.0.0.1:{port}");
+        let signing_key = self.certificates.service_account_key.display();
+        let public_key = self.certificates.service_account_public_key.display();
+        self.spawn(
+            &self.binaries.require(Program::ApiServer)?,
+            "kube-apiserver",
+            &[
+                format!("--etcd-servers={etcd}"),
+                format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1".into(),
+                "--advertise-address=127.0.0.1".into(),
+                format!("--cert-dir={}", self.path("pki")),
+                format!("--tls-cert-file={}", self.certificates.server.display()),
+                format!(
+                    "--tls-private-key-file={}",
+                    self.certificates.server_key.display()
+                ),
+                "--service-account-issuer=https://kubernetes.default.svc".into(),
+                format!("--service-account-key-file={public_key}"),
+                format!("--service-account-signing-key-file={signing_key}"),
+                "--service-cluster-ip-range=10.96.0.0/16".into(),
+                format!("--token-auth-file={}", self.path("tokens.csv")),
+                "--authorization-mode=RBAC".into(),
+                "--disable-admission-plugins=ServiceAccount".into(),
+                // No Service is reachable here: its endpoints would be this machine's.
+                "--endpoint-reconciler-type=none".into(),
+                format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
+                format!("--audit-log-path={}", self.path("audit.log")),
+            ],
+        )
+    }
+
+    fn controller_manager(&self, program: PathBuf) -> Result<Manager> {
+        let kubeconfig = self.write_kubeconfig("kube-controller-manager")?;
+        let arguments = vec![
+            format!("--kubeconfig={kubeconfig}"),
+            "--leader-elect=false".into(),
+            format!(
+                "--service-account-private-key-file={}",
+                self.certificates.service_account_key.display()
+            ),
+            format!("--root-ca-file={}", self.certificates.authority.display()),
+            format!("--cert-dir={}", self.path("kube-controller-manager-certs")),
+            "--bind-address=127.0.0.1".into(),
+        ];
+        let log = self.dir.path().join("kube-controller-manager.log");
+        Ok(Manager::new(program, arguments, log))
+    }
+
+    fn start_scheduler(&mut self, program: &Path) -> Result<()> {
+        let [port] = free_ports()?;
+        let kubeconfig = self.write_kubeconfig("kube-scheduler")?;
+        self.spawn(
+            program,
+            "kube-scheduler",
+            &[
+                format!("--kubeconfig={kubeconfig}"),
+                "--leader-elect=false".into(),
+                "--authentication-skip-lookup".into(),
+                format!("--cert-dir={}", self.path("kube-scheduler-certs")),
+                "--bind-address=127.0.0.1".into(),
+                format!("--secure-port={port}"),
+            ],
+        )
+    }
+
+    fn start_hollow_kubelet(&mut self, program: &Path, index: usize) -> Result<()> {
+        let name = node_name(index);
+        let kubeconfig = self.write_kubeconfig(&name)?;
+        let arguments = kubelet_arguments(self.dir.path(), &name, &kubeconfig)?;
+        self.spawn(program, &name, &arguments)
+    }
+
+    async fn wait_for_api_server(&mut self, client: &Client) -> Result<()> {
+        let namespaces = kinds::namespaces(client);
+        let one = ListParams::default().limit(1);
+        self.until("the API server answers", async || {
+            let ready = http::Request::get("/readyz").body(Vec::new())?;
+            client.request_text(ready).await?;
+            // Ready is said before the roles that let an admin in are written.
+            namespaces.list(&one).await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn wait_for_nodes(&mut self, client: &Client, expected: usize) -> Result<()> {
+        let nodes = kinds::nodes(client);
+        self.until("the nodes are ready", async || {
+            let listed = nodes.list(&ListParams::default()).await?;
+            Ok(listed.iter().filter(|node| schedulable(node)).count() >= expected)
+        })
+        .await
+    }
+
+    /// Polls until `ready` says so; a program that ends meanwhile ends the wait.
+    async fn until<F>(&mut self, what: &str, ready: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<bool>>,
+    {
+        let started = Instant::now();
+        loop {
+            let last = match ready().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => String::from("not yet"),
+                Err(error) => format!("{error:#}"),
+            };
+            for process in &mut self.processes {
+                process.check_running()?;
+            }
+            if started.elapsed() > START_DEADLINE {
+                let logs: Vec<_> = self.processes.iter().map(Process::log_end).collect();
+                bail!(
+                    "waited {START_DEADLINE:?} until {what}: {last}\n{}",
+                    logs.join("\n")
+                );
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn spawn(&mut self, program: &Path, name: &str, arguments: &[String]) -> Result<()> {
+        let log = self.dir.path().join(format!("{name}.log"));
+        self.processes
+            .push(Process::start(name, program, arguments, &log)?);
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn kubeconfig(&self, user: &str) -> Kubeconfig {
+        Kubeconfig {
+            server: self.server.clone(),
+            authority_pem: Some(self.certificates.authority_pem.clone()),
+            token: Some(Users::token(user)),
+        }
+    }
+
+    fn write_kubeconfig(&self, user: &str) -> Result<String> {
+        let path = self.dir.path().join(format!("{user}.kubeconfig"));
+        self.kubeconfig(user).write(&path)?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// How a hollow kubelet is started.
+pub(super) fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Result<[String; 8]> {
+    let [port, read_only_port] = free_ports()?;
+    let certificates = dir.join(format!("{name}-certs"));
+    Ok([
+        "--morph=kubelet".into(),
+        format!("--name={name}"),
+        format!("--kubeconfig={kubeconfig}"),
+        "--use-host-image-service=false".into(),
+        format!("--cert-dir={}", certificates.display()),
+        format!("--kubelet-port={port}"),
+        format!("--kubelet-read-only-port={read_only_port}"),
+        "--max-pods=110".into(),
+    ])
+}
+
+fn schedulable(node: &DynamicObject) -> bool {
+    let conditions = node.data["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready
+        && node.data["spec"]["taints"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+}

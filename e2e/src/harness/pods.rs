@@ -1,0 +1,316 @@
+//! What scenarios do with pods, and wait for.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::StreamExt as _;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, finalizers, pod};
+use super::wait::{eventually, gone, throughout};
+use crate::kinds;
+
+/// How long anything that needs a few requests may take on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+/// How long a thing that must not happen is watched for, once Belayer is known to have caught up.
+const WINDOW: Duration = Duration::from_secs(2);
+/// Requests of a scenario's own that run at once.
+const PARALLEL: usize = 32;
+
+impl Cluster {
+    /// The pods of the scenario's namespace.
+    #[must_use]
+    pub fn pods(&self) -> Api<DynamicObject> {
+        self.pods_in(self.namespace())
+    }
+
+    /// The pods of another namespace.
+    #[must_use]
+    pub fn pods_in(&self, namespace: &str) -> Api<DynamicObject> {
+        kinds::pods(self.client(), namespace)
+    }
+
+    /// Creates a pod.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create(&self, pod: &PodBuilder) -> Result<DynamicObject> {
+        self.create_in(self.namespace(), pod).await
+    }
+
+    /// Creates a pod in another namespace.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create_in(&self, namespace: &str, pod: &PodBuilder) -> Result<DynamicObject> {
+        let pod = pod.build()?;
+        let created = self
+            .pods_in(namespace)
+            .create(&PostParams::default(), &pod)
+            .await;
+        created.with_context(|| format!("create the pod {}", pod.name_any()))
+    }
+
+    /// Creates many pods, some at once.
+    ///
+    /// # Errors
+    /// When the server refuses one.
+    pub async fn create_all(&self, pods: impl IntoIterator<Item = PodBuilder>) -> Result<()> {
+        let mut created = futures::stream::iter(pods)
+            .map(|pod| async move { self.create(&pod).await })
+            .buffer_unordered(PARALLEL);
+        while let Some(pod) = created.next().await {
+            pod?;
+        }
+        Ok(())
+    }
+
+    /// A merge patch on a pod, as any other writer would send it.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn merge(&self, pod: &str, patch: Value) -> Result<DynamicObject> {
+        let patched = self
+            .pods()
+            .patch(pod, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        patched.with_context(|| format!("patch the pod {pod}"))
+    }
+
+    /// Ends a pod: what a kubelet would write when its container has exited.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn finish(&self, pod: &str, phase: &str) -> Result<()> {
+        let exit_code = i32::from(phase == "Failed");
+        let status = json!({ "status": {
+            "phase": phase,
+            "containerStatuses": [{
+                "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": false, "restartCount": 0,
+                "state": { "terminated": { "exitCode": exit_code, "reason": "Completed" } },
+            }],
+        }});
+        let patched = self
+            .pods()
+            .patch_status(pod, &PatchParams::default(), &Patch::Merge(&status))
+            .await;
+        patched
+            .map(drop)
+            .with_context(|| format!("end the pod {pod}"))
+    }
+
+    /// Says what the workflow controller says once it has read a pod's result.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn consume(&self, pod: &str) -> Result<()> {
+        self.merge(
+            pod,
+            json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } }),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Deletes a pod without waiting for it to go.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn delete(&self, pod: &str) -> Result<()> {
+        let deleted = self.pods().delete(pod, &DeleteParams::default()).await;
+        deleted
+            .map(drop)
+            .with_context(|| format!("delete the pod {pod}"))
+    }
+
+    /// Deletes all pods of the namespace without waiting for them to go.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn delete_all(&self) -> Result<()> {
+        let (how, which) = (DeleteParams::default(), ListParams::default());
+        let deleted = self.pods().delete_collection(&how, &which).await;
+        deleted.map(drop).context("delete all pods")
+    }
+
+    /// Waits until the pod carries the hold.
+    ///
+    /// # Errors
+    /// When it does not get it.
+    pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
+        eventually(&format!("the pod {pod} is held"), SOON, async || {
+            let seen = self.pods().get(pod).await?;
+            ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
+            Ok(seen)
+        })
+        .await
+    }
+
+    /// Waits until the pod no longer carries the hold, or is gone.
+    ///
+    /// # Errors
+    /// When it keeps the hold.
+    pub async fn is_not_held(&self, pod: &str) -> Result<()> {
+        eventually(
+            &format!("the pod {pod} is released"),
+            SOON,
+            async || match self.pods().get_opt(pod).await? {
+                Some(seen) if finalizers(&seen).contains(&HOLD) => bail!("{}", describe(&seen)),
+                _ => Ok(()),
+            },
+        )
+        .await
+    }
+
+    /// Waits until the pod is gone.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub async fn is_gone(&self, pod: &str) -> Result<()> {
+        eventually(&format!("the pod {pod} is gone"), SOON, async || match self
+            .pods()
+            .get_opt(pod)
+            .await?
+        {
+            Some(seen) => bail!("{}", describe(&seen)),
+            None => Ok(()),
+        })
+        .await
+    }
+
+    /// Waits until the namespace has no pods.
+    ///
+    /// # Errors
+    /// When some are left at the deadline.
+    pub async fn is_empty(&self, deadline: Duration) -> Result<()> {
+        eventually("all pods are gone", deadline, async || {
+            let left = self
+                .pods()
+                .list_metadata(&ListParams::default().limit(5))
+                .await?;
+            match left.items.first() {
+                Some(first) => bail!("some are left, for example {}", describe(first)),
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// How many pods carry the hold.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn held_count(&self) -> Result<usize> {
+        let all = self.pods().list_metadata(&ListParams::default()).await?;
+        Ok(all
+            .items
+            .iter()
+            .filter(|pod| finalizers(*pod).contains(&HOLD))
+            .count())
+    }
+
+    /// Belayer has caught up with everything, and for a while after that the pod keeps the hold.
+    ///
+    /// # Errors
+    /// When it loses it.
+    pub async fn stays_held(&self, pod: &str) -> Result<()> {
+        self.belayer_has_caught_up().await?;
+        self.keeps_hold(pod).await
+    }
+
+    /// For a while the pod keeps the hold.
+    ///
+    /// # Errors
+    /// When it loses it.
+    pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
+        throughout(
+            &format!("the pod {pod} must stay held"),
+            WINDOW,
+            async || {
+                let seen = self.pods().get(pod).await?;
+                ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// For a while the pod is the one that it was.
+    ///
+    /// # Errors
+    /// When another takes its place, or none.
+    pub async fn stays_itself(&self, pod: &str, uid: &str, within: Duration) -> Result<()> {
+        throughout(&format!("the pod {pod} stays"), within, async || {
+            let seen = self.pods().get(pod).await?;
+            ensure!(seen.uid().as_deref() == Some(uid), "another has its name");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Belayer has caught up with everything, and for a while after that the pod gets no hold.
+    ///
+    /// # Errors
+    /// When it gets one.
+    pub async fn stays_free(&self, pod: &str) -> Result<()> {
+        self.belayer_has_caught_up().await?;
+        throughout(
+            &format!("the pod {pod} must not be held"),
+            WINDOW,
+            async || {
+                let seen = self.pods().get(pod).await?;
+                ensure!(!finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Waits until Belayer has dealt with everything that happened before: a pod made now has been
+    /// held, and released once its workflow was deleted.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn belayer_has_caught_up(&self) -> Result<()> {
+        let tag = self.notes().len() + std::process::id() as usize;
+        let name = format!(
+            "sentinel-{tag}-{}",
+            jiff::Timestamp::now().as_nanosecond() % 1_000_000_000
+        );
+        let workflow = self.workflow(&name).await?;
+        self.create(
+            &pod(&name)
+                .of(&workflow)
+                .finalizer("e2e.belayer.dev/sentinel"),
+        )
+        .await?;
+        self.is_held(&name).await?;
+        self.workflows()
+            .delete(&name, &DeleteParams::background())
+            .await?;
+        self.is_not_held(&name).await?;
+        self.merge(&name, json!({ "metadata": { "finalizers": null } }))
+            .await?;
+        self.pods()
+            .delete(&name, &DeleteParams::default().grace_period(0))
+            .await
+            .map(drop)
+            .or_else(gone)?;
+        Ok(())
+    }
+}
+
+fn describe(object: &impl kube::ResourceExt) -> String {
+    let deleting = match &object.meta().deletion_timestamp {
+        Some(_) => "being deleted",
+        None => "not being deleted",
+    };
+    format!(
+        "{} is {deleting} with finalizers {:?}",
+        object.name_any(),
+        object.finalizers()
+    )
+}

@@ -1,0 +1,178 @@
+//! The way from Argo's own switch to Belayer and back, as `docs/argo.md` has it, command by command.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use crate::harness::{Belayer, BelayerOptions, Cluster, HOLD, Scenario, Workflow, eventually, pod};
+use crate::providers::Capability::Kubectl;
+
+const SOON: Duration = Duration::from_secs(60);
+const STATUS: &str = "workflows.argoproj.io/status";
+
+/// What the page prints finalizers with.
+const EACH: &str =
+    "jsonpath={range .items[*]}{.metadata.name} {.metadata.finalizers}{\"\\n\"}{end}";
+
+const OBSERVE: &str = "podFinalizer:\n  profiles: [{builtIn: argo, mode: observe}]";
+const ADOPT: &str =
+    "podFinalizer:\n  profiles: [{builtIn: argo, adopt: [workflows.argoproj.io/status]}]";
+const BACK: &str = "\
+podFinalizer:
+  maxUnselected: 100%
+  profiles: [{builtIn: argo, namespaces: {include: [nowhere]}}]
+workflowFinalizer:
+  maxUnselected: 100%
+  owners: [{namespaces: {include: [nowhere]}}]";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "argo-there-and-back",
+            "the page about Argo's own switch, command by command: observe, adopt, and back",
+            there_and_back,
+        )
+        .needs([Kubectl])
+        .within(Duration::from_secs(240)),
+    ]
+}
+
+async fn there_and_back(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("build").await?;
+    for name in ["build-a", "build-b", "build-c"] {
+        argos_own(&cluster, name, &workflow).await?;
+    }
+    shows(&cluster, &["build-a [S]", "build-b [S]", "build-c [S]"]).await?;
+
+    let belayer = observed(&cluster).await?;
+    belayer.stop().await?;
+    let belayer = start(&cluster, ADOPT).await?;
+    adopted(&cluster, &belayer).await?;
+    belayer.stop().await?;
+
+    // Argo's own is off: what comes now carries Belayer's hold alone, and adopting ends.
+    cluster.create(&pod("build-d").of(&workflow)).await?;
+    let belayer = start(&cluster, "podFinalizer: {profiles: [{builtIn: argo}]}").await?;
+    shows(&cluster, &["build-b [S,H]", "build-d [H]"]).await?;
+    belayer.stop().await?;
+
+    let belayer = start(&cluster, BACK).await?;
+    shows(&cluster, &["build-b [S]", "build-d []"]).await?;
+    for controller in ["pod-finalizer", "workflow-finalizer"] {
+        nothing_held(&belayer, controller).await?;
+    }
+    belayer.stop().await
+}
+
+async fn start(cluster: &Cluster, keys: &str) -> Result<Belayer> {
+    cluster
+        .start_belayer_with(&BelayerOptions::default().config(keys))
+        .await
+}
+
+/// A pod as Argo creates it with its own switch on.
+async fn argos_own(cluster: &Cluster, name: &str, workflow: &Workflow) -> Result<()> {
+    cluster
+        .create(&pod(name).of(workflow).finalizer(STATUS))
+        .await
+        .map(drop)
+}
+
+/// What the page's first command prints, before long; `S` is Argo's finalizer, `H` Belayer's.
+async fn shows(cluster: &Cluster, expected: &[&str]) -> Result<()> {
+    let label = "workflows.argoproj.io/workflow";
+    eventually(&format!("kubectl shows {expected:?}"), SOON, async || {
+        let printed = cluster
+            .kubectl()
+            .run(["get", "pods", "-l", label, "-o", EACH])
+            .await?;
+        let short = printed
+            .replace(&format!("\"{STATUS}\""), "S")
+            .replace(&format!("\"{HOLD}\""), "H");
+        let lines: Vec<String> = short
+            .lines()
+            .map(|line| {
+                if line.ends_with(']') {
+                    line.to_owned()
+                } else {
+                    format!("{line}[]")
+                }
+            })
+            .collect();
+        ensure!(lines == expected, "{printed}");
+        Ok(())
+    })
+    .await
+}
+
+/// Step 1: nothing is held, and what is lost is counted.
+async fn observed(cluster: &Cluster) -> Result<Belayer> {
+    let belayer = start(cluster, OBSERVE).await?;
+    let kubectl = cluster.kubectl();
+    eventually("the pods are seen", SOON, async || {
+        let seen = belayer.metric("belayer_informer_objects", &[("kind", "Pod")]);
+        ensure!(seen.await? >= 3.0, "not yet");
+        Ok(())
+    })
+    .await?;
+    let told = belayer.holds().await?["pod-finalizer"].clone();
+    ensure!(
+        told["held"] == 0 && told["observedLosses"] == 0 && told["latestLosses"] == json!([]),
+        "{told}"
+    );
+    // Somebody takes Argo's finalizer off by hand: the pod goes before its result was taken.
+    cluster.finish("build-c", "Succeeded").await?;
+    kubectl
+        .run(["delete", "pod", "build-c", "--wait=false"])
+        .await?;
+    let none = r#"{"metadata":{"finalizers":[]}}"#;
+    kubectl
+        .run(["patch", "pod", "build-c", "--type=merge", "-p", none])
+        .await?;
+    cluster.is_gone("build-c").await?;
+    eventually("the loss is told", SOON, async || {
+        let told = belayer.holds().await?["pod-finalizer"].clone();
+        ensure!(told["observedLosses"] == 1, "{told}");
+        ensure!(told["latestLosses"][0]["name"] == "build-c", "{told}");
+        Ok(())
+    })
+    .await?;
+    shows(cluster, &["build-a [S]", "build-b [S]"]).await?;
+    Ok(belayer)
+}
+
+/// Step 2: both finalizers are on, and leave together.
+async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    shows(cluster, &["build-a [S,H]", "build-b [S,H]"]).await?;
+    let taken = "workflows.argoproj.io/completed=true";
+    kubectl
+        .run(["label", "--overwrite", "pod", "build-a", taken])
+        .await?;
+    kubectl
+        .run(["delete", "pod", "build-a", "--wait=false"])
+        .await?;
+    cluster.is_gone("build-a").await?;
+    shows(cluster, &["build-b [S,H]"]).await?;
+    for evidence in ["Consumed", "Adopted"] {
+        let labels = [("controller", "pod-finalizer"), ("evidence", evidence)];
+        let counted = belayer.metric("belayer_releases_total", &labels).await?;
+        ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} {evidence}");
+    }
+    ensure!(
+        belayer.log()?.contains("released adopted finalizers"),
+        "the log does not say so"
+    );
+    Ok(())
+}
+
+async fn nothing_held(belayer: &Belayer, controller: &str) -> Result<()> {
+    eventually(&format!("{controller} holds nothing"), SOON, async || {
+        let labels = [("controller", controller)];
+        let held = belayer.metric("belayer_holds", &labels).await?;
+        ensure!(held < 1.0, "{held} held");
+        Ok(())
+    })
+    .await
+}
