@@ -5,6 +5,10 @@
 //! instructions `cargo xtask bench instructions` counts and holds to their bounds; what is printed
 //! here is for reading. One step of `heartbeat` and `update` is one event from the bytes of a watch
 //! to the handlers, the waking of the informer and of who waits for it included.
+#![allow(
+    clippy::expect_used,
+    reason = "a path that cannot be walked has no figures"
+)]
 
 use belayer_e2e::contender::paths::{Path, Walk};
 use divan::counter::ItemsCount;

@@ -40,7 +40,11 @@ pub(crate) async fn run(client: Client) -> anyhow::Result<()> {
     };
     let config = watcher::Config::default().streaming_lists();
     Controller::new(Api::<Pod>::all(client), config)
-        .run(reconcile, |_, _, _| Action::requeue(AGAIN), Arc::new(context))
+        .run(
+            reconcile,
+            |_, _, _| Action::requeue(AGAIN),
+            Arc::new(context),
+        )
         .for_each(|_| async {})
         .await;
     bail!("the controller ended")
@@ -65,7 +69,10 @@ async fn reconcile(
 /// Whether the workflow of that name is the pod's, and nobody has deleted it.
 async fn owner_lives(pod: &Pod, context: &Context) -> Result<bool, kube::Error> {
     let namespace = pod.namespace().unwrap_or_default();
-    let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true))
+    let Some(owner) = pod
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))
     else {
         return Ok(false);
     };

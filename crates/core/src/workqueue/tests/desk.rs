@@ -99,8 +99,9 @@ async fn while_a_waiter_sleeps_nothing_is_left() {
         panic!("the key was left behind");
     };
     // The other one still sleeps.
-    queue.add("b", Normal);
     item.succeeded();
+    assert_eq!(queue.shared.desk.left(), 0);
+    queue.add("b", Normal);
     assert_eq!(queue.shared.desk.left(), 0);
     assert!(other.as_mut().poll(&mut context).is_ready());
     // Now nobody does.
