@@ -276,5 +276,6 @@ async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoi
         .map_err(|error| Failure::from(anyhow::Error::from(error)))
 }
 
-#[cfg(all(test, feature = "pod-finalizer"))]
+#[cfg(test)]
+#[cfg(feature = "pod-finalizer")]
 mod tests;
