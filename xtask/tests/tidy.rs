@@ -260,10 +260,11 @@ fn every_row_of_the_decision_tables_is_in_the_list_of_its_table() {
             let (name, _) = line.strip_prefix("pub const ")?.split_once(": Row = ")?;
             Some(name)
         });
-        for row in rows {
-            assert!(listed.contains(&row), "{row} of {component} is not in ALL");
+        let rows: Vec<&str> = rows.collect();
+        for row in &rows {
+            assert!(listed.contains(row), "{row} of {component} is not in ALL");
         }
-        assert!(listed.len() > 5, "the rows of {component} were not found");
+        assert!(rows.len() >= 5, "the rows of {component} were not found");
     }
 }
 
