@@ -1,12 +1,11 @@
 //! `cargo xtask bench`.
 
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::cargo::{cargo, pass_through, root};
+use crate::cargo::{built, cargo, pass_through};
 
 /// Measure Belayer against its peers, side by side in one run
 ///
@@ -40,8 +39,8 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let built = build().status().context("start cargo")?;
-        ensure!(built.success(), "belayer or its benchmarks do not compile");
+        let status = build().status().context("start cargo")?;
+        ensure!(status.success(), "belayer or its benchmarks do not compile");
         let mut command = bench();
         command.arg(format!("--rounds={}", self.rounds));
         if let Some(size) = self.size {
@@ -92,12 +91,9 @@ pub(crate) fn has_valgrind() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// What [`build`] built. Not by `cargo run`, which takes one package and would build it once more,
-/// with the features that it has alone.
+/// What [`build`] built.
 fn bench() -> Command {
-    let built = std::env::current_exe().unwrap_or_default();
-    let target = built.ancestors().nth(2).unwrap_or(Path::new("target"));
-    let mut command = Command::new(target.join("release").join("belayer-e2e"));
-    command.current_dir(root()).arg("bench");
+    let mut command = built("release", "belayer-e2e");
+    command.arg("bench");
     command
 }

@@ -30,6 +30,16 @@ pub(crate) fn run_package(package: &str) -> Command {
     command
 }
 
+/// A program that was built beside us, in this profile's folder. Not by `cargo run`, which takes one
+/// package and would build it once more, with the features that it has alone.
+pub(crate) fn built(profile: &str, program: &str) -> Command {
+    let us = std::env::current_exe().unwrap_or_default();
+    let target = us.ancestors().nth(2).unwrap_or(Path::new("target"));
+    let mut command = Command::new(target.join(profile).join(program));
+    command.current_dir(root());
+    command
+}
+
 /// Runs to the end and passes the exit code on.
 pub(crate) fn pass_through(mut command: Command) -> Result<ExitCode> {
     let status = command.status().context("start cargo")?;

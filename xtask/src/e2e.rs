@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{cargo, pass_through, run_package};
+use crate::cargo::{built, cargo, pass_through};
 
 /// The scenarios: written once, run on three providers
 ///
@@ -60,9 +60,10 @@ impl Provider {
 
 impl E2e {
     pub(crate) fn execute(self) -> Result<ExitCode> {
+        let status = build().status().context("start cargo")?;
+        ensure!(status.success(), "belayer or its scenarios do not compile");
         if let Some((_, names)) = self.names.split_first().filter(|(n, _)| *n == CONFORMANCE) {
-            let mut command = run_package("belayer-e2e");
-            command.args([CONFORMANCE, "--provider", self.provider.name()]);
+            let mut command = conformance(self.provider);
             if self.list {
                 command.arg("--list");
             }
@@ -70,12 +71,10 @@ impl E2e {
             return pass_through(command);
         }
         if self.list {
-            let mut list = run_package("belayer-e2e");
+            let mut list = program();
             list.args(["run", "--list"]);
             return pass_through(list);
         }
-        let built = build().status().context("start cargo")?;
-        ensure!(built.success(), "belayer or its scenarios do not compile");
         let mut command = scenarios(self.provider);
         command.arg(format!("--quiet-seconds={}", self.quiet_seconds));
         if let Some(pods) = self.pods {
@@ -94,8 +93,7 @@ const CONFORMANCE: &str = "conformance";
 
 /// Runs the cases of what clients see, built by [`build`].
 pub(crate) fn conformance(provider: Provider) -> Command {
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--package", "belayer-e2e", "--"]);
+    let mut command = program();
     command.args([CONFORMANCE, "--provider", provider.name()]);
     command
 }
@@ -103,14 +101,20 @@ pub(crate) fn conformance(provider: Provider) -> Command {
 /// Builds Belayer, which the scenarios run as a process of its own, and the scenarios.
 pub(crate) fn build() -> Command {
     let mut command = cargo();
-    command.args(["build", "--package", "belayer", "--package", "belayer-e2e"]);
+    command.args(["build", "--package", "belayer", "--package", PROGRAM]);
     command
 }
 
 /// Runs the scenarios that were built by [`build`].
 pub(crate) fn scenarios(provider: Provider) -> Command {
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--package", "belayer-e2e", "--", "run"]);
-    command.args(["--provider", provider.name()]);
+    let mut command = program();
+    command.args(["run", "--provider", provider.name()]);
     command
+}
+
+/// The package and its program.
+const PROGRAM: &str = "belayer-e2e";
+
+fn program() -> Command {
+    built("debug", PROGRAM)
 }
