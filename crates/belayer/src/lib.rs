@@ -87,15 +87,16 @@ fn start(cli: Cli) -> Result<(), Failure> {
     result
 }
 
-/// How many threads work: half of the processors, 4 at most, or what `TOKIO_WORKER_THREADS` says.
-/// Belayer waits for the API server most of the time, and work that changes threads costs a switch:
-/// one more thread than needed is CPU and latency on a node that others share.
+/// How many threads work: one for each processor, 4 at most, or what `TOKIO_WORKER_THREADS` says.
+/// Belayer waits for the API server most of the time, and on a large node a thread for each processor
+/// would only cost memory. A second one keeps a release from waiting behind a long stretch of the
+/// watch: `cargo xtask bench latency` tells them apart.
 fn threads() -> usize {
     let told = std::env::var("TOKIO_WORKER_THREADS").ok();
     let told = told.and_then(|told| told.parse().ok()).filter(|n| *n > 0);
     told.unwrap_or_else(|| {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        (processors / 2).clamp(1, 4)
+        processors.min(4)
     })
 }
 

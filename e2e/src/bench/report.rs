@@ -269,7 +269,12 @@ impl Report {
         let (before, rest) = text.split_once(&start)?;
         let (_, after) = rest.split_once(&end)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let command = format!("`cargo xtask bench {}`, {cores} processors", self.name);
+        let samples = self.contenders.iter().flat_map(|one| &one.samples);
+        let rounds = samples.map(Samples::rounds).max().unwrap_or(0);
+        let command = format!(
+            "`cargo xtask bench {} --rounds {rounds}`, {cores} processors",
+            self.name
+        );
         let body = self.markdown();
         Some(format!("{before}{start}\n{body}\n{command}\n{end}{after}"))
     }
@@ -367,7 +372,7 @@ mod tests {
         );
         assert!(new.ends_with("\n<!-- end drain -->\nb\n"), "{new}");
         assert!(
-            new.contains("`cargo xtask bench drain`") && !new.contains("old"),
+            new.contains("`cargo xtask bench drain --rounds 3`") && !new.contains("old"),
             "{new}"
         );
         assert_eq!(report().replaced_in("nothing"), None);

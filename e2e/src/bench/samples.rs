@@ -20,6 +20,11 @@ impl Samples {
         Some(f64::midpoint(self.0[half - 1], upper))
     }
 
+    /// Of how many rounds.
+    pub(crate) fn rounds(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn least(&self) -> Option<f64> {
         self.0.first().copied()
     }
