@@ -164,21 +164,25 @@ pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) 
             .with_current_span(false)
             .boxed(),
     };
-    let filter = arguments
-        .log_level
-        .clone()
-        .unwrap_or_default()
-        .filter(default);
-    let _ = tracing_subscriber::registry()
-        .with(traces.layer())
-        .with(lines.with_filter(without_spans(filter)))
-        .try_init();
+    let levels = arguments.log_level.clone().unwrap_or_default();
+    let lines = lines.with_filter(without_spans(levels.filter(default)));
+    // An absent layer would count as one that wants to see every span of every library.
+    let _ = match traces.layer() {
+        Some(traces) => tracing_subscriber::registry()
+            .with(lines)
+            .with(traces)
+            .try_init(),
+        None => tracing_subscriber::registry().with(lines).try_init(),
+    };
 }
 
 /// Lines carry what they say themselves. Spans are for a collector; before every line they would
 /// say it all again.
 fn without_spans<S>(filter: Targets) -> impl Filter<S> {
-    FilterExt::<S>::and(filter, filter_fn(|metadata| metadata.is_event()))
+    // Without the hint nothing would bound the levels: every call of `trace!` in every library
+    // would be asked about, one by one.
+    let events = filter_fn(|metadata| metadata.is_event()).with_max_level_hint(LevelFilter::TRACE);
+    FilterExt::<S>::and(filter, events)
 }
 
 fn wants_colour() -> bool {
@@ -258,6 +262,21 @@ mod tests {
             text.contains("released") && !text.contains("reconcile"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_nobody_reads_is_not_made() {
+        let filter = Levels::default().filter(LevelName::Warn);
+        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
+        let subscriber =
+            tracing_subscriber::registry().with(lines.with_filter(without_spans(filter)));
+        assert_eq!(
+            tracing::Subscriber::max_level_hint(&subscriber),
+            Some(LevelFilter::WARN)
+        );
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(tracing::error_span!("reconcile").is_disabled());
+        });
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
+use belayer_core::http::{METADATA_ONLY_AS_PROTOBUF, PatchKind, Request};
 use belayer_core::object::{ObjectKey, Resource};
 
 /// One release, ready to be sent.
@@ -45,7 +45,7 @@ impl Release {
     /// When the server refuses.
     pub(crate) async fn send(&self, client: &Client) -> Result<Duration> {
         let request = Request::patch(self.path.clone(), PatchKind::Merge, self.body.clone())
-            .accept(METADATA_ONLY);
+            .accept(METADATA_ONLY_AS_PROTOBUF);
         let started = Instant::now();
         request.send(client).await?;
         Ok(started.elapsed())

@@ -11,10 +11,13 @@ use serde_json::json;
 
 use crate::election::Tenure;
 use crate::holding::HoldSwitch;
-use crate::http::{Answer, METADATA_ONLY, PatchKind, Request, RequestError};
+use crate::http::{
+    Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, RequestError, media_type,
+};
 use crate::names;
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use crate::release::FinalizerPatch;
+use crate::slim::protobuf::{PROTOBUF, object_version};
 
 pub use limits::{Bounds, Class, Leave, Limits};
 
@@ -169,7 +172,7 @@ impl Executor {
         let body = bytes::Bytes::copy_from_slice(patch.body());
         let request = Request::patch(resource.object_path(key), PatchKind::Merge, body)
             .query("fieldManager", names::FIELD_MANAGER)
-            .accept(METADATA_ONLY);
+            .accept(METADATA_ONLY_AS_PROTOBUF);
         match self.write(&request, class).await? {
             Sent::Applied(answer) => Ok(Patched::At(version_of(&answer))),
             Sent::DryRun => Ok(Patched::DryRun),
@@ -180,6 +183,9 @@ impl Executor {
 /// The version in an answer. An answer that cannot be read is still a success: the write was
 /// applied, only the wait for its own event falls away.
 fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+    if media_type(&answer.content_type) == PROTOBUF {
+        return object_version(&answer.body).ok();
+    }
     #[derive(Deserialize)]
     struct Object {
         metadata: Metadata,
@@ -191,4 +197,41 @@ fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     }
     let object: Object = answer.json().ok()?;
     ResourceVersion::parse(&object.metadata.resource_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rstest::rstest;
+
+    use super::*;
+
+    /// `k8s\0`, then the field of the message, in it the field of the metadata, in it version 42.
+    const OBJECT: &[u8] = b"k8s\0\x12\x06\x0a\x04\x32\x0242";
+    /// The same without a version.
+    const NO_VERSION: &[u8] = b"k8s\0\x12\x02\x0a\x00";
+
+    #[rstest]
+    #[case::protobuf(PROTOBUF, OBJECT, Some(42))]
+    #[case::json(
+        "application/json",
+        br#"{"metadata":{"resourceVersion":"42"}}"#,
+        Some(42)
+    )]
+    #[case::no_version(PROTOBUF, NO_VERSION, None)]
+    #[case::broken_off(PROTOBUF, b"k8s\0\x12\x06\x0a", None)]
+    #[case::no_protobuf_though_it_says_so(PROTOBUF, b"{}", None)]
+    #[case::no_object("application/json", b"[]", None)]
+    fn an_answer_says_which_version_was_written(
+        #[case] content_type: &str,
+        #[case] body: &'static [u8],
+        #[case] expected: Option<u64>,
+    ) {
+        let answer = Answer {
+            status: http::StatusCode::OK,
+            content_type: content_type.to_owned(),
+            body: Bytes::from_static(body),
+        };
+        assert_eq!(version_of(&answer), expected.map(ResourceVersion::new));
+    }
 }

@@ -13,8 +13,8 @@ mod status;
 
 pub use error::{ErrorClass, RequestError};
 pub use request::{
-    Answer, AnswerStream, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, JSON, METADATA_ONLY, PatchKind,
-    Request, media_type,
+    Answer, AnswerStream, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, JSON, METADATA_ONLY,
+    METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, media_type,
 };
 pub use status::{ApiError, Cause, Details};
 

@@ -30,6 +30,12 @@ pub const JSON: &str = "application/json";
 pub const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
+/// The same, in protobuf where the server speaks it: that costs it less than JSON does.
+pub const METADATA_ONLY_AS_PROTOBUF: &str = concat!(
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,",
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+);
+
 /// How the body of a PATCH is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Field, Fields};
+use super::{Envelope, Field, Fields};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use crate::slim::json::Identity;
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
@@ -202,6 +202,17 @@ pub(crate) fn version_of(message: &[u8]) -> Result<ResourceVersion, DecodeError>
         }
     }
     Err(DecodeError::Missing("metadata.resourceVersion"))
+}
+
+/// The version of an object, in its envelope.
+pub(crate) fn object_version(bytes: &[u8]) -> Result<ResourceVersion, DecodeError> {
+    for field in Fields::of(Envelope::open(bytes)?.message) {
+        let field = field?;
+        if field.number == 1 {
+            return version_of(field.bytes("metadata")?);
+        }
+    }
+    Err(DecodeError::Missing("metadata"))
 }
 
 /// The value of one annotation in a message `ObjectMeta`.

@@ -77,7 +77,7 @@ mod pod;
 
 pub use envelope::{Envelope, MAGIC, PROTOBUF};
 pub use fields::{Field, Fields, Value};
-pub(crate) use meta::{annotation, version_of};
+pub(crate) use meta::{annotation, object_version, version_of};
 pub use meta::{identity, meta};
 
 use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
