@@ -22,8 +22,7 @@ use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::life::{Flow, Hold, Now, Pod, text};
 use super::neighbour::Neighbour;
-use super::{BATCH, BELAYER, Pace, objects};
-use crate::options::DemoOptions;
+use super::{BATCH, BELAYER, DemoArguments, Pace, objects};
 
 /// The namespaces of the story. The last one is deleted on the way.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];
@@ -95,8 +94,8 @@ impl Cast {
 
 impl World {
     /// Builds the cluster, the workload's empty namespaces, and starts Belayer.
-    pub(super) async fn build(options: &DemoOptions) -> Result<Self> {
-        let pace = Pace(options.speed);
+    pub(super) async fn build(arguments: &DemoArguments) -> Result<Self> {
+        let pace = Pace(arguments.speed);
         let kubelet = KubeletConfig {
             nodes: objects::nodes(),
             default_plan: RunPlan {
@@ -104,16 +103,16 @@ impl World {
                 stop_time: pace.of(0.3),
                 ..RunPlan::default()
             },
-            seed: options.seed,
+            seed: arguments.seed,
             ..KubeletConfig::default()
         };
         let sandbox = Sandbox::builder()
-            .seed(options.seed)
+            .seed(arguments.seed)
             .epoch(Epoch::WallClock)
             .log_limit(LOG)
             .companions(Companions::all().kubelet(kubelet))
             .build();
-        let address = SocketAddr::from(([127, 0, 0, 1], options.port));
+        let address = SocketAddr::from(([127, 0, 0, 1], arguments.port));
         let listener = sandbox
             .listen(address)
             .await
@@ -131,7 +130,7 @@ impl World {
             namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             workflows: 0,
             persist_delay: pace.of(0.8),
-            seed: options.seed,
+            seed: arguments.seed,
             ..Profile::default()
         };
         let mut workload = Workload::run(sandbox.cluster(), profile, &stop);
@@ -167,14 +166,14 @@ impl World {
                 .await
                 .context("a kubeconfig")?;
         let mut world = Self {
-            neighbour: Neighbour::start(sandbox.cluster(), pace, options.seed),
+            neighbour: Neighbour::start(sandbox.cluster(), pace, arguments.seed),
             controller: Controller::new(cluster, pace),
             sandbox,
             chronicle,
             user,
             argo,
             pace,
-            seed: options.seed,
+            seed: arguments.seed,
             faults: Vec::new(),
             directory,
             listener,
