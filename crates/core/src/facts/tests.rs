@@ -138,6 +138,28 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
     assert!(world.facts.last_error(&Q).is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_makes_the_last_answer_no_newer() {
+    let mut world = world([Ok(1), Err(None), Ok(2)]);
+    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.woken.recv().await.unwrap();
+    let first = world.facts.get(&Q).unwrap().begun();
+    world.facts.ask(Q, key("x"), Duration::ZERO);
+    let failed = async {
+        while world.facts.last_error(&Q).is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let failed = tokio::time::timeout(Duration::from_secs(10), failed).await;
+    assert!(failed.is_ok(), "the failure was taken for an answer");
+    let fact = world.facts.get(&Q).unwrap();
+    assert_eq!((*fact.answer(), fact.begun()), (1, first));
+    assert!(world.woken.try_recv().is_err(), "woken by an error");
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    let fact = world.facts.get(&Q).unwrap();
+    assert!(*fact.answer() == 2 && fact.begun() > first);
+}
+
 /// Fails as often as a test needs it to.
 fn failures(times: usize) -> impl Iterator<Item = Result<u32, Option<Duration>>> {
     std::iter::repeat_n(Err(None), times)
