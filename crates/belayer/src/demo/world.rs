@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::chronicle::Chronicle;
 use super::controller::Controller;
-use super::life::{Flow, Hold, Now, Pod, text};
+use super::life::{Flow, Now, Pod, text};
 use super::neighbour::Neighbour;
 use super::{BATCH, BELAYER, DemoArguments, Pace, objects};
 
@@ -92,26 +92,64 @@ impl Cast {
     }
 }
 
+/// An API server with everything beside it that a cluster has.
+fn sandbox(seed: u64, pace: Pace) -> Sandbox {
+    let kubelet = KubeletConfig {
+        nodes: objects::nodes(),
+        default_plan: RunPlan {
+            start_delay: pace.of(0.3),
+            stop_time: pace.of(0.3),
+            ..RunPlan::default()
+        },
+        seed,
+        ..KubeletConfig::default()
+    };
+    Sandbox::builder()
+        .seed(seed)
+        .epoch(Epoch::WallClock)
+        .log_limit(LOG)
+        .companions(Companions::all().kubelet(kubelet))
+        .build()
+}
+
+/// What an admin installs before Belayer starts.
+fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
+    user.create_namespace(names::DEFAULT_NAMESPACE)
+        .context("Belayer's namespace")?;
+    let gate = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
+        "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
+    });
+    user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
+        .context("the gate")?;
+    let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
+        .context("the definition of PodRecreations")?;
+    sandbox
+        .cluster()
+        .create(
+            &Actor::new(USER),
+            &Gvr::CUSTOMRESOURCEDEFINITIONS,
+            None,
+            records,
+            &WriteOptions::default(),
+        )
+        .map(drop)
+        .context("the definition of PodRecreations")
+}
+
+/// The way to the API server under Belayer's own name, over the loopback as anywhere.
+async fn as_belayer(listener: &Listener) -> Result<kube::Config> {
+    let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER))?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .context("Belayer's kubeconfig")
+}
+
 impl World {
     /// Builds the cluster, the workload's empty namespaces, and starts Belayer.
     pub(super) async fn build(arguments: &DemoArguments) -> Result<Self> {
         let pace = Pace(arguments.speed);
-        let kubelet = KubeletConfig {
-            nodes: objects::nodes(),
-            default_plan: RunPlan {
-                start_delay: pace.of(0.3),
-                stop_time: pace.of(0.3),
-                ..RunPlan::default()
-            },
-            seed: arguments.seed,
-            ..KubeletConfig::default()
-        };
-        let sandbox = Sandbox::builder()
-            .seed(arguments.seed)
-            .epoch(Epoch::WallClock)
-            .log_limit(LOG)
-            .companions(Companions::all().kubelet(kubelet))
-            .build();
+        let sandbox = sandbox(arguments.seed, pace);
         let address = SocketAddr::from(([127, 0, 0, 1], arguments.port));
         let listener = sandbox
             .listen(address)
@@ -137,34 +175,8 @@ impl World {
         let (user, argo) = (workload.user().clone(), workload.argo().clone());
         // Its story is told from the cluster itself; nobody else empties the line.
         tokio::spawn(async move { while workload.next_event().await.is_some() {} });
-        user.create_namespace(names::DEFAULT_NAMESPACE)
-            .context("Belayer's namespace")?;
-        let gate = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
-            "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
-        });
-        user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
-            .context("the gate")?;
-
-        let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
-            .context("the definition of PodRecreations")?;
-        sandbox
-            .cluster()
-            .create(
-                &Actor::new(USER),
-                &Gvr::CUSTOMRESOURCEDEFINITIONS,
-                None,
-                records,
-                &WriteOptions::default(),
-            )
-            .context("the definition of PodRecreations")?;
-
-        let kubeconfig =
-            Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER)).context("a kubeconfig")?;
-        let cluster =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .context("a kubeconfig")?;
+        install(&sandbox, &user)?;
+        let cluster = as_belayer(&listener).await?;
         let mut world = Self {
             neighbour: Neighbour::start(sandbox.cluster(), pace, arguments.seed),
             controller: Controller::new(cluster, pace),
@@ -344,19 +356,12 @@ impl World {
         self.until(
             "the workflows are finished or gone, and nothing is held",
             |world| {
-                let unsettled =
-                    |pod: &Pod| pod.life.now == Now::Terminating || pod.life.hold == Hold::On;
-                let open = |flow: &Flow| match flow.life.now {
-                    Now::There => !flow.finished,
-                    Now::Terminating => true,
-                    Now::Gone => false,
-                };
-                world.chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
-                    && world
-                        .chronicle
-                        .count_flows(|flow| cast.has_flow(flow) && open(flow))
-                        == 0
-                    && world.chronicle.count(|pod| cast.has(pod) && unsettled(pod)) == 0
+                let chronicle = &world.chronicle;
+                let open = |flow: &Flow| cast.has_flow(flow) && flow.is_open();
+                let unsettled = |pod: &Pod| cast.has(pod) && pod.life.is_unsettled();
+                chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
+                    && chronicle.count_flows(open) == 0
+                    && chronicle.count(unsettled) == 0
             },
         )
         .await
