@@ -5,11 +5,11 @@ use std::time::Duration;
 use belayer_core::executor::Writes;
 use belayer_core::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::outcome;
-use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Verb};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
@@ -136,6 +136,21 @@ async fn answer_429_waits_at_least_retry_after() {
     );
 }
 
+fn settings(profile: &Value) -> Settings {
+    let config: PodFinalizerConfig =
+        serde_json::from_value(json!({ "profiles": [profile] })).unwrap();
+    config.try_into().unwrap()
+}
+
+/// A pod that is to be deleted once its result was taken.
+fn create_for_cleanup(world: &World, strategy: &str) {
+    let uid = world.workflow("build");
+    let mut object = pod("a", "build", &uid);
+    object["metadata"]["annotations"] =
+        json!({ "workflows.argoproj.io/pod-gc-strategy": strategy });
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+}
+
 /// What the server asks of one request is waited for, whichever it is.
 #[rstest]
 #[case::the_look_after_a_conflict(Verb::Get, "pods")]
@@ -148,15 +163,11 @@ async fn answer_429_is_waited_out_by_every_request(
 ) {
     let world = World::new();
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
-    let profile = json!({ "builtIn": "argo", "capture": true, "cleanup": "argo" });
-    let config: PodFinalizerConfig =
-        serde_json::from_value(json!({ "profiles": [profile] })).unwrap();
-    let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
-    let uid = world.workflow("build");
-    let mut object = pod("a", "build", &uid);
-    object["metadata"]["annotations"] =
-        json!({ "workflows.argoproj.io/pod-gc-strategy": "OnPodCompletion/0s" });
-    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    // Recording takes looks of its own.
+    let capture = verb == Verb::Create;
+    let profile = json!({ "builtIn": "argo", "capture": capture, "cleanup": "argo" });
+    let _belayer = world.run_with(settings(&profile), Writes::Sent);
+    create_for_cleanup(&world, "OnPodCompletion/0s");
     eventually("the hold", || world.is_held("a")).await;
     let faults = world.sandbox.faults();
     faults.inject(Fault::on(patches()).times(1).answer(Answer::conflict()));
