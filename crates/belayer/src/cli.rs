@@ -1,7 +1,5 @@
 //! The command line.
 
-#[cfg(feature = "demo")]
-use clap::Args;
 use clap::{Parser, Subcommand};
 
 use crate::controllers::Controller;
@@ -17,14 +15,6 @@ Exit codes:
   0  done, or stopped by SIGTERM or SIGINT with nothing left half done
   1  an error
   2  wrong usage or configuration; nothing has been touched";
-
-#[cfg(feature = "demo")]
-const DEMO_EXIT_CODES: &str = "\
-Exit codes:
-  0  the story came to its end and every promise was kept
-  1  a promise was broken, something is left, or it was interrupted before
-     anything could be checked
-  2  wrong usage";
 
 const PRINTS: &str = "\
 Exit codes:
@@ -83,8 +73,8 @@ pub enum Command {
     /// Show it live, in half a minute: an API server in this process, people
     /// who delete things, and Belayer
     #[cfg(feature = "demo")]
-    #[command(after_help = DEMO_EXIT_CODES)]
-    Demo(DemoArguments),
+    #[command(after_help = crate::demo::HELP)]
+    Demo(crate::demo::DemoArguments),
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
@@ -99,35 +89,6 @@ pub enum Command {
     /// Print the version and what is part of this build
     #[command(after_help = PRINTS)]
     Version,
-}
-
-/// Arguments of `belayer demo`.
-#[cfg(feature = "demo")]
-#[derive(Debug, Args)]
-pub struct DemoArguments {
-    /// How many times faster than usual
-    #[arg(long, value_name = "N", default_value = "1", value_parser = speed)]
-    pub speed: f64,
-
-    /// Which workload: the same number gives the same one
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-
-    /// Go on serving after the end, until Ctrl-C
-    #[arg(long)]
-    pub keep_running: bool,
-
-    /// Port of the API server on 127.0.0.1; 0 is any free one
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub port: u16,
-}
-
-#[cfg(feature = "demo")]
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if (0.1..=1_000.0).contains(&speed) => Ok(speed),
-        _ => Err("a number from 0.1 to 1000 is needed".to_owned()),
-    }
 }
 
 /// What `belayer version` prints.

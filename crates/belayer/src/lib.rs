@@ -162,7 +162,7 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
-            demo::demo(options::DemoOptions::from(arguments)).await
+            demo::run(arguments).await
         }
     }
 }

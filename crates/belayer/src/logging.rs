@@ -192,11 +192,11 @@ fn wants_colour() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
+    use belayer_core::logged::Page;
     use rstest::rstest;
     use tracing::Level;
+
+    use super::*;
 
     #[rstest]
     #[case("debug")]
@@ -232,19 +232,6 @@ mod tests {
         assert!(filter.would_enable("hyper", &Level::WARN));
     }
 
-    #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Page {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn a_line_does_not_repeat_the_spans_around_it() {
         let page = Page::default();
@@ -257,7 +244,7 @@ mod tests {
             let _span = tracing::info_span!("reconcile", object = "ci/w").entered();
             tracing::info!(object = "ci/w", "released");
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = written.text();
         assert!(
             text.contains("released") && !text.contains("reconcile"),
             "{text}"

@@ -1,4 +1,4 @@
-//! What a command is to do: arguments and configuration, read and checked.
+//! What `run` is to do: arguments and configuration, read and checked.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -201,36 +201,4 @@ fn gates(arguments: &RunArguments, source: &Source) -> Result<Gates, Failure> {
 
 fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// What `belayer demo` is to do.
-#[cfg(feature = "demo")]
-#[derive(Debug, Clone, PartialEq)]
-pub struct DemoOptions {
-    /// How many times faster than usual, from 0.1 to 1000.
-    pub speed: f64,
-    /// Which workload.
-    pub seed: u64,
-    /// Whether the API server goes on after the end.
-    pub keep_running: bool,
-    /// Port of the API server on 127.0.0.1; 0 is any free one.
-    pub port: u16,
-}
-
-#[cfg(feature = "demo")]
-impl From<crate::cli::DemoArguments> for DemoOptions {
-    fn from(arguments: crate::cli::DemoArguments) -> Self {
-        let crate::cli::DemoArguments {
-            speed,
-            seed,
-            keep_running,
-            port,
-        } = arguments;
-        Self {
-            speed,
-            seed,
-            keep_running,
-            port,
-        }
-    }
 }

@@ -15,11 +15,12 @@ pub mod index;
 pub mod informer;
 pub mod invariants;
 pub mod lifecycles;
-#[cfg(test)]
-mod logged;
+#[cfg(any(test, feature = "test-util"))]
+pub mod logged;
 pub mod moment;
 pub mod names;
 pub mod object;
+mod outage;
 pub mod owned;
 pub mod release;
 pub mod rights;

@@ -1,4 +1,4 @@
-//! What was logged in a test.
+//! What is logged in a test.
 
 use std::io;
 use std::sync::Arc;
@@ -6,8 +6,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing::subscriber::DefaultGuard;
 
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
+/// Paper for a subscriber to write on. Clones are the same page.
+#[derive(Clone, Default, Debug)]
+pub struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    /// What stands there.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock()).into_owned()
+    }
+}
 
 impl io::Write for Page {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -20,17 +28,24 @@ impl io::Write for Page {
 }
 
 /// Keeps what this thread logs, as long as it lives.
-pub(crate) struct Log {
+#[derive(Debug)]
+pub struct Log {
     page: Page,
     _kept: DefaultGuard,
 }
 
 impl Log {
-    pub(crate) fn kept() -> Self {
+    /// Keeps everything from `DEBUG` on.
+    pub fn kept() -> Self {
+        Self::kept_from(tracing::Level::DEBUG)
+    }
+
+    /// Keeps everything from `level` on.
+    pub fn kept_from(level: tracing::Level) -> Self {
         let page = Page::default();
         let written = page.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
+            .with_max_level(level)
             .with_ansi(false)
             .with_writer(move || written.clone())
             .finish();
@@ -40,9 +55,14 @@ impl Log {
         }
     }
 
+    /// Everything so far.
+    pub fn text(&self) -> String {
+        self.page.text()
+    }
+
     /// The lines that contain `words`.
-    pub(crate) fn lines(&self, words: &str) -> Vec<String> {
-        let text = String::from_utf8(self.page.0.lock().clone()).unwrap();
+    pub fn lines(&self, words: &str) -> Vec<String> {
+        let text = self.text();
         let lines = text.lines().filter(|line| line.contains(words));
         lines.map(str::to_owned).collect()
     }

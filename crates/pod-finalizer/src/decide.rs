@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView, OwnerState};
-
 use belayer_core::object::ResourceVersion;
 
 use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};

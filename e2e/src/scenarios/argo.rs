@@ -2,25 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
-use kube::ResourceExt as _;
-use kube::api::{DynamicObject, PropagationPolicy};
+use anyhow::{Result, ensure};
+use kube::api::PropagationPolicy;
 use serde_json::json;
 
 use crate::harness::{
-    Argo, ArgoOptions, Belayer, BelayerOptions, Cluster, HOLD, Nodes, PodBuilder, Scenario,
-    Workflow, eventually, finalizers, pod,
+    Argo, ArgoOptions, Belayer, Cluster, Nodes, PodBuilder, Scenario, Workflow, pod,
 };
 use crate::providers::Capability::{GarbageCollector, Recorder};
-use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
-const STATUS: &str = "workflows.argoproj.io/status";
+pub(super) const STATUS: &str = "workflows.argoproj.io/status";
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
-const POD_GC: &str = "workflows.argoproj.io/pod-gc-strategy";
-const COMPLETED: &str = "workflows.argoproj.io/completed";
-const PHASE: &str = "workflows.argoproj.io/phase";
-const FOREIGN: &str = "e2e.belayer.dev/keep";
+pub(super) const COMPLETED: &str = "workflows.argoproj.io/completed";
+pub(super) const PHASE: &str = "workflows.argoproj.io/phase";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let beside = |nodes| {
@@ -95,25 +90,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             sparingly,
         )
         .needs([Recorder]),
-        Scenario::alone(
-            "adopt-named-finalizers",
-            "named finalizers of others leave with our hold, others never",
-            adopted,
-        ),
-        Scenario::alone(
-            "cleanup-by-annotation",
-            "pods that were let go are deleted when their annotation says so",
-            cleanup,
-        ),
-        Scenario::alone(
-            "observe-lists-losses",
-            "observing tells which pods would have lost their result",
-            observed,
-        ),
     ]
 }
 
-fn step(name: &str, workflow: &Workflow) -> PodBuilder {
+/// A pod of a node of the workflow.
+pub(super) fn step(name: &str, workflow: &Workflow) -> PodBuilder {
     let node = format!("{}-{name}", workflow.name);
     pod(name).of(workflow).annotation(NODE_ID, &node)
 }
@@ -375,159 +356,5 @@ async fn both_down(cluster: Cluster) -> Result<()> {
         cluster.workflow_is_gone(name, SOON).await?;
     }
     cluster.is_empty(SOON).await?;
-    belayer.stop().await
-}
-
-async fn adopted(cluster: Cluster) -> Result<()> {
-    let workflow = cluster.workflow("w").await?;
-    let both = |name: &str| step(name, &workflow).finalizer(STATUS).finalizer(FOREIGN);
-    // Without being named they are nobody's business.
-    let belayer = cluster.start_belayer().await?;
-    cluster.create(&both("not-named")).await?;
-    cluster.is_held("not-named").await?;
-    cluster.consume("not-named").await?;
-    cluster.is_not_held("not-named").await?;
-    has(&cluster, "not-named", &[STATUS, FOREIGN]).await?;
-    belayer.stop().await?;
-
-    let config = format!("podFinalizer: {{profiles: [{{builtIn: argo, adopt: [{STATUS}]}}]}}");
-    let belayer = cluster
-        .start_belayer_with(&BelayerOptions::default().config(&config))
-        .await?;
-    // Left behind by a workflow controller that labelled it and never came back.
-    has(&cluster, "not-named", &[FOREIGN]).await?;
-    cluster.create(&both("named")).await?;
-    cluster
-        .create(&pod("not-selected").finalizer(STATUS))
-        .await?;
-    cluster.is_held("named").await?;
-    cluster.finish("named", "Succeeded").await?;
-    cluster.keeps_hold("named").await?;
-    has(&cluster, "named", &[STATUS, FOREIGN, HOLD]).await?;
-    cluster.consume("named").await?;
-    has(&cluster, "named", &[FOREIGN]).await?;
-    has(&cluster, "not-selected", &[STATUS]).await?;
-    let adopted = [("evidence", "Adopted")];
-    let counted = belayer.metric("belayer_releases_total", &adopted).await?;
-    ensure!((counted - 2.0).abs() < f64::EPSILON, "{counted} adopted");
-    ensure!(
-        belayer.log()?.contains("released adopted finalizers"),
-        "the log does not say so"
-    );
-    belayer.stop().await
-}
-
-/// The pod has exactly these finalizers, before long.
-async fn has(cluster: &Cluster, name: &str, expected: &[&str]) -> Result<()> {
-    eventually(&format!("{name} has {expected:?}"), SOON, async || {
-        let seen = cluster.pods().get(name).await?;
-        ensure!(finalizers(&seen) == expected, "{:?}", finalizers(&seen));
-        Ok(())
-    })
-    .await
-}
-
-async fn cleanup(cluster: Cluster) -> Result<()> {
-    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
-    let options = BelayerOptions::default()
-        .config("podFinalizer: {profiles: [{builtIn: argo, cleanup: argo}]}");
-    let belayer = cluster.start_belayer_with(&options).await?;
-    let workflow = cluster.workflow("w").await?;
-    let other = cluster.workflow("orphans").await?;
-    let cases = [
-        ("on-completion", "OnPodCompletion/0s", "Failed"),
-        ("on-success", "OnPodSuccess/1s", "Succeeded"),
-        ("on-success-failed", "OnPodSuccess/0s", "Failed"),
-        ("on-workflow", "OnWorkflowCompletion/0s", "Failed"),
-        ("on-workflow-success", "OnWorkflowSuccess/0s", "Succeeded"),
-        ("late", "OnPodCompletion/10m0s", "Succeeded"),
-        ("empty", "", "Succeeded"),
-        ("malformed", "OnPodCompletion", "Succeeded"),
-        ("no-strategy", "/-1ns", "Succeeded"),
-    ];
-    for (name, annotation, phase) in cases {
-        cluster
-            .create(&step(name, &workflow).annotation(POD_GC, annotation))
-            .await?;
-        cluster.is_held(name).await?;
-        cluster.finish(name, phase).await?;
-        cluster.consume(name).await?;
-    }
-    cluster.is_gone("on-completion").await?;
-    cluster.is_gone("on-success").await?;
-    let stay = [
-        "on-success-failed",
-        "late",
-        "empty",
-        "malformed",
-        "no-strategy",
-    ];
-    let are_there = async |names: &[&str]| -> Result<()> {
-        for name in names {
-            let seen: DynamicObject = cluster.pods().get(name).await?;
-            if seen.metadata.deletion_timestamp.is_some() || finalizers(&seen).contains(&HOLD) {
-                bail!("{name} has {:?}", seen.finalizers());
-            }
-        }
-        Ok(())
-    };
-    cluster.is_not_held("on-workflow").await?;
-    cluster.belayer_has_caught_up().await?;
-    are_there(&["on-workflow", "on-workflow-success"]).await?;
-    let ended = json!({ "metadata": { "labels": { COMPLETED: "true", PHASE: "Failed" } } });
-    cluster.merge_workflow("w", ended).await?;
-    cluster.is_gone("on-workflow").await?;
-    are_there(&["on-workflow-success"]).await?;
-    let succeeded = json!({ "metadata": { "labels": { PHASE: "Succeeded" } } });
-    cluster.merge_workflow("w", succeeded).await?;
-    cluster.is_gone("on-workflow-success").await?;
-    are_there(&stay).await?;
-
-    // Orphans, which Argo forgets for the strategies of workflows.
-    let orphan = pod("orphan")
-        .label("workflows.argoproj.io/workflow", &other.name)
-        .annotation(POD_GC, "OnWorkflowCompletion/0s");
-    cluster.create(&orphan).await?;
-    cluster.finish("orphan", "Failed").await?;
-    cluster.is_gone("orphan").await?;
-    let deleted = belayer.metric("belayer_cleanups_total", &[]).await?;
-    ensure!((deleted - 5.0).abs() < f64::EPSILON, "{deleted} deletions");
-    belayer.stop().await
-}
-
-async fn observed(cluster: Cluster) -> Result<()> {
-    let options = BelayerOptions::default()
-        .config("podFinalizer: {profiles: [{builtIn: argo, mode: observe}]}");
-    let belayer = cluster.start_belayer_with(&options).await?;
-    let workflow = cluster.workflow("w").await?;
-    for name in ["taken", "lost"] {
-        cluster.create(&step(name, &workflow)).await?;
-        cluster.finish(name, "Succeeded").await?;
-    }
-    cluster.consume("taken").await?;
-    eventually("both are seen", SOON, async || {
-        let seen = belayer.metric("belayer_informer_objects", &[("kind", "Pod")]);
-        ensure!(seen.await? >= 2.0, "not yet");
-        Ok(())
-    })
-    .await?;
-    let uid = cluster.pods().get("lost").await?.uid();
-    for name in ["taken", "lost"] {
-        cluster.delete(name).await?;
-        cluster.is_gone(name).await?;
-    }
-    let told = eventually("the loss is told", SOON, async || {
-        let told = belayer.holds().await?["pod-finalizer"].clone();
-        ensure!(told["observedLosses"] == 1, "{}", told["observedLosses"]);
-        Ok(told)
-    })
-    .await?;
-    let first = &told["latestLosses"][0];
-    ensure!(
-        first["name"] == "lost" && first["uid"] == json!(uid) && first["at"].is_string(),
-        "{first}"
-    );
-    let counted = belayer.metric("belayer_observed_losses_total", &[]).await?;
-    ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} counted");
     belayer.stop().await
 }

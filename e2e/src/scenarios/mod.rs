@@ -3,6 +3,7 @@
 mod admission;
 mod argo;
 mod argo_move;
+mod argo_options;
 mod check;
 mod claims;
 mod claims_replacing;
@@ -36,6 +37,7 @@ mod stuck;
 mod uninstall;
 mod wire;
 mod workflows;
+mod workflows_many;
 
 use crate::harness::Scenario;
 
@@ -48,7 +50,9 @@ pub fn all() -> Vec<Scenario> {
         foreign::scenarios(),
         owners::scenarios(),
         workflows::scenarios(),
+        workflows_many::scenarios(),
         argo::scenarios(),
+        argo_options::scenarios(),
         argo_move::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),

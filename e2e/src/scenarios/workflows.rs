@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use futures::StreamExt as _;
+use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use serde_json::json;
@@ -15,7 +14,7 @@ use crate::harness::{
 };
 use crate::kinds;
 use crate::providers::Capability::{
-    AdmissionPolicies, Faults, GarbageCollector, NamespaceDeletion, Recorder,
+    AdmissionPolicies, GarbageCollector, NamespaceDeletion, Recorder,
 };
 use crate::providers::{apply, ensure_workflow_crd, manifest};
 
@@ -71,20 +70,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "without the CRD Belayer works; it is taken up and let go",
             kind_comes_and_goes,
         ),
-        Scenario::alone(
-            "workflow-deleting-goes-first",
-            "one deleting workflow is not behind thousands of ordinary ones",
-            deleting_first,
-        )
-        .needs([Recorder])
-        .within(Duration::from_secs(300)),
-        Scenario::alone(
-            "workflow-of-thousands-of-pods",
-            "one PATCH per pod and one live check",
-            thousands,
-        )
-        .needs([Recorder])
-        .within(Duration::from_secs(600)),
         Scenario::alone(
             "workflow-mistyped-selector",
             "a rule that selects nothing drops no rope, unless that many are meant",
@@ -371,103 +356,6 @@ async fn kind_comes_and_goes(cluster: Cluster) -> Result<()> {
         is_removed().await?;
     }
     ensure_workflow_crd(cluster.client()).await?;
-    belayer.stop().await
-}
-
-/// Thousands of workflows that only have to be held, and one that is being deleted.
-async fn deleting_first(cluster: Cluster) -> Result<()> {
-    let ordinary = if cluster.can(Faults) { 5_000 } else { 500 };
-    let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
-    let urgent = cluster
-        .workflow_in(cluster.namespace(), "urgent", metadata)
-        .await?;
-    cluster
-        .create_all((0..5).map(|index| pod(format!("p{index}")).of(&urgent).held()))
-        .await?;
-    let mut created = futures::stream::iter(0..ordinary)
-        .map(|index| {
-            let cluster = cluster.clone();
-            async move { cluster.workflow(&format!("w{index}")).await }
-        })
-        .buffer_unordered(32);
-    while let Some(workflow) = created.next().await {
-        workflow?;
-    }
-    cluster
-        .delete_workflow("urgent", PropagationPolicy::Background)
-        .await?;
-    let mark = cluster.recorder()?.mark()?;
-    let belayer = cluster.spawn_belayer(&BelayerOptions::default())?;
-    cluster.workflow_is_gone("urgent", SOON).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let urgent = format!("{}/urgent", cluster.namespace());
-    let before = writes
-        .iter()
-        .take_while(|write| write.object != urgent)
-        .filter(|write| write.resource == "workflows")
-        .count();
-    cluster.note(format!(
-        "{before} of {ordinary} ordinary workflows were written to before the deleting one was let go"
-    ));
-    // Whoever has a worker when its turn comes finishes; the queue is not waited for.
-    ensure!(
-        before <= ordinary / 4,
-        "{before} of {ordinary} were served before it"
-    );
-    belayer.stop().await
-}
-
-async fn thousands(cluster: Cluster) -> Result<()> {
-    let pods = if cluster.can(Faults) { 10_000 } else { 2_000 };
-    let workflow = cluster.workflow("w").await?;
-    cluster
-        .create_all((0..pods).map(|index| pod(format!("p{index}")).of(&workflow).held()))
-        .await?;
-    let belayer = cluster.start_belayer().await?;
-    cluster.workflow_is_held("w").await?;
-    let mark = cluster.recorder()?.mark()?;
-    let gets = cluster.recorder()?.gets("workflows")?;
-    let started = Instant::now();
-    cluster
-        .delete_workflow("w", PropagationPolicy::Background)
-        .await?;
-    cluster
-        .workflow_is_gone("w", Duration::from_secs(300))
-        .await?;
-    let took = started.elapsed().as_secs_f64();
-    let gets = cluster.recorder()?.gets("workflows")? - gets;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let patches = |resource: &str| {
-        let patch = |write: &&crate::providers::Request| {
-            write.resource == resource && write.verb == "patch"
-        };
-        writes.iter().filter(patch).count()
-    };
-    let (of_pods, of_workflows) = (patches("pods"), patches("workflows"));
-    let others = writes.len() - of_pods - of_workflows;
-    let pods_list = [("question", "pods")];
-    let looks = belayer.metric("belayer_facts_total", &pods_list).await?;
-    cluster.note(format!(
-        "{pods} pods in {took:.1} s: {of_pods} patches of pods, {of_workflows} of the workflow, {others} other \
-         writes, {looks} list(s) of pods, {gets} look(s) at the workflow"
-    ));
-    ensure!(of_pods == pods, "{of_pods} patches for {pods} pods");
-    ensure!(of_workflows == 1, "{of_workflows} patches of the workflow");
-    ensure!(looks <= 1.0 && gets <= 1, "{looks} lists, {gets} looks");
-    let told = kinds::events(cluster.client(), cluster.namespace())
-        .list(&ListParams::default())
-        .await?;
-    let waits = told.items.iter().find(|event| {
-        event.data["reason"] == "DeletionWaits"
-            && event.data["involvedObject"]["kind"] == "Workflow"
-    });
-    match waits {
-        Some(event) => cluster.note(event.data["message"].to_string()),
-        None => bail!("no Event says that the deletion waits"),
-    }
-    if cluster.can(GarbageCollector) {
-        cluster.is_empty(Duration::from_secs(240)).await?;
-    }
     belayer.stop().await
 }
 

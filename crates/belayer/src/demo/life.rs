@@ -92,6 +92,11 @@ impl Life {
         self.hold == Hold::On && self.now == Now::Terminating
     }
 
+    /// Held, or on its way out: not at rest.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.hold == Hold::On || self.now == Now::Terminating
+    }
+
     /// `namespace/name`.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -173,6 +178,15 @@ impl Flow {
     pub(super) fn note(&mut self, object: &Value, now: Now, at: Instant) {
         self.life.note(object, now, at);
         self.finished = object.pointer("/status/finishedAt").is_some();
+    }
+
+    /// Neither finished nor gone.
+    pub(super) fn is_open(&self) -> bool {
+        match self.life.now {
+            Now::There => !self.finished,
+            Now::Terminating => true,
+            Now::Gone => false,
+        }
     }
 }
 

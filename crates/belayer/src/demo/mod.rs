@@ -6,6 +6,7 @@
 //! told chapter by chapter; at the end the API server's own record says whether every promise was
 //! kept.
 
+mod arguments;
 mod chronicle;
 mod controller;
 mod life;
@@ -25,8 +26,10 @@ use std::time::{Duration, Instant};
 use belayer_core::names;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use arguments::DemoArguments;
+pub(crate) use arguments::HELP;
+
 use crate::exit::Failure;
-use crate::options::DemoOptions;
 use summary::Summary;
 use telling::Telling;
 use world::World;
@@ -83,21 +86,21 @@ impl Pace {
 /// # Errors
 /// If an invariant broke or something is left held at the end, if the demo was interrupted
 /// before that could be known, or if it could not be set up.
-pub async fn demo(options: DemoOptions) -> Result<(), Failure> {
+pub async fn run(arguments: DemoArguments) -> Result<(), Failure> {
     let telling = Telling::on_stdout();
     let interrupted = interrupted().map_err(anyhow::Error::from)?;
     tokio::pin!(interrupted);
     let shown = tokio::select! {
         biased;
         () = &mut interrupted => None,
-        shown = show(&options, &telling) => Some(shown?),
+        shown = show(&arguments, &telling) => Some(shown?),
     };
     let Some((mut world, summary)) = shown else {
         telling.finish();
         telling.line("Interrupted: nothing has been checked.");
         return Err(Failure::Told);
     };
-    if options.keep_running {
+    if arguments.keep_running {
         telling.line("");
         telling.line(
             "Everything goes on, until Ctrl-C. In another terminal: kubectl get pods,pvc,wf,podrec -A",
@@ -113,9 +116,9 @@ pub async fn demo(options: DemoOptions) -> Result<(), Failure> {
 }
 
 /// The story from the start to the summary.
-async fn show(options: &DemoOptions, telling: &Telling) -> Result<(World, Summary), Failure> {
+async fn show(arguments: &DemoArguments, telling: &Telling) -> Result<(World, Summary), Failure> {
     let begun = Instant::now();
-    let mut world = World::build(options).await?;
+    let mut world = World::build(arguments).await?;
     telling.line(&format!(
         "export KUBECONFIG={}",
         world.kubeconfig().display()

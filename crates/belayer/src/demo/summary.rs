@@ -10,7 +10,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::Value;
 
 use super::BELAYER;
-use super::life::{Flow, Hold, Now, Pod};
+use super::life::{Flow, Now, Pod};
 use super::neighbour::Mood;
 use super::oracle::{self, Check, Evidence, Findings, Part};
 use super::report::span;
@@ -117,18 +117,13 @@ fn story(trouble: [Option<anyhow::Error>; 3], findings: &Findings) -> Check {
 }
 
 fn has_settled(world: &World) -> bool {
-    let open = |flow: &Flow| match flow.life.now {
-        Now::There => !flow.finished,
-        Now::Terminating => true,
-        Now::Gone => false,
-    };
     let unsettled = |pod: &Pod| {
         let left = pod.life.now == Now::There && pod.kept_by_neighbour;
-        pod.life.now == Now::Terminating || pod.life.hold == Hold::On || left
+        pod.life.is_unsettled() || left
     };
     let chronicle = &world.chronicle;
     chronicle.count(unsettled) == 0
-        && chronicle.count_flows(open) == 0
+        && chronicle.count_flows(Flow::is_open) == 0
         && chronicle.count_claims(|claim| claim.now == Now::Terminating) == 0
         && chronicle.terminating_namespaces() == 0
 }
@@ -167,7 +162,6 @@ impl Summary {
 
     /// Tells it.
     pub(super) fn tell(&self, telling: &Telling) {
-        let findings = &self.findings;
         telling.line("");
         telling.line(&format!(
             "{} (seed {}, {})",
@@ -175,6 +169,12 @@ impl Summary {
             self.seed,
             span(self.took)
         ));
+        self.tell_figures(telling);
+        self.tell_checks(telling);
+    }
+
+    fn tell_figures(&self, telling: &Telling) {
+        let findings = &self.findings;
         let row = |name: &str, text: String| {
             let text = fit(&text, 0, 3 + NAMES + 1);
             telling.line(&format!("   {name:<NAMES$} {text}"));
@@ -234,7 +234,6 @@ impl Summary {
                 ),
             );
         }
-        self.tell_checks(telling);
     }
 
     fn tell_checks(&self, telling: &Telling) {

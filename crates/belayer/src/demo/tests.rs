@@ -24,7 +24,7 @@ const PROMISES: &[&str] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_demo_keeps_every_promise() {
-    let options = DemoOptions {
+    let arguments = DemoArguments {
         speed: 20.0,
         seed: 7,
         keep_running: false,
@@ -32,7 +32,7 @@ async fn the_demo_keeps_every_promise() {
     };
     let (telling, lines) = Telling::kept();
     let begun = Instant::now();
-    let shown = tokio::time::timeout(Duration::from_secs(240), show(&options, &telling)).await;
+    let shown = tokio::time::timeout(Duration::from_secs(240), show(&arguments, &telling)).await;
     let told = || lines.lock().join("\n");
     let (mut world, summary) = shown
         .unwrap_or_else(|_| panic!("too slow:\n{}", told()))
@@ -114,14 +114,14 @@ fn shown_in_the_readme() -> Vec<&'static str> {
 async fn a_port_that_is_taken_is_one_clear_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let options = DemoOptions {
+    let arguments = DemoArguments {
         speed: 20.0,
         seed: 1,
         keep_running: false,
         port,
     };
     let (telling, lines) = Telling::kept();
-    let Err(failure) = show(&options, &telling).await else {
+    let Err(failure) = show(&arguments, &telling).await else {
         panic!("{:?}", lines.lock())
     };
     let message = failure.to_string();

@@ -20,10 +20,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::chronicle::Chronicle;
 use super::controller::Controller;
-use super::life::{Flow, Hold, Now, Pod, text};
+use super::life::{Flow, Now, Pod, text};
 use super::neighbour::Neighbour;
-use super::{BATCH, BELAYER, Pace, objects};
-use crate::options::DemoOptions;
+use super::{BATCH, BELAYER, DemoArguments, Pace, objects};
 
 /// The namespaces of the story. The last one is deleted on the way.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];
@@ -93,27 +92,65 @@ impl Cast {
     }
 }
 
+/// An API server with everything beside it that a cluster has.
+fn sandbox(seed: u64, pace: Pace) -> Sandbox {
+    let kubelet = KubeletConfig {
+        nodes: objects::nodes(),
+        default_plan: RunPlan {
+            start_delay: pace.of(0.3),
+            stop_time: pace.of(0.3),
+            ..RunPlan::default()
+        },
+        seed,
+        ..KubeletConfig::default()
+    };
+    Sandbox::builder()
+        .seed(seed)
+        .epoch(Epoch::WallClock)
+        .log_limit(LOG)
+        .companions(Companions::all().kubelet(kubelet))
+        .build()
+}
+
+/// What an admin installs before Belayer starts.
+fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
+    user.create_namespace(names::DEFAULT_NAMESPACE)
+        .context("Belayer's namespace")?;
+    let gate = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
+        "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
+    });
+    user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
+        .context("the gate")?;
+    let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
+        .context("the definition of PodRecreations")?;
+    sandbox
+        .cluster()
+        .create(
+            &Actor::new(USER),
+            &Gvr::CUSTOMRESOURCEDEFINITIONS,
+            None,
+            records,
+            &WriteOptions::default(),
+        )
+        .map(drop)
+        .context("the definition of PodRecreations")
+}
+
+/// The way to the API server under Belayer's own name, over the loopback as anywhere.
+async fn as_belayer(listener: &Listener) -> Result<kube::Config> {
+    let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER))?;
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .context("Belayer's kubeconfig")
+}
+
 impl World {
     /// Builds the cluster, the workload's empty namespaces, and starts Belayer.
-    pub(super) async fn build(options: &DemoOptions) -> Result<Self> {
-        let pace = Pace(options.speed);
-        let kubelet = KubeletConfig {
-            nodes: objects::nodes(),
-            default_plan: RunPlan {
-                start_delay: pace.of(0.3),
-                stop_time: pace.of(0.3),
-                ..RunPlan::default()
-            },
-            seed: options.seed,
-            ..KubeletConfig::default()
-        };
-        let sandbox = Sandbox::builder()
-            .seed(options.seed)
-            .epoch(Epoch::WallClock)
-            .log_limit(LOG)
-            .companions(Companions::all().kubelet(kubelet))
-            .build();
-        let address = SocketAddr::from(([127, 0, 0, 1], options.port));
+    pub(super) async fn build(arguments: &DemoArguments) -> Result<Self> {
+        let pace = Pace(arguments.speed);
+        let sandbox = sandbox(arguments.seed, pace);
+        let address = SocketAddr::from(([127, 0, 0, 1], arguments.port));
         let listener = sandbox
             .listen(address)
             .await
@@ -131,50 +168,24 @@ impl World {
             namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             workflows: 0,
             persist_delay: pace.of(0.8),
-            seed: options.seed,
+            seed: arguments.seed,
             ..Profile::default()
         };
         let mut workload = Workload::run(sandbox.cluster(), profile, &stop);
         let (user, argo) = (workload.user().clone(), workload.argo().clone());
         // Its story is told from the cluster itself; nobody else empties the line.
         tokio::spawn(async move { while workload.next_event().await.is_some() {} });
-        user.create_namespace(names::DEFAULT_NAMESPACE)
-            .context("Belayer's namespace")?;
-        let gate = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
-            "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
-        });
-        user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
-            .context("the gate")?;
-
-        let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
-            .context("the definition of PodRecreations")?;
-        sandbox
-            .cluster()
-            .create(
-                &Actor::new(USER),
-                &Gvr::CUSTOMRESOURCEDEFINITIONS,
-                None,
-                records,
-                &WriteOptions::default(),
-            )
-            .context("the definition of PodRecreations")?;
-
-        let kubeconfig =
-            Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER)).context("a kubeconfig")?;
-        let cluster =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .context("a kubeconfig")?;
+        install(&sandbox, &user)?;
+        let cluster = as_belayer(&listener).await?;
         let mut world = Self {
-            neighbour: Neighbour::start(sandbox.cluster(), pace, options.seed),
+            neighbour: Neighbour::start(sandbox.cluster(), pace, arguments.seed),
             controller: Controller::new(cluster, pace),
             sandbox,
             chronicle,
             user,
             argo,
             pace,
-            seed: options.seed,
+            seed: arguments.seed,
             faults: Vec::new(),
             directory,
             listener,
@@ -345,19 +356,12 @@ impl World {
         self.until(
             "the workflows are finished or gone, and nothing is held",
             |world| {
-                let unsettled =
-                    |pod: &Pod| pod.life.now == Now::Terminating || pod.life.hold == Hold::On;
-                let open = |flow: &Flow| match flow.life.now {
-                    Now::There => !flow.finished,
-                    Now::Terminating => true,
-                    Now::Gone => false,
-                };
-                world.chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
-                    && world
-                        .chronicle
-                        .count_flows(|flow| cast.has_flow(flow) && open(flow))
-                        == 0
-                    && world.chronicle.count(|pod| cast.has(pod) && unsettled(pod)) == 0
+                let chronicle = &world.chronicle;
+                let open = |flow: &Flow| cast.has_flow(flow) && flow.is_open();
+                let unsettled = |pod: &Pod| cast.has(pod) && pod.life.is_unsettled();
+                chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
+                    && chronicle.count_flows(open) == 0
+                    && chronicle.count(unsettled) == 0
             },
         )
         .await

@@ -19,6 +19,7 @@ use belayer_pvc_protection::turns::Turns;
 
 use super::feed::{Crew, Feed, Watched};
 use super::ground::Ground;
+use super::holds;
 use super::pods::Pods;
 use super::zeros;
 
@@ -29,7 +30,7 @@ const QUEUE: &str = "claims";
 /// and their runner are its own.
 pub(super) fn join(
     settings: &Settings,
-    ground: &Ground,
+    ground: &mut Ground,
     pods: &mut Pods,
 ) -> (Arc<PvcProtection>, Feed, Crew) {
     zeros::of_component(
@@ -77,6 +78,9 @@ pub(super) fn join(
     watched.on_event(move |event| told.on_claim(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
 
+    ground
+        .told
+        .add(component::NAME, &protection, |it| holds::claims::of(it));
     let steward = Steward::new(Arc::clone(&protection), ground.executor.writes());
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();

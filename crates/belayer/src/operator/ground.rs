@@ -19,6 +19,7 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::workqueue::WorkQueue;
 
 use super::feed::Watched;
+use super::holds::Told;
 use super::options::Options;
 
 /// The client, the executor and what else there is once in a process.
@@ -39,6 +40,8 @@ pub(super) struct Ground {
     pub(super) after_work: CancellationToken,
     /// All namespaces.
     pub(super) namespaces: Watched<Namespace>,
+    /// What components say of their holds.
+    pub(super) told: Told,
     interner: Interner,
 }
 
@@ -66,6 +69,7 @@ impl Ground {
             pace: Pace::default(),
             after_work: CancellationToken::new(),
             namespaces,
+            told: Told::default(),
             interner,
         };
         (ground, sender)

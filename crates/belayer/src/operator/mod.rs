@@ -111,44 +111,37 @@ impl Operator {
         let mut owners = Owners::new(&ground, kinds, keep);
         let indexes = |builder| components.index_pods(builder);
         let mut pods = Pods::new(&ground, components.keep_of_pods(), indexes);
-        let mut told = Told::default();
 
         #[cfg(feature = "pod-finalizer")]
-        let finalizer = components.pod_finalizer.as_ref().map(|settings| {
-            let finalizer = pod_finalizer::join(settings, &mut ground, &mut pods, &mut owners);
-            let name = belayer_pod_finalizer::component::NAME;
-            told.add(name, &finalizer, |it| holds::pods(it));
-            finalizer
-        });
-
+        let finalizer = components
+            .pod_finalizer
+            .as_ref()
+            .map(|settings| pod_finalizer::join(settings, &mut ground, &mut pods, &mut owners));
         #[cfg(feature = "pod-recreation")]
-        let recreations = components.pod_recreation.as_ref().map(|settings| {
-            let joined = recreations::join(settings, &mut ground, &mut pods);
-            let name = belayer_pod_recreation::NAME;
-            told.add(name, &joined.0, |it| holds::recreations(it));
-            joined
-        });
-
+        let recreations = components
+            .pod_recreation
+            .as_ref()
+            .map(|settings| recreations::join(settings, &mut ground, &mut pods));
         #[cfg(feature = "pvc-protection")]
-        let claims = components.pvc_protection.as_ref().map(|settings| {
-            let joined = claims::join(settings, &ground, &mut pods);
-            let name = belayer_pvc_protection::component::NAME;
-            told.add(name, &joined.0, |it| holds::claims(it));
-            joined
-        });
+        let claims = components
+            .pvc_protection
+            .as_ref()
+            .map(|settings| claims::join(settings, &mut ground, &mut pods));
         // After pod-finalizer, whose word about a pod comes first.
         #[cfg(feature = "workflow-finalizer")]
         let workflows = components.workflow_finalizer.as_ref().map(|settings| {
             let others = components.asks_for_gone_owners();
-            let joined = workflows::join(settings, others, &mut ground, &mut pods, &mut owners);
-            let name = belayer_workflow_finalizer::component::NAME;
-            told.add(name, &joined.kinds, |kinds| holds::workflows(kinds));
-            joined
+            workflows::join(settings, others, &mut ground, &mut pods, &mut owners)
         });
 
         let gate = draining::join(&options, &mut ground, &mut pods);
-        let after_work = ground.after_work.clone();
-        let namespaces = ground.namespaces.into_feed();
+        let Ground {
+            namespaces,
+            told,
+            after_work,
+            ..
+        } = ground;
+        let namespaces = namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
         let mut objects = Vec::new();
         let mut crews = Vec::new();
@@ -173,18 +166,11 @@ impl Operator {
             recreation
         });
 
-        let mut vitals = Vitals::default();
-        vitals.informer(namespaces.seen(), Needed::Yes);
-        for feed in &objects {
-            vitals.informer(feed.seen(), Needed::Yes);
-        }
-        for feed in owners.iter().chain(&optional) {
-            vitals.informer(feed.seen(), Needed::No);
-        }
-        let started = crews
-            .iter()
-            .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
-            .collect();
+        let (vitals, started) = looked_after(
+            [&namespaces].into_iter().chain(&objects),
+            owners.iter().chain(&optional),
+            &crews,
+        );
         objects.append(&mut optional);
         zeros::of_work(
             [&namespaces].into_iter().chain(&owners).chain(&objects),
@@ -295,6 +281,26 @@ impl Operator {
         self.after_work.cancel();
         while tasks.join_next().await.is_some() {}
     }
+}
+
+/// What the endpoints look at: informers without which there is no work, others, and the workers.
+fn looked_after<'a>(
+    needed: impl Iterator<Item = &'a Feed>,
+    others: impl Iterator<Item = &'a Feed>,
+    crews: &[Crew],
+) -> (Vitals, Vec<Started>) {
+    let mut vitals = Vitals::default();
+    for feed in needed {
+        vitals.informer(feed.seen(), Needed::Yes);
+    }
+    for feed in others {
+        vitals.informer(feed.seen(), Needed::No);
+    }
+    let started = crews
+        .iter()
+        .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
+        .collect();
+    (vitals, started)
 }
 
 /// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks

@@ -15,6 +15,7 @@ use belayer_pod_finalizer::status::{self, StatusOracle};
 use belayer_pod_finalizer::steward::Steward;
 
 use super::ground::Ground;
+use super::holds;
 use super::owners::Owners;
 use super::pods::Pods;
 use super::zeros;
@@ -99,6 +100,9 @@ pub(super) fn join(
         let sweeper = Sweeper::new(watched.store.clone(), executor, settings.outcome_ttl);
         pods.run_beside(Box::new(|stop| sweeper.run(stop).boxed()));
     }
+    ground
+        .told
+        .add(component::NAME, &finalizer, |it| holds::pods::of(it));
     let steward = Steward::new(
         Arc::clone(&finalizer),
         Arc::clone(&ground.executor),

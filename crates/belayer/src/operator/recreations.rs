@@ -14,6 +14,7 @@ use belayer_pod_recreation::{NAME, Settings, api, evidence};
 
 use super::feed::{Crew, Feed, Watched};
 use super::ground::Ground;
+use super::holds;
 use super::pods::Pods;
 use super::zeros;
 
@@ -78,6 +79,9 @@ pub(super) fn join(
     watched.on_event(move |event| told.on_record(event));
     watched.informer().add_handler(Arc::new(machine.clone()));
 
+    ground
+        .told
+        .add(NAME, &recreation, |it| holds::recreations::of(it));
     let workers = settings.workers;
     let breakers = machine.clone();
     let pods_state = pods.watched.store.watch_state();

@@ -19,6 +19,7 @@ use belayer_workflow_finalizer::steward::Steward;
 
 use super::feed::Crew;
 use super::ground::Ground;
+use super::holds;
 use super::owners::Owners;
 use super::pods::Pods;
 use super::zeros;
@@ -69,6 +70,9 @@ pub(super) fn join(
             joined.crews.push(crew);
         }
     }
+    ground.told.add(component::NAME, &joined.kinds, |kinds| {
+        holds::workflows::of(kinds)
+    });
     let steward = Steward::new(
         joined.kinds.clone(),
         ground.events.clone(),

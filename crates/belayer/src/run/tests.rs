@@ -259,3 +259,18 @@ async fn requests_at_once_are_in_force() {
     let many = stage.held_within(moment).await;
     assert!((30 - SHARE..=31).contains(&many), "{many} at once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_file_that_is_read_again_is_counted_by_what_came_of_it() {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorded = metrics::set_default_local_recorder(&recorder);
+    let mut stage = Stage::begin("qps: 10").await;
+    stage.reload("qps: 10").await;
+    stage.reload("qps: 20").await;
+    let text = exporter.render();
+    let name = belayer_metrics::CONFIG_RELOADS;
+    for status in ["unchanged", "applied"] {
+        let series = format!("{name}{{status=\"{status}\"}} 1");
+        assert!(text.lines().any(|line| line == series), "{text}");
+    }
+}

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use belayer_core::executor::Writes;
 use belayer_core::names::POD_STATUS_HOLD;
+use belayer_pod_finalizer::outcome;
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Outcome, Verb};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
 fn patches() -> Match {
     Match::verb(Verb::Patch).resource("pods").client(BELAYER)
@@ -131,6 +134,53 @@ async fn answer_429_waits_at_least_retry_after() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+fn settings(profile: &Value) -> Settings {
+    let config: PodFinalizerConfig =
+        serde_json::from_value(json!({ "profiles": [profile] })).unwrap();
+    config.try_into().unwrap()
+}
+
+/// A pod that is to be deleted once its result was taken.
+fn create_for_cleanup(world: &World, strategy: &str) {
+    let uid = world.workflow("build");
+    let mut object = pod("a", "build", &uid);
+    object["metadata"]["annotations"] =
+        json!({ "workflows.argoproj.io/pod-gc-strategy": strategy });
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+}
+
+/// What the server asks of one request is waited for, whichever it is.
+#[rstest]
+#[case::the_look_after_a_conflict(Verb::Get, "pods")]
+#[case::the_record_of_an_outcome(Verb::Create, "podoutcomes")]
+#[case::the_deletion_of_a_pod_that_was_let_go(Verb::Delete, "pods")]
+#[tokio::test(start_paused = true)]
+async fn answer_429_is_waited_out_by_every_request(
+    #[case] verb: Verb,
+    #[case] resource: &'static str,
+) {
+    let world = World::new();
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
+    // Recording takes looks of its own.
+    let capture = verb == Verb::Create;
+    let profile = json!({ "builtIn": "argo", "capture": capture, "cleanup": "argo" });
+    let _belayer = world.run_with(settings(&profile), Writes::Sent);
+    create_for_cleanup(&world, "OnPodCompletion/0s");
+    eventually("the hold", || world.is_held("a")).await;
+    let faults = world.sandbox.faults();
+    faults.inject(Fault::on(patches()).times(1).answer(Answer::conflict()));
+    let busy = Answer::too_many_requests(Duration::from_secs(7));
+    let asked = Match::verb(verb).resource(resource).client(BELAYER);
+    let fault = faults.inject(Fault::on(asked).times(1).answer(busy));
+    let begun = Instant::now();
+    world.end("a");
+    world.consume("a");
+    eventually("the end", || world.find("a").is_none()).await;
+    assert_eq!(fault.hits(), 1);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(7), "{took:?}");
 }
 
 #[rstest]

@@ -1,11 +1,10 @@
 //! Two runs of one seed write the same bytes: the API server, its companions, a workload, faults, and Belayer
 //! with all its components.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
-use belayer_core::executor::{Bounds, Writes};
+use belayer_core::executor::Bounds;
 use belayer_core::{ambient, client};
 use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec};
 use belayer_sandbox::workload::{PodGc, Profile, WORKFLOWS, Workload};
@@ -15,7 +14,7 @@ use belayer_sandbox::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::BELAYER;
+use crate::world::{BELAYER, options};
 
 const SEEDS: u64 = 100;
 const NAMESPACE: &str = "argo";
@@ -54,20 +53,17 @@ fn inject_faults(sandbox: &Sandbox) {
 }
 
 fn operator(sandbox: &Sandbox) -> Operator {
+    let components = Components {
+        pod_finalizer: Some(Default::default()),
+        pod_recreation: Some(Default::default()),
+        pvc_protection: Some(Default::default()),
+        workflow_finalizer: Some(Default::default()),
+        switched_off: Vec::new(),
+    };
+    let client = client::in_process(sandbox.service(BELAYER));
     Operator::new(Options {
-        client: client::in_process(sandbox.service(BELAYER)),
-        namespace: "belayer-system".into(),
         bounds: Bounds::default(),
-        writes: Writes::Sent,
-        tenure: belayer_core::election::Tenure::unlimited(),
-        observer: Arc::new(()),
-        components: Components {
-            pod_finalizer: Some(Default::default()),
-            pod_recreation: Some(Default::default()),
-            pvc_protection: Some(Default::default()),
-            workflow_finalizer: Some(Default::default()),
-            switched_off: Vec::new(),
-        },
+        ..options(client, components)
     })
 }
 

@@ -4,16 +4,15 @@
 //! That `check` names each of them is tested with that command.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Components, Operator, Options};
+use belayer::operator::{Components, Operator};
 use belayer::server::Health as _;
 use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
-use belayer_core::executor::{Bounds, Writes};
+use belayer_core::logged::Log;
 use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::rights::{self, Right};
 use belayer_pod_finalizer::outcome;
@@ -21,13 +20,11 @@ use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_sandbox::companions::{Companion, Companions};
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Sandbox, Subresource, Verb};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::subscriber::DefaultGuard;
 
-use crate::world::{BELAYER, NAMESPACE, World, pod};
+use crate::world::{BELAYER, NAMESPACE, World, options, pod};
 
 /// Longer than anything takes that has all its rights.
 const WORKS_WITHIN: Duration = Duration::from_secs(300);
@@ -40,49 +37,9 @@ const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 /// A cluster with something for each component to do.
 struct Stage {
     world: World,
+    /// What the controllers warn of.
     log: Log,
     _time: Simulated,
-}
-
-/// What the controllers warn of.
-struct Log {
-    page: Page,
-    _kept: DefaultGuard,
-}
-
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn kept() -> Self {
-        let page = Page::default();
-        let written = page.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::WARN)
-            .with_ansi(false)
-            .with_writer(move || written.clone())
-            .finish();
-        Self {
-            page,
-            _kept: tracing::subscriber::set_default(subscriber),
-        }
-    }
-
-    fn says(&self, words: &str) -> bool {
-        // A field that is text stands there in quotes.
-        let text = String::from_utf8_lossy(&self.page.0.lock()).replace("\\\"", "\"");
-        text.contains(words)
-    }
 }
 
 /// What a component is given to do, and whether it has done it.
@@ -105,31 +62,21 @@ impl Stage {
         world.create_namespace("belayer-system");
         Self {
             world,
-            log: Log::kept(),
+            log: Log::kept_from(tracing::Level::WARN),
             _time: time,
         }
     }
 
     fn operator(&self) -> Operator {
-        Operator::new(Options {
-            client: client::in_process(self.world.service()),
-            namespace: "belayer-system".into(),
-            bounds: Bounds {
-                qps: 10_000.0,
-                burst: 10_000,
-                ..Bounds::default()
-            },
-            writes: Writes::Sent,
-            tenure: belayer_core::election::Tenure::unlimited(),
-            observer: Arc::new(()),
-            components: Components {
-                pod_finalizer: Some(pod_finalizer()),
-                pod_recreation: Some(Default::default()),
-                pvc_protection: Some(Default::default()),
-                workflow_finalizer: Some(Default::default()),
-                ..Components::default()
-            },
-        })
+        let components = Components {
+            pod_finalizer: Some(pod_finalizer()),
+            pod_recreation: Some(Default::default()),
+            pvc_protection: Some(Default::default()),
+            workflow_finalizer: Some(Default::default()),
+            ..Components::default()
+        };
+        let client = client::in_process(self.world.service());
+        Operator::new(options(client, components))
     }
 
     /// The server refuses this one thing, as RBAC words it.
@@ -141,6 +88,12 @@ impl Stage {
             .subresource(right.subresource)
             .client(BELAYER);
         Fault::on(requests).answer(Answer::forbidden(message))
+    }
+
+    /// Whether the log says these words.
+    fn warned(&self, words: &str) -> bool {
+        // A field that is text stands there in quotes.
+        self.log.text().replace("\\\"", "\"").contains(words)
     }
 
     fn exists(&self, gvr: &Gvr, name: &str) -> bool {
@@ -348,7 +301,7 @@ async fn without(right: &Right) -> Seen {
     }));
     let works: Vec<&'static str> = done.await.into_iter().flatten().collect();
     assert_eq!(vitals.wedged(), Vec::<String>::new(), "{right}");
-    let said = stage.log.says(&refusal(right)) || stage.told(&refusal(right));
+    let said = stage.warned(&refusal(right)) || stage.told(&refusal(right));
     let refused = fault.hits();
     fault.remove();
     let rest = tasks

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
+use belayer_core::election::Tenure;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
@@ -15,6 +16,7 @@ use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox,
     Subresource, Verb, Write, WriteOptions,
 };
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -44,6 +46,23 @@ impl Running {
     /// Ends it in the middle of whatever it does.
     pub(crate) fn crash(self) {
         self.task.abort();
+    }
+}
+
+/// Belayer with these components, which may ask as often as it likes.
+pub(crate) fn options(client: Client, components: Components) -> Options {
+    Options {
+        client,
+        namespace: "belayer-system".into(),
+        bounds: Bounds {
+            qps: 10_000.0,
+            burst: 10_000,
+            ..Bounds::default()
+        },
+        writes: Writes::Sent,
+        tenure: Tenure::unlimited(),
+        observer: Arc::new(()),
+        components,
     }
 }
 
@@ -80,21 +99,14 @@ impl World {
 
     /// Belayer put together, not running.
     pub(crate) fn operator(&self, pod_finalizer: Settings, writes: Writes) -> Operator {
+        let components = Components {
+            pod_finalizer: Some(pod_finalizer),
+            ..Components::default()
+        };
+        let client = client::in_process(self.service());
         Operator::new(Options {
-            client: client::in_process(self.sandbox.service(BELAYER)),
-            namespace: "belayer-system".into(),
-            bounds: Bounds {
-                qps: 10_000.0,
-                burst: 10_000,
-                ..Bounds::default()
-            },
             writes,
-            tenure: belayer_core::election::Tenure::unlimited(),
-            observer: Arc::new(()),
-            components: Components {
-                pod_finalizer: Some(pod_finalizer),
-                ..Components::default()
-            },
+            ..options(client, components)
         })
     }
 

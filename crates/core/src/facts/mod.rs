@@ -9,11 +9,11 @@
 
 mod namespace;
 mod owner;
+mod telling;
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -32,6 +32,7 @@ pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState
 use crate::http::RequestError;
 use crate::moment::Moment;
 use crate::object::ObjectKey;
+use telling::Failing;
 
 /// Something that can be asked of the API server.
 pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
@@ -158,12 +159,11 @@ struct Shared<Q: Question> {
     pace: Pace,
     cancel: CancellationToken,
     state: Mutex<State<Q>>,
-    /// It has been told that looks fail.
-    told: AtomicBool,
 }
 
 struct State<Q: Question> {
     entries: HashMap<Q, Entry<Q::Answer>>,
+    failing: Failing<Q>,
     /// Asks until the next sweep of forgotten answers.
     until_sweep: usize,
 }
@@ -192,10 +192,6 @@ enum Flight {
 
 const SWEEP_EVERY: usize = 4096;
 
-/// A look that has failed so often in a row is told of: what waits for its answer is kept, and
-/// nobody else would say why.
-const TOLD_AT: u32 = 3;
-
 impl<Q: Question> Facts<Q> {
     /// Answers by `oracle`; `wake` is told who waited. Looks end when `cancel` is cancelled.
     pub fn new(
@@ -206,6 +202,7 @@ impl<Q: Question> Facts<Q> {
     ) -> Self {
         let state = State {
             entries: HashMap::new(),
+            failing: Failing::none(),
             until_sweep: SWEEP_EVERY,
         };
         Self {
@@ -215,7 +212,6 @@ impl<Q: Question> Facts<Q> {
                 pace,
                 cancel,
                 state: Mutex::new(state),
-                told: AtomicBool::new(false),
             }),
         }
     }
@@ -326,32 +322,24 @@ impl<Q: Question> Shared<Q> {
                 Ok(_) if self.is_outdated(&question, begun) => {}
                 Ok(answer) => return self.answered(&question, Fact { answer, begun }),
                 Err(error) => {
-                    self.tell_failure(&question, &error, failures);
                     count::<Q>("error");
                     let delay = self
                         .pace
                         .retry_in(failures)
                         .max(error.retry_after.unwrap_or_default());
+                    self.failed(&question, error, failures);
                     failures += 1;
-                    if let Some(entry) = self.state.lock().entries.get_mut(&question) {
-                        entry.error = Some(error);
-                    }
                     tokio::time::sleep(delay).await;
                 }
             }
         }
     }
 
-    /// Once, until a look is answered: where a right is missing, thousands may ask in vain.
-    fn tell_failure(&self, question: &Q, error: &LookError, before: u32) {
-        let told = before + 1 >= TOLD_AT && !self.told.swap(true, Ordering::Relaxed);
-        if told {
-            tracing::warn!(
-                about = Q::NAME, %question, %error,
-                "live looks fail: what waits for their answers is kept meanwhile"
-            );
-        } else {
-            tracing::debug!(%question, %error, "a look failed, will look again");
+    fn failed(&self, question: &Q, error: LookError, before: u32) {
+        let mut state = self.state.lock();
+        state.failing.fails(question, &error, before);
+        if let Some(entry) = state.entries.get_mut(question) {
+            entry.error = Some(error);
         }
     }
 
@@ -365,11 +353,9 @@ impl<Q: Question> Shared<Q> {
 
     fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
         count::<Q>(Q::outcome(&fact.answer));
-        if self.told.swap(false, Ordering::Relaxed) {
-            tracing::info!(about = Q::NAME, "live looks are answered again");
-        }
         let mut waiting: Vec<ObjectKey> = {
             let mut state = self.state.lock();
+            state.failing.answered(question);
             let Some(entry) = state.entries.get_mut(question) else {
                 return;
             };
@@ -398,6 +384,8 @@ impl<Q: Question> State<Q> {
         self.until_sweep = SWEEP_EVERY;
         self.entries
             .retain(|_, entry| entry.flight.is_some() || now.duration_since(entry.touched) < keep);
+        self.failing
+            .keep(|question| self.entries.contains_key(question));
     }
 }
 

@@ -21,24 +21,42 @@ impl Question for Ask {
     }
 }
 
-/// Answers in order, each after a second; an `Err` says how long to wait.
+/// In order; an `Err` says how long the server asks to wait.
+type Answers = VecDeque<Result<u32, Option<Duration>>>;
+
+/// Answers each question in order, each after a second; what nothing is said of is 0.
 #[derive(Default)]
 struct Script {
-    answers: Mutex<VecDeque<Result<u32, Option<Duration>>>>,
+    answers: Mutex<HashMap<Ask, Answers>>,
     looks: Mutex<Vec<Instant>>,
 }
 
+/// Questions that begin so fail each for a reason of its own.
+const OWN_REASON: &str = "own reason ";
+
 impl Oracle<Ask> for Script {
-    fn look<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
+    fn look<'a>(&'a self, question: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
         Box::pin(async {
             self.looks.lock().push(Instant::now());
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let answer = self.answers.lock().pop_front().unwrap_or(Ok(0));
-            answer.map_err(|retry_after| LookError {
-                message: "no".into(),
+            let mut answers = self.answers.lock();
+            let answer = answers.get_mut(question).and_then(VecDeque::pop_front);
+            answer.unwrap_or(Ok(0)).map_err(|retry_after| LookError {
+                message: question.0.strip_prefix(OWN_REASON).unwrap_or("no").into(),
                 retry_after,
             })
         })
+    }
+}
+
+impl Script {
+    fn will_answer(
+        &self,
+        question: Ask,
+        answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>,
+    ) {
+        let answers = answers.into_iter().collect();
+        self.answers.lock().insert(question, answers);
     }
 }
 
@@ -50,10 +68,8 @@ struct World {
 }
 
 fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> World {
-    let script = Arc::new(Script {
-        answers: Mutex::new(answers.into_iter().collect()),
-        ..Script::default()
-    });
+    let script = Arc::new(Script::default());
+    script.will_answer(Q, answers);
     let (sender, woken) = tokio::sync::mpsc::unbounded_channel();
     let wake: Wake = Arc::new(move |key| {
         let _ = sender.send(key);
@@ -123,15 +139,86 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_that_fails_makes_the_last_answer_no_newer() {
+    let mut world = world([Ok(1), Err(None), Ok(2)]);
+    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.woken.recv().await.unwrap();
+    let first = world.facts.get(&Q).unwrap().begun();
+    world.facts.ask(Q, key("x"), Duration::ZERO);
+    let failed = async {
+        while world.facts.last_error(&Q).is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let failed = tokio::time::timeout(Duration::from_secs(10), failed).await;
+    assert!(failed.is_ok(), "the failure was taken for an answer");
+    let fact = world.facts.get(&Q).unwrap();
+    assert_eq!((*fact.answer(), fact.begun()), (1, first));
+    assert!(world.woken.try_recv().is_err(), "woken by an error");
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    let fact = world.facts.get(&Q).unwrap();
+    assert!(*fact.answer() == 2 && fact.begun() > first);
+}
+
+/// Fails as often as a test needs it to.
+fn failures(times: usize) -> impl Iterator<Item = Result<u32, Option<Duration>>> {
+    std::iter::repeat_n(Err(None), times)
+}
+
+#[tokio::test(start_paused = true)]
 async fn looks_that_fail_again_and_again_are_told_once_and_so_is_their_end() {
     let log = crate::logged::Log::kept();
-    let answers = [Err(None), Err(None), Err(None), Err(None), Err(None), Ok(7)];
-    let mut world = world(answers);
+    let mut world = world(failures(8).chain([Ok(7)]));
     world.facts.ask(Q, key("a"), Duration::ZERO);
-    world.woken.recv().await.unwrap();
+    // Another question is answered all the time, which says nothing about this one.
+    let other = Ask("is it otherwise");
+    while world.facts.get(&Q).is_none() {
+        world.facts.ask(other.clone(), key("b"), Duration::ZERO);
+        world.woken.recv().await.unwrap();
+    }
     assert_eq!(log.lines("live looks fail").len(), 1);
-    assert_eq!(log.lines("answered again").len(), 1);
+    let again = log.lines("answered again");
+    assert!(again.len() == 1 && again[0].contains(Q.0), "{again:#?}");
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_that_fail_for_one_reason_are_told_of_by_one_of_them() {
+    let log = crate::logged::Log::kept();
+    let mut world = world(failures(4));
+    let other = Ask("is it otherwise");
+    world.script.will_answer(other.clone(), failures(12));
+    world.facts.ask(Q, key("a"), Duration::ZERO);
+    world.facts.ask(other, key("b"), Duration::from_secs(1));
+    // Both have failed three times by now, and neither has been answered.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
+    assert_eq!(world.woken.recv().await, Some(key("a")));
+    // The one that was told of is answered. The other is not, and is told of in its place.
+    assert_eq!(world.woken.recv().await, Some(key("b")));
+    assert_eq!(log.lines("live looks fail").len(), 2);
+    assert_eq!(log.lines("answered again").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
+    let log = crate::logged::Log::kept();
+    let mut world = world([]);
+    let questions: Vec<Ask> = (0..100)
+        .map(|n| Ask(format!("{OWN_REASON}{n}").leak()))
+        .collect();
+    for question in &questions {
+        world.script.will_answer(question.clone(), failures(5));
+        world
+            .facts
+            .ask(question.clone(), key(question.0), Duration::ZERO);
+    }
+    for _ in &questions {
+        world.woken.recv().await.unwrap();
+    }
+    let told = log.lines("live looks fail").len();
+    assert!((1..20).contains(&told), "{told} of 100 were told of");
+    assert_eq!(log.lines("answered again").len(), told);
 }
 
 #[tokio::test(start_paused = true)]

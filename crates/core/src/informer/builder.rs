@@ -5,12 +5,12 @@ use std::time::Duration;
 use kube::Client;
 
 use super::backoff::Backoff;
-use super::outage::Outage;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
 use crate::http::Request;
 use crate::object::Resource;
+use crate::outage::Outage;
 use crate::slim::Slim;
 
 /// Where an informer looks.

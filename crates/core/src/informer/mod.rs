@@ -27,7 +27,6 @@ mod formats;
 mod frame;
 mod json;
 mod list;
-mod outage;
 mod protobuf;
 mod reflector;
 mod state;

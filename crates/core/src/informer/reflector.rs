@@ -4,10 +4,10 @@ use std::time::Duration;
 use belayer_metrics::cause;
 use tokio_util::sync::CancellationToken;
 
-use super::outage::{News, Over};
 use super::store::Fit;
 use super::{Event, Informer, InformerState, Store};
 use crate::http::{ErrorClass, RequestError};
+use crate::outage::{News, Over};
 use crate::slim::Slim;
 
 /// Events after which other tasks of the thread get a turn.

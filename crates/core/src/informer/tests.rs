@@ -1,9 +1,10 @@
 //! The informer against a scripted server, on paused time.
 
+mod any_json;
 mod failures;
 mod freshness;
 mod lists;
 mod objects;
-mod properties;
 mod server;
+mod store_model;
 mod unserved;

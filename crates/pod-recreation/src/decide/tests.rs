@@ -1,15 +1,16 @@
 //! Rows of the state machine, in the order of its steps.
 
+use belayer_core::decision::Row;
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
 use rstest::rstest;
 
 use super::*;
-use crate::api::Policy;
+use crate::api::{OnWipeTimeout, Policy, Wipe};
 use crate::config::Settings;
 use crate::proof::{FirstSight, MayHaveRun, NeverRan};
 use crate::reason::Class;
-use crate::snapshot::{Deletion, Hold, Mark, Selection};
+use crate::snapshot::{Deletion, Hold, Mark, Rejection, Selection};
 
 const TTL: Duration = Duration::from_secs(3_600);
 

@@ -13,6 +13,7 @@ pub mod kubelet;
 pub mod namespaces;
 pub(crate) mod object;
 pub mod pod_gc;
+mod pods;
 mod quantity;
 pub mod scheduler;
 #[cfg(test)]

@@ -25,8 +25,8 @@ use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapsh
 use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::GATE_KEY;
 
-use super::Decided;
 use super::census::{Census, census};
+use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;

@@ -17,7 +17,7 @@ use belayer_pod_recreation::explain::{self, Looks, Seen};
 use belayer_pod_recreation::snapshot::Hold;
 use belayer_pod_recreation::{NAME, component, holds};
 
-use super::Decided;
+use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;

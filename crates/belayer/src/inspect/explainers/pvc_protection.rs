@@ -19,7 +19,7 @@ use belayer_pvc_protection::look::{Listed, PodsLook, PodsQuestion};
 use belayer_pvc_protection::snapshot::Snapshot;
 use belayer_pvc_protection::{component, explain};
 
-use super::Decided;
+use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;

@@ -20,8 +20,8 @@ use belayer_workflow_finalizer::explain::{self, Looks};
 use belayer_workflow_finalizer::look::PodsOracle;
 use belayer_workflow_finalizer::snapshot::{Held, Selection, Snapshot};
 
-use super::Decided;
 use super::census::{Census, census};
+use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use belayer::operator::{Components, Operator, Options};
 use belayer::server::Holds;
 use belayer_core::client;
-use belayer_core::executor::{Bounds, Writes};
+use belayer_core::executor::Writes;
 use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::{Mode, PvcProtection, Settings};
 use belayer_sandbox::{DeleteOptions, Gvr, Outcome, Sandbox, Subresource, Verb, Write};
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceBuilder};
 
-use crate::world::{BELAYER, World, eventually};
+use crate::world::{BELAYER, World, eventually, options};
 
 const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 const SHOP: &str = "shop";
@@ -82,24 +82,17 @@ impl Shop {
 
     fn run_with(&self, mode: Mode, writes: Writes) -> Running {
         let service = counting(self.world.sandbox.service(BELAYER), Arc::clone(&self.bytes));
+        let settings = Settings {
+            mode,
+            ..Settings::default()
+        };
+        let components = Components {
+            pvc_protection: Some(settings),
+            ..Components::default()
+        };
         let operator = Operator::new(Options {
-            client: client::in_process(service),
-            namespace: "belayer-system".into(),
-            bounds: Bounds {
-                qps: 10_000.0,
-                burst: 10_000,
-                ..Bounds::default()
-            },
             writes,
-            tenure: belayer_core::election::Tenure::unlimited(),
-            observer: Arc::new(()),
-            components: Components {
-                pvc_protection: Some(Settings {
-                    mode,
-                    ..Settings::default()
-                }),
-                ..Components::default()
-            },
+            ..options(client::in_process(service), components)
         });
         let protection = Arc::clone(operator.protection().unwrap());
         let holds = operator.holds();

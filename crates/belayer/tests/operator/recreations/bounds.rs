@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::storm::{Breaker, Rate};
-use belayer_sandbox::{Fault, Gvr, Match, Verb};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Fate, RECORDS, YARD, Yard, uid};
 use crate::world::BELAYER;
@@ -247,5 +248,22 @@ async fn while_belayer_is_drained_what_is_under_way_waits_in_its_record() {
     assert_eq!(yard.phase(), "Waiting");
     turn("normal");
     yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_asks_for_is_waited_out() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let asked = Duration::from_secs(400);
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let busy = Fault::on(creates).answer(Answer::too_many_requests(asked));
+    let fault = yard.world.sandbox.faults().inject(busy.times(1));
+    let begun = Instant::now();
+    yard.pod("web");
+    yard.until("it has started", || yard.started("web") == 1)
+        .await;
+    assert_eq!(fault.hits(), 1);
+    assert!(begun.elapsed() >= asked, "{:?}", begun.elapsed());
     belayer.stop().await;
 }

@@ -1,6 +1,6 @@
 //! `belayer drain` while re-creations are under way, one in each phase.
 
-use belayer_core::executor::Executor;
+use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome as Drained;

@@ -15,10 +15,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Components, Operator, Options};
+use belayer::operator::{Components, Operator};
 use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
-use belayer_core::executor::{Bounds, Writes};
 use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::companions::{Companion, Companions};
@@ -30,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{BELAYER, World};
+use crate::world::{BELAYER, World, options};
 
 const YARD: &str = "yard";
 const RECORDS: Gvr = Gvr {
@@ -135,19 +134,8 @@ impl Yard {
 
     /// Put together, not running.
     fn operator(&self, name: &str, components: Components) -> Operator {
-        Operator::new(Options {
-            client: client::in_process(self.world.sandbox.service(name)),
-            namespace: "belayer-system".into(),
-            bounds: Bounds {
-                qps: 10_000.0,
-                burst: 10_000,
-                ..Bounds::default()
-            },
-            writes: Writes::Sent,
-            tenure: belayer_core::election::Tenure::unlimited(),
-            observer: Arc::new(()),
-            components,
-        })
+        let client = client::in_process(self.world.sandbox.service(name));
+        Operator::new(options(client, components))
     }
 
     /// A pod that asks to be re-created.

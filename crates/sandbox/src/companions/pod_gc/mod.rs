@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use self::decide::{Binding, Step, decide};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
-use super::object;
-use crate::address::{Actor, Gvr, Subresource};
-use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
+use super::{object, pods};
+use crate::address::{Actor, Gvr};
+use crate::cluster::Cluster;
 use crate::error::ApiError;
 
 /// Who pod GC writes as.
@@ -196,39 +196,10 @@ impl PodGc {
                     condition["lastTransitionTime"] = json!(self.cluster.clock().now_rfc3339());
                     status["conditions"] = json!([condition]);
                 }
-                let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
-                let (namespace, name) = (object::namespace(pod), object::name(pod));
-                let options = WriteOptions::default();
-                let face = Subresource::Status;
-                self.cluster
-                    .patch(
-                        &self.actor,
-                        &Gvr::PODS,
-                        namespace,
-                        name,
-                        patch,
-                        face,
-                        &options,
-                    )
-                    .map(drop)
+                pods::patch_status(&self.cluster, &self.actor, pod, &status)
             }
-            Step::Remove => self.remove(pod),
+            Step::Remove => pods::remove(&self.cluster, &self.actor, pod),
         }
-    }
-
-    fn remove(&self, pod: &Value) -> Result<(), ApiError> {
-        let options = DeleteOptions {
-            grace_period_seconds: Some(0),
-            preconditions: Preconditions {
-                uid: Some(object::uid(pod).to_owned()),
-                resource_version: None,
-            },
-            ..DeleteOptions::default()
-        };
-        let (namespace, name) = (object::namespace(pod), object::name(pod));
-        self.cluster
-            .delete(&self.actor, &Gvr::PODS, namespace, name, &options)
-            .map(drop)
     }
 
     /// Removes one ended pod too many.
@@ -239,7 +210,7 @@ impl PodGc {
         }
         let oldest = self.ended.first().and_then(|(_, uid)| self.pods.get(uid));
         if let Some(pod) = oldest.map(Arc::clone) {
-            self.remove(&pod)?;
+            pods::remove(&self.cluster, &self.actor, &pod)?;
             self.agenda.add(Key::Threshold);
         }
         Ok(())

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use self::place::{ClaimState, NodeView, Refusal, Wants, place};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
-use super::object;
 use super::quantity::Amount;
-use crate::address::{Actor, Gvr, Subresource};
-use crate::cluster::{Cluster, Patch, WriteOptions};
+use super::{object, pods};
+use crate::address::{Actor, Gvr};
+use crate::cluster::{Cluster, WriteOptions};
 use crate::error::ApiError;
 
 /// Who the scheduler writes as.
@@ -271,23 +271,8 @@ impl Scheduler {
             "message": refusal.message(),
             "lastTransitionTime": self.cluster.clock().now_rfc3339(),
         });
-        let patch = Patch::Strategic(json!({
-            "metadata": {"uid": object::uid(pod)},
-            "status": {"conditions": [condition]},
-        }));
-        let (namespace, name) = (object::namespace(pod), object::name(pod));
-        let options = WriteOptions::default();
-        self.cluster
-            .patch(
-                &self.actor,
-                &Gvr::PODS,
-                namespace,
-                name,
-                patch,
-                Subresource::Status,
-                &options,
-            )
-            .map(drop)
+        let status = json!({"conditions": [condition]});
+        pods::patch_status(&self.cluster, &self.actor, pod, &status)
     }
 }
 

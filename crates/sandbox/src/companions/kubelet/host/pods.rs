@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::admit::{check_fit, wants_host_port};
 use super::super::decide::{Progress as PodProgress, Step, Told, check_room, decide};
@@ -12,11 +12,10 @@ use super::super::plan::{PodPlan, RunPlan};
 use super::super::status::{self, Place};
 use super::super::volumes::Mount;
 use super::state::{Host, Hosts, Key, Link, Pod, Uid};
-use crate::address::{Gvr, Subresource};
-use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
+use crate::cluster::Cluster;
 use crate::companions::events::warn;
-use crate::companions::object;
 use crate::companions::quantity::Amount;
+use crate::companions::{object, pods};
 use crate::error::ApiError;
 
 impl Hosts {
@@ -79,7 +78,7 @@ impl Hosts {
             }
             Step::Tell => tell(&self.cluster, host, pod, now)?,
             Step::Remove => {
-                remove(&self.cluster, host, pod)?;
+                pods::remove(&self.cluster, &host.actor, &pod.object)?;
                 pod.progress = PodProgress::Settled;
             }
         }
@@ -117,7 +116,8 @@ impl Hosts {
         };
         if let Some(rejection) = rejection {
             let status = status::rejected(&pod.object, &rejection, now.wall);
-            if let Err(error) = write_status(&self.cluster, host, pod, status) {
+            if let Err(error) = pods::patch_status(&self.cluster, &host.actor, &pod.object, &status)
+            {
                 pod.unchecked = runs;
                 return Err(error);
             }
@@ -244,42 +244,9 @@ fn tell(cluster: &Cluster, host: &Host, pod: &mut Pod, now: Now) -> Result<(), A
         status.remove("phase");
     }
     let about = Told::about(runtime);
-    write_status(cluster, host, pod, status)?;
+    pods::patch_status(cluster, &host.actor, &pod.object, &status)?;
     if let PodProgress::Accepted { told, .. } = &mut pod.progress {
         *told = about;
     }
     Ok(())
-}
-
-fn write_status(cluster: &Cluster, host: &Host, pod: &Pod, status: Value) -> Result<(), ApiError> {
-    let (namespace, name) = (object::namespace(&pod.object), object::name(&pod.object));
-    let uid = object::uid(&pod.object);
-    let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
-    let options = WriteOptions::default();
-    cluster
-        .patch(
-            &host.actor,
-            &Gvr::PODS,
-            namespace,
-            name,
-            patch,
-            Subresource::Status,
-            &options,
-        )
-        .map(drop)
-}
-
-fn remove(cluster: &Cluster, host: &Host, pod: &Pod) -> Result<(), ApiError> {
-    let (namespace, name) = (object::namespace(&pod.object), object::name(&pod.object));
-    let options = DeleteOptions {
-        grace_period_seconds: Some(0),
-        preconditions: Preconditions {
-            uid: Some(object::uid(&pod.object).to_owned()),
-            resource_version: None,
-        },
-        ..DeleteOptions::default()
-    };
-    cluster
-        .delete(&host.actor, &Gvr::PODS, namespace, name, &options)
-        .map(drop)
 }

@@ -1,5 +1,5 @@
-//! What stands between an informer and its server, told once: when it begins, when it has another
-//! cause, and when it is over. Every further try is news to nobody.
+//! What stands between us and the server, told once: when it begins, when it has another cause, and
+//! when it is over. Every further try is news to nobody.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use tokio::time::Instant;
 /// for ever.
 const CAUSES: usize = 8;
 
-/// Whether lists and watches fail at present.
+/// Whether one thing that is tried again and again fails at present: the lists and watches of an
+/// informer, the looks at one question.
 #[derive(Debug, Default)]
-pub(super) struct Outage(Option<Failing>);
+pub(crate) struct Outage(Option<Failing>);
 
 #[derive(Debug)]
 struct Failing {
@@ -25,7 +26,7 @@ struct Failing {
 
 /// What a failure is to those who read the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// It is the first.
     Begins,
     /// It has a cause that has not been told.
@@ -36,16 +37,16 @@ pub(super) enum News {
 
 /// An outage that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Over {
+pub(crate) struct Over {
     /// How long it lasted.
-    pub(super) lasted: Duration,
+    pub(crate) lasted: Duration,
     /// How many requests failed.
-    pub(super) tries: u64,
+    pub(crate) tries: u64,
 }
 
 impl Outage {
-    /// A list or watch failed.
-    pub(super) fn fails(&mut self, cause: &str) -> News {
+    /// A try failed.
+    pub(crate) fn fails(&mut self, cause: &str) -> News {
         let Some(failing) = &mut self.0 else {
             self.0 = Some(Failing {
                 since: Instant::now(),
@@ -57,22 +58,29 @@ impl Outage {
         };
         failing.tries += 1;
         failing.answered = None;
-        if failing.causes.len() >= CAUSES || failing.causes.iter().any(|told| told == cause) {
+        let known = failing.causes.iter().any(|told| told == cause);
+        if known || failing.causes.len() >= CAUSES {
             return News::None;
         }
         failing.causes.push(cause.to_owned());
         News::OtherCause
     }
 
+    /// Whether this cause has been told.
+    pub(crate) fn has_told(&self, cause: &str) -> bool {
+        let mut causes = self.0.iter().flat_map(|failing| &failing.causes);
+        causes.any(|told| told == cause)
+    }
+
     /// The server took a request. Whether it can keep what it began shows later.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         if let Some(failing) = &mut self.0 {
             failing.answered.get_or_insert_with(Instant::now);
         }
     }
 
-    /// A list is complete, or a watch tells of something new.
-    pub(super) fn ends(&mut self) -> Option<Over> {
+    /// It works: a list is complete, a watch tells of something new, a look has its answer.
+    pub(crate) fn ends(&mut self) -> Option<Over> {
         let Failing {
             since,
             tries,

@@ -1,0 +1,34 @@
+//! What pvc-protection says of its holds.
+
+use serde_json::{Value, json};
+
+use belayer_pvc_protection::component::PvcProtection;
+
+/// The claims that wait for the pods that use them, the longest waiting first.
+pub(in crate::operator) fn of(protection: &PvcProtection) -> Value {
+    let waiting: Vec<Value> = protection
+        .waiting()
+        .into_iter()
+        .map(|claim| {
+            let users = claim.users.map(|users| {
+                json!({
+                    "count": users.total(),
+                    "names": users.named().iter().map(|name| &**name).collect::<Vec<_>>(),
+                })
+            });
+            json!({
+                "namespace": claim.key.namespace(),
+                "name": claim.key.name(),
+                "deletionTimestamp": claim.since.to_string(),
+                // Nothing is known as long as the pods are not.
+                "pods": users,
+            })
+        })
+        .collect();
+    json!({
+        "finalizer": protection.mode().hold(),
+        "held": protection.census().held(),
+        "waiting": protection.census().waiting(),
+        "claims": waiting,
+    })
+}

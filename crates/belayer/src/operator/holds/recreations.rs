@@ -1,0 +1,26 @@
+//! What pod-recreation says of its records.
+
+use serde_json::{Value, json};
+
+use belayer_pod_recreation::PodRecreation;
+
+/// The re-creations that are under way.
+pub(in crate::operator) fn of(recreation: &PodRecreation) -> Value {
+    let mut under_way = Vec::new();
+    recreation.records().for_each(|record| {
+        let status = &record.status;
+        if status.phase.is_some_and(|phase| phase.is_final()) {
+            return;
+        }
+        under_way.push(json!({
+            "namespace": record.meta.key.namespace(),
+            "name": record.meta.key.name(),
+            "pod": record.pod_name,
+            "phase": status.phase,
+            "attempts": status.attempts,
+            "maxRetries": record.policy.max_retries,
+            "reason": status.reason,
+        }));
+    });
+    json!({ "underWay": under_way, "records": recreation.records().len() })
+}

@@ -1,0 +1,368 @@
+//! The world of a case: a builder, so that a case reads like its row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::facts::{
+    Fact, GoneProof, NamespaceQuestion, NamespaceState, NamespaceView, OwnerQuestion, OwnerState,
+};
+use belayer_core::moment::Moment;
+use belayer_core::names;
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+use belayer_core::selection::MassRelease;
+use belayer_core::slim::ObjectMeta;
+
+use super::now;
+use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
+use crate::outcome::{Captured, RecordState};
+use crate::profile::{Capture, Mode, Profile, Profiles};
+use crate::snapshot::{
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, NodeView, Owner,
+    OwnerView, PodView, Selection, Snapshot,
+};
+use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
+
+/// A selected pod of a running workflow, not held, in a quiet namespace.
+pub(super) struct Case(pub(super) Snapshot);
+
+pub(super) fn pod() -> Case {
+    let first_seen = Moment::now();
+    let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
+    let reference = OwnerReference {
+        api_version: "argoproj.io/v1alpha1".into(),
+        kind: "Workflow".into(),
+        name: "build".into(),
+        uid: Uid::new("wf-1"),
+    };
+    let namespace: Arc<str> = "ci".into();
+    let owner = OwnerView {
+        question: OwnerQuestion::new(kind, &namespace, &reference),
+        cached: CachedOwner::Present(owner_meta()),
+        fact: None,
+    };
+    let profile = Arc::clone(Profiles::argo().iter().next().unwrap());
+    Case(Snapshot {
+        pod: Some(PodView {
+            uid: Uid::new("pod-1"),
+            adopted: Box::default(),
+            record: RecordState::Unknown,
+            node: None,
+            cleanup: None,
+            held: Held::No,
+            deleting: None,
+            ended: Ended::No,
+            first_seen,
+            admin_asked: AdminAsked::No,
+            selection: Selection::By {
+                profile,
+                consumed: ConsumedLabel::No,
+            },
+            namespace: NamespaceView {
+                question: NamespaceQuestion::new(namespace),
+                cached: Some(namespace_meta()),
+                fact: None,
+            },
+            owner: Owner::Known(Box::new(owner)),
+        }),
+        gate: Gate::Open,
+        mass_release: MassRelease::Within,
+        resync: Duration::from_secs(600),
+    })
+}
+
+fn owner_meta() -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::new("ci", "build"),
+        Uid::new("wf-1"),
+        ResourceVersion::new(10),
+    )
+}
+
+fn namespace_meta() -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::cluster("ci"),
+        Uid::new("ns-1"),
+        ResourceVersion::new(10),
+    )
+}
+
+fn deleting(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        deletion_timestamp: Some(now()),
+        ..meta
+    }
+}
+
+fn finished(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        labels: [("workflows.argoproj.io/completed", "true")]
+            .into_iter()
+            .collect(),
+        ..meta
+    }
+}
+
+fn ignored(meta: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(),
+        ..meta
+    }
+}
+
+impl Case {
+    fn with(mut self, change: impl FnOnce(&mut PodView)) -> Self {
+        change(self.0.pod.as_mut().unwrap());
+        self
+    }
+
+    fn with_owner(self, change: impl FnOnce(&mut OwnerView)) -> Self {
+        self.with(|pod| match &mut pod.owner {
+            Owner::Known(owner) => change(owner),
+            _ => panic!("the case has no owner"),
+        })
+    }
+
+    fn owner_fact(self, state: OwnerState) -> Self {
+        self.with_owner(|owner| owner.fact = Some(Fact::scripted(state, Moment::now())))
+    }
+
+    fn namespace_fact(self, meta: ObjectMeta) -> Self {
+        self.with(|pod| {
+            pod.namespace.fact = Some(Fact::scripted(NamespaceState::Present(meta), Moment::now()));
+        })
+    }
+
+    pub(super) fn absent(mut self) -> Self {
+        self.0.pod = None;
+        self
+    }
+
+    pub(super) fn held(self) -> Self {
+        self.with(|pod| pod.held = Held::Yes)
+    }
+
+    pub(super) fn ended(self) -> Self {
+        self.with(|pod| pod.ended = Ended::Yes)
+    }
+
+    pub(super) fn deleting(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| pod.deleting = Some(at))
+    }
+
+    pub(super) fn admin_asked(self) -> Self {
+        self.with(|pod| pod.admin_asked = AdminAsked::Yes)
+    }
+
+    pub(super) fn adopted(self) -> Self {
+        self.with(|pod| pod.adopted = Box::new(["theirs.io/status".into()]))
+    }
+
+    pub(super) fn captured(self) -> Self {
+        self.with_profile(|profile| profile.capture = Capture::On)
+    }
+
+    pub(super) fn written(self) -> Self {
+        self.with(|pod| pod.record = RecordState::Written(Captured::scripted("pod-1")))
+    }
+
+    pub(super) fn refused(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| {
+            let why = "no quota".into();
+            pod.record = RecordState::Refused { why, at };
+        })
+    }
+
+    pub(super) fn node_unasked(self) -> Self {
+        let reference = OwnerReference {
+            api_version: "argoproj.io/v1alpha1".into(),
+            kind: "Workflow".into(),
+            name: "build".into(),
+            uid: Uid::new("wf-1"),
+        };
+        let kind = crate::profile::argo::workflow();
+        self.with(|pod| {
+            pod.node = Some(NodeView {
+                node: NodeRef::Id("node-1".into()),
+                question: StatusQuestion::new(kind, &"ci".into(), &reference),
+                fact: None,
+            });
+        })
+    }
+
+    fn status_fact(self, state: StatusState) -> Self {
+        self.node_unasked().with(|pod| {
+            let fact = Fact::scripted(state, Moment::now());
+            pod.node.as_mut().unwrap().fact = Some(fact);
+        })
+    }
+
+    pub(super) fn node(self, fulfilled: &[&str]) -> Self {
+        self.status_fact(StatusState::Read(Nodes::scripted(10, fulfilled)))
+    }
+
+    pub(super) fn node_offloaded(self) -> Self {
+        self.status_fact(StatusState::Unreadable("offloaded to a database".into()))
+    }
+
+    pub(super) fn owner_changed(self) -> Self {
+        let newer = ObjectMeta {
+            resource_version: ResourceVersion::new(11),
+            ..owner_meta()
+        };
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(newer))
+    }
+
+    fn with_gc(self, annotation: &str, workflow: WorkflowEnd) -> Self {
+        let gc = PodGc::parse(annotation).unwrap();
+        self.with(|pod| {
+            pod.cleanup = Some(CleanupView {
+                gc,
+                pod: PodEnd::Succeeded,
+                workflow,
+                due_since: None,
+            });
+        })
+    }
+
+    pub(super) fn gc(self, annotation: &str) -> Self {
+        self.with_gc(annotation, WorkflowEnd::NotYet)
+    }
+
+    pub(super) fn gc_orphan(self, annotation: &str) -> Self {
+        self.with_gc(annotation, WorkflowEnd::Gone)
+    }
+
+    pub(super) fn due_since(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| pod.cleanup.as_mut().unwrap().due_since = Some(at))
+    }
+
+    pub(super) fn unselected(self) -> Self {
+        self.with(|pod| {
+            pod.selection = Selection::None;
+            pod.owner = Owner::NotRequired;
+        })
+    }
+
+    pub(super) fn ignored(self) -> Self {
+        self.with(|pod| {
+            pod.selection = Selection::Ignored;
+            pod.owner = Owner::NotRequired;
+            pod.namespace.cached = Some(ignored(namespace_meta()));
+        })
+    }
+
+    pub(super) fn ignored_confirmed(self) -> Self {
+        self.namespace_fact(ignored(namespace_meta()))
+    }
+
+    pub(super) fn consumed(self) -> Self {
+        self.with(|pod| {
+            if let Selection::By { consumed, .. } = &mut pod.selection {
+                *consumed = ConsumedLabel::Yes;
+            }
+        })
+    }
+
+    pub(super) fn observed(self) -> Self {
+        self.with_profile(|profile| profile.mode = Mode::Observe)
+    }
+
+    pub(super) fn release_after(self, limit: Duration) -> Self {
+        self.with_profile(|profile| profile.release_after = Some(limit))
+    }
+
+    fn with_profile(self, change: impl FnOnce(&mut Profile)) -> Self {
+        self.with(|pod| {
+            if let Selection::By { profile, .. } = &mut pod.selection {
+                change(Arc::make_mut(profile));
+            }
+        })
+    }
+
+    pub(super) fn namespace_deleting(self) -> Self {
+        self.with(|pod| pod.namespace.cached = Some(deleting(namespace_meta())))
+    }
+
+    /// The cache has gone on since the last look.
+    pub(super) fn namespace_deleting_since(self) -> Self {
+        let newer = ObjectMeta {
+            resource_version: ResourceVersion::new(11),
+            ..deleting(namespace_meta())
+        };
+        self.with(|pod| pod.namespace.cached = Some(newer))
+    }
+
+    pub(super) fn namespace_confirmed(self) -> Self {
+        self.namespace_fact(deleting(namespace_meta()))
+    }
+
+    pub(super) fn namespace_lives(self) -> Self {
+        self.namespace_fact(ObjectMeta {
+            uid: Uid::new("ns-2"),
+            ..namespace_meta()
+        })
+    }
+
+    pub(super) fn ownerless(self) -> Self {
+        self.with(|pod| pod.owner = Owner::Missing)
+    }
+
+    pub(super) fn owner_absent(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Absent)
+    }
+
+    pub(super) fn owner_unknown(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Unknown)
+    }
+
+    pub(super) fn owner_deleting(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(deleting(owner_meta())))
+    }
+
+    pub(super) fn owner_deleting_live(self) -> Self {
+        self.owner_fact(OwnerState::Present(deleting(owner_meta())))
+    }
+
+    pub(super) fn owner_gone(self) -> Self {
+        self.owner_fact(OwnerState::Gone(GoneProof::scripted()))
+    }
+
+    pub(super) fn owner_lives(self) -> Self {
+        self.owner_fact(OwnerState::Present(owner_meta()))
+    }
+
+    pub(super) fn owner_not_served(self) -> Self {
+        self.owner_fact(OwnerState::Unknown(
+            "workflows.argoproj.io is not served at v1alpha1".into(),
+        ))
+    }
+
+    pub(super) fn owner_finished(self) -> Self {
+        self.with_owner(|owner| owner.cached = CachedOwner::Present(finished(owner_meta())))
+    }
+
+    pub(super) fn owner_finished_live(self) -> Self {
+        self.owner_fact(OwnerState::Present(finished(owner_meta())))
+    }
+
+    /// The pod as its successor would be: seen only after every look there is an answer of.
+    pub(super) fn seen_after_the_looks(self) -> Self {
+        self.with(|pod| pod.first_seen = Moment::now())
+    }
+
+    pub(super) fn mass_release(mut self) -> Self {
+        self.0.mass_release = MassRelease::Exceeded {
+            unselected: 50,
+            held: 100,
+        };
+        self
+    }
+
+    pub(super) fn gate_closed(mut self) -> Self {
+        self.0.gate = Gate::Closed;
+        self
+    }
+}
