@@ -113,7 +113,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn step(name: &str, workflow: &Workflow) -> PodBuilder {
+/// A pod of a workflow, with its node.
+pub(super) fn step(name: &str, workflow: &Workflow) -> PodBuilder {
     let node = format!("{}-{name}", workflow.name);
     pod(name).of(workflow).annotation(NODE_ID, &node)
 }

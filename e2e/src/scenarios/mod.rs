@@ -3,6 +3,7 @@
 mod admission;
 mod argo;
 mod argo_move;
+mod argo_nodes;
 mod check;
 mod claims;
 mod claims_replacing;
@@ -16,6 +17,7 @@ mod faults;
 mod foreign;
 mod gate;
 mod identity;
+mod install;
 mod kubectl;
 mod kubelet;
 mod node_agent;
@@ -50,6 +52,7 @@ pub fn all() -> Vec<Scenario> {
         workflows::scenarios(),
         argo::scenarios(),
         argo_move::scenarios(),
+        argo_nodes::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
@@ -64,6 +67,7 @@ pub fn all() -> Vec<Scenario> {
         rights::scenarios(),
         stuck::scenarios(),
         check::scenarios(),
+        install::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         node_agent::scenarios(),
