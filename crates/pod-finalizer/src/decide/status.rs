@@ -55,7 +55,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     if let StatusState::Read(nodes) = Fact::answer(fact)
         && nodes.is_taken_in_part(node)
     {
-        let text = "its consumer has its phase and not yet all of its outputs";
+        let text = "its workflow has the phase of its node and not yet its outputs (taskResultSynced is false)";
         reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
     }
     match Fact::answer(fact) {
