@@ -7,6 +7,10 @@
 //!
 //! While the mode is `draining` no replica adds a hold, and no policy does. It says so until somebody
 //! takes it back: restarts change nothing.
+//!
+//! Each switch that is off says by its own word who turned it off, and only that one turns it on
+//! again: `draining` the drain, `switched-off` the start without its component, `off` the backlog gate
+//! (which notes that beside it) or an admin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,12 +73,37 @@ impl State {
         self.data.get(MODE).map(String::as_str) == Some(DRAINING)
     }
 
-    /// The keys to change so that nothing adds holds any more.
+    /// The keys of a gate that is made by a drain.
+    pub fn made_draining() -> Change {
+        let all = SWITCHES.iter().chain([&MODE]);
+        all.map(|key| ((*key).to_owned(), DRAINING.to_owned()))
+            .collect()
+    }
+
+    /// The keys to change so that nothing adds holds any more. A switch that is off already keeps
+    /// the word that says why: it is not the drain's to turn on again.
     pub fn to_draining(&self) -> Change {
-        let known = SWITCHES.iter().map(|key| (*key).to_owned());
-        let switches = self.switches().map(|(key, _)| key.clone()).chain(known);
-        let all = switches.chain([MODE.to_owned()]);
-        self.changes(all.map(|key| (key, DRAINING)))
+        let on = self.switches().filter(|(_, value)| *value == ON);
+        let switches = on.map(|(key, _)| (key.clone(), DRAINING));
+        self.changes(switches.chain([(MODE.to_owned(), DRAINING)]))
+    }
+
+    /// The same with these keys changed.
+    #[must_use]
+    pub fn with(&self, change: &Change) -> Self {
+        let mut changed = self.clone();
+        let pairs = change.iter();
+        changed
+            .data
+            .extend(pairs.map(|(key, value)| (key.clone(), value.clone())));
+        changed
+    }
+
+    /// The switches that are off, with the words that say why, while Belayer works.
+    pub fn still_off(&self) -> Vec<(String, String)> {
+        let off = self.switches().filter(|(_, value)| *value != ON);
+        off.map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
     }
 
     /// The keys to change so that holds are added again. A switch that was off for another reason
@@ -86,12 +115,13 @@ impl State {
     }
 
     /// The keys to change so that the policies of these components, by their switches, are on or
-    /// off. What an admin or the backlog gate switched off stays off.
+    /// off. What an admin or the backlog gate switched off stays off. A drain whose end somebody
+    /// wrote by hand leaves its word behind: that is on again.
     pub fn to_components(&self, on: &[&str], off: &[&str]) -> Change {
         let now = |key: &str| self.data.get(key).map(String::as_str);
         let up = on
             .iter()
-            .filter(|key| now(key) == Some(SWITCHED_OFF))
+            .filter(|key| matches!(now(key), Some(SWITCHED_OFF | DRAINING)))
             .map(|key| ((*key).to_owned(), ON));
         let down = off
             .iter()
@@ -280,15 +310,12 @@ mod tests {
             changes(&open.to_draining()),
             [
                 ("hold", DRAINING),
-                ("holdClaims", DRAINING),
-                ("holdRecreations", DRAINING),
                 ("holdTomorrow", DRAINING),
-                ("holdWorkflows", DRAINING),
                 ("mode", DRAINING),
             ]
         );
-        let draining = state(&[]).to_draining();
-        let data = draining.into_iter().collect();
+        let data = State::made_draining();
+        assert_eq!(data.len(), SWITCHES.len() + 1);
         let draining = State {
             data,
             ..State::default()
@@ -297,18 +324,24 @@ mod tests {
         assert!(draining.to_draining().is_empty(), "once is enough");
     }
 
+    /// What an admin, the backlog gate or a component's absence turned off is off afterwards too.
     #[test]
-    fn what_was_off_for_another_reason_stays_off() {
-        let draining = state(&[
-            ("mode", DRAINING),
-            ("hold", DRAINING),
+    fn a_drain_and_its_end_leave_a_switch_as_it_was() {
+        let before = state(&[
+            ("mode", NORMAL),
+            ("hold", "on"),
             ("holdClaims", "off"),
+            ("holdRecreations", "not today"),
             ("holdWorkflows", SWITCHED_OFF),
         ]);
-        assert_eq!(
-            changes(&draining.to_normal()),
-            [("hold", "on"), ("mode", NORMAL)]
-        );
+        let draining = before.with(&before.to_draining());
+        assert!(draining.is_draining());
+        assert_eq!(draining.data["hold"], DRAINING);
+        let after = draining.with(&draining.to_normal());
+        assert_eq!(after, before);
+        let off = after.still_off();
+        let off: Vec<&str> = off.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(off, ["holdClaims", "holdRecreations", "holdWorkflows"]);
     }
 
     #[rstest]
@@ -328,14 +361,19 @@ mod tests {
             ("holdClaims", "on"),
             ("holdWorkflows", SWITCHED_OFF),
             ("holdRecreations", "off"),
+            ("holdTomorrow", DRAINING),
         ]);
         let change = now.to_components(
-            &["hold", "holdWorkflows", "holdRecreations"],
+            &["hold", "holdWorkflows", "holdRecreations", "holdTomorrow"],
             &["holdClaims"],
         );
         assert_eq!(
             changes(&change),
-            [("holdClaims", SWITCHED_OFF), ("holdWorkflows", "on")]
+            [
+                ("holdClaims", SWITCHED_OFF),
+                ("holdTomorrow", "on"),
+                ("holdWorkflows", "on"),
+            ]
         );
     }
 }

@@ -104,14 +104,15 @@ impl Drain {
         matches!(self.purpose, Purpose::Everything(_))
     }
 
-    /// Leaves draining mode: holds are added again.
+    /// Leaves draining mode: holds are added again. Says which switches of admission policies are
+    /// off all the same, and by what word, because they were off before the drain.
     ///
     /// # Errors
     ///
     /// As the requests that write the gate.
-    pub async fn resume(&self) -> Result<GateState, RequestError> {
+    pub async fn resume(&self) -> Result<Vec<(String, String)>, RequestError> {
         if self.site.is_dry_run() {
-            return Ok(GateState::Untouched);
+            return Ok(Vec::new());
         }
         // The namespace first: what may be held again must not be left alone.
         if let Err(why) = self.site.mark_namespace("false").await {
@@ -335,7 +336,7 @@ fn gate_in_words(gate: GateState, key: &str) -> String {
         GateState::NoNamespace => {
             "Belayer's namespace is not there: nobody is left to be told".to_owned()
         }
-        GateState::Normal | GateState::Untouched => format!("the gate {key} was not touched"),
+        GateState::Untouched => format!("the gate {key} was not touched"),
     }
 }
 

@@ -33,8 +33,6 @@ pub enum GateState {
     WasDraining,
     /// It says so now.
     Draining,
-    /// It says that holds are added.
-    Normal,
     /// Belayer's namespace is not there: nobody could read it.
     NoNamespace,
     /// It was not touched.
@@ -88,7 +86,7 @@ impl Site {
             let written = match self.gate.read().await? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => self.gate.write(&state, &state.to_draining()).await,
-                None => self.gate.create(&State::default().to_draining()).await,
+                None => self.gate.create(&State::made_draining()).await,
             };
             let error = match written {
                 Ok(()) => return Ok(GateState::Draining),
@@ -107,18 +105,19 @@ impl Site {
         }
     }
 
-    /// Sets the gate to normal.
-    pub(crate) async fn open_gate(&self) -> Result<GateState, RequestError> {
+    /// Sets the gate to normal. Says which switches stay off, as they were before.
+    pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
         loop {
             let Some(state) = self.gate.read().await? else {
-                return Ok(GateState::Untouched);
+                return Ok(Vec::new());
             };
             let change = state.to_normal();
+            let stay_off = state.with(&change).still_off();
             if change.is_empty() {
-                return Ok(GateState::Normal);
+                return Ok(stay_off);
             }
             match self.gate.write(&state, &change).await {
-                Ok(()) => return Ok(GateState::Normal),
+                Ok(()) => return Ok(stay_off),
                 Err(error) if error.class() == ErrorClass::Conflict => {}
                 Err(error) => return Err(error),
             }

@@ -94,6 +94,14 @@ pub enum Action {
     Record,
     /// It deletes the object.
     Delete,
+    /// It carries the object on by a write to its status.
+    WriteStatus,
+    /// It creates the pod that the object is the record of.
+    CreatePod,
+    /// It deletes that pod.
+    DeletePod,
+    /// It writes on that pod why it is left alone.
+    AnnotatePod,
 }
 
 /// What `explain` says of one object: the documented form of its `-o json` and `-o yaml`.

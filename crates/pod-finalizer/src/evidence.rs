@@ -94,18 +94,20 @@ pub enum Consumption {
 }
 
 impl Consumption {
-    /// The proof that `node` is fulfilled, if `fact` gives it for a pod first seen at `pod_seen`.
+    /// The proof that `node` asks nothing of `pod` any more, if `fact` gives it for a pod first seen
+    /// at `pod_seen`.
     ///
     /// The look must have begun after that: a retried node has the key of its predecessor.
     pub fn prove_node_fulfilled(
         fact: &Fact<StatusState>,
         node: &NodeRef,
+        pod: &Uid,
         pod_seen: Moment,
     ) -> Option<Self> {
         let StatusState::Read(nodes) = fact.answer() else {
             return None;
         };
-        let proven = fact.begun() > pod_seen && nodes.is_fulfilled(node);
+        let proven = fact.begun() > pod_seen && nodes.is_fulfilled(node, pod);
         proven.then(|| Self::NodeFulfilled(nodes.version()))
     }
 

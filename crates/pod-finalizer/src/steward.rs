@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -32,8 +32,15 @@ const RETRY: Duration = Duration::from_secs(5);
 /// A gate that is not there, or may not be touched, is looked for again after this time.
 const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
-/// Key of the gate ConfigMap that the admission policy reads: `on` or `off`.
+/// Key of the gate ConfigMap that the admission policy reads: `on`, or off by any other word.
 pub const GATE_KEY: &str = "hold";
+
+/// Key of the gate ConfigMap that says that the backlog turned [`GATE_KEY`] off. An `off` without
+/// it is an admin's, and not ours to turn on.
+pub const BACKLOG_KEY: &str = "backlog";
+
+/// The value of [`BACKLOG_KEY`] while the backlog gate is closed.
+pub const BACKLOG_CLOSED: &str = "closed";
 
 /// Acts on the census.
 pub struct Steward {
@@ -163,22 +170,18 @@ impl Steward {
 
     async fn write_gate(&self, gate: Gate) -> Result<(), RequestError> {
         let current = self.read_gate().await?;
-        let wanted = match gate {
-            Gate::Open => "on",
-            Gate::Closed => "off",
-        };
-        if current.hold.as_deref() == Some(wanted) {
+        let Some(data) = current.switched(gate) else {
             return Ok(());
-        }
+        };
         let body = json!({
             "metadata": { "uid": current.uid, "resourceVersion": current.resource_version },
-            "data": { GATE_KEY: wanted },
+            "data": data,
         });
         let path = Resource::config_maps().object_path(&self.gate);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await?;
-        tracing::info!(gate = %self.gate, hold = wanted, "gate written");
+        tracing::info!(gate = %self.gate, %data, "gate written");
         Ok(())
     }
 
@@ -201,11 +204,12 @@ impl Steward {
             .read(&request, Class::Evidence)
             .await?
             .json()?;
-        let hold = found.data.and_then(|mut data| data.remove(GATE_KEY));
+        let mut data = found.data.unwrap_or_default();
         Ok(GateObject {
             uid: found.metadata.uid,
             resource_version: found.metadata.resource_version,
-            hold,
+            hold: data.remove(GATE_KEY),
+            backlog: data.remove(BACKLOG_KEY),
         })
     }
 }
@@ -214,6 +218,22 @@ struct GateObject {
     uid: String,
     resource_version: String,
     hold: Option<String>,
+    backlog: Option<String>,
+}
+
+impl GateObject {
+    /// What to write so that the policy's switch follows the backlog gate; `None` if nothing is.
+    fn switched(&self, gate: Gate) -> Option<Value> {
+        let (hold, backlog) = (self.hold.as_deref(), self.backlog.as_deref());
+        match gate {
+            Gate::Closed => (hold == Some("on"))
+                .then(|| json!({ GATE_KEY: "off", BACKLOG_KEY: BACKLOG_CLOSED })),
+            Gate::Open if backlog != Some(BACKLOG_CLOSED) => None,
+            Gate::Open if hold == Some("off") => Some(json!({ GATE_KEY: "on", BACKLOG_KEY: null })),
+            // Somebody turned it off by another word meanwhile.
+            Gate::Open => Some(json!({ BACKLOG_KEY: null })),
+        }
+    }
 }
 
 /// Publishes the census as metrics.
@@ -240,4 +260,35 @@ fn publish(finalizer: &PodFinalizer, now: Timestamp) {
         MassRelease::Exceeded { unselected, .. } => unselected,
     };
     gauge(belayer_metrics::UNSELECTED_KEPT, kept as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_backlog_closes(Some("on"), None, Gate::Closed, Some(json!({"hold": "off", "backlog": "closed"})))]
+    #[case::it_is_closed(Some("off"), Some("closed"), Gate::Closed, None)]
+    #[case::it_opens_again(Some("off"), Some("closed"), Gate::Open, Some(json!({"hold": "on", "backlog": null})))]
+    #[case::it_is_open(Some("on"), None, Gate::Open, None)]
+    #[case::an_admins_off_stays(Some("off"), None, Gate::Open, None)]
+    #[case::nor_does_it_become_the_backlogs(Some("off"), None, Gate::Closed, None)]
+    #[case::a_component_that_was_switched_off(Some("switched-off"), Some("closed"), Gate::Open, Some(json!({"backlog": null})))]
+    #[case::an_admin_took_the_switch_out(None, None, Gate::Open, None)]
+    fn the_policys_switch_follows_the_backlog_and_obeys_an_admin(
+        #[case] hold: Option<&str>,
+        #[case] backlog: Option<&str>,
+        #[case] gate: Gate,
+        #[case] expected: Option<Value>,
+    ) {
+        let object = GateObject {
+            uid: String::new(),
+            resource_version: String::new(),
+            hold: hold.map(str::to_owned),
+            backlog: backlog.map(str::to_owned),
+        };
+        assert_eq!(object.switched(gate), expected);
+    }
 }

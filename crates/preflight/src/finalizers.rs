@@ -25,6 +25,8 @@ const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 #[derive(Deserialize)]
 struct List {
+    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
+    #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Object>>,
 }
 
@@ -58,8 +60,7 @@ struct Managed {
 async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, RequestError> {
     let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA);
     let list: List = reader.json(&request).await?;
-    list.items
-        .ok_or_else(|| RequestError::Decode("the answer is no list".to_owned()))
+    Ok(list.items.unwrap_or_default())
 }
 
 /// Who sets `finalizer` besides Belayer, by server-side apply or by an update of the list after
@@ -292,6 +293,17 @@ mod tests {
     #[case::not_in_the_list(&["--controllers=job-controller"], false)]
     fn the_flag_of_kube_controller_manager_is_read(#[case] words: &[&str], #[case] on: bool) {
         assert_eq!(is_switched_on(words), on);
+    }
+
+    #[rstest]
+    #[case::empty(json!({"items": []}), Some(0))]
+    #[case::empty_written_as_null(json!({"items": null}), Some(0))]
+    #[case::one(json!({"items": [{"metadata": {}}]}), Some(1))]
+    #[case::no_list(json!({"kind": "Status"}), None)]
+    fn an_empty_list_is_no_missing_one(#[case] answer: Value, #[case] expected: Option<usize>) {
+        let list = serde_json::from_value::<List>(answer).ok();
+        let objects = list.map(|list| list.items.unwrap_or_default().len());
+        assert_eq!(objects, expected);
     }
 
     #[test]

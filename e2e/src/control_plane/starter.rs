@@ -190,6 +190,8 @@ impl<'a> Starter<'a> {
                 format!("--token-auth-file={}", self.path("tokens.csv")),
                 "--authorization-mode=RBAC".into(),
                 "--disable-admission-plugins=ServiceAccount".into(),
+                // As kubeadm and all managed clusters have it: system DaemonSets need it.
+                "--allow-privileged=true".into(),
                 // No Service is reachable here: its endpoints would be this machine's.
                 "--endpoint-reconciler-type=none".into(),
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),

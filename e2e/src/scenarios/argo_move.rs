@@ -5,8 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, HOLD, Scenario, Workflow, eventually, pod};
-use crate::providers::Capability::Kubectl;
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, HOLD, Scenario, Workflow, eventually, finalizers, pod,
+};
+use crate::providers::Capability::{AdmissionPolicies, Kubectl};
+use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
 const STATUS: &str = "workflows.argoproj.io/status";
@@ -57,12 +60,48 @@ async fn there_and_back(cluster: Cluster) -> Result<()> {
     shows(&cluster, &["build-b [S,H]", "build-d [H]"]).await?;
     belayer.stop().await?;
 
+    if cluster.can(AdmissionPolicies) {
+        without_policies(&cluster, &workflow).await?;
+    }
     let belayer = start(&cluster, BACK).await?;
     shows(&cluster, &["build-b [S]", "build-d []"]).await?;
     for controller in ["pod-finalizer", "workflow-finalizer"] {
         nothing_held(&belayer, controller).await?;
     }
     belayer.stop().await
+}
+
+/// The step before the last: policies that are there go, and what is created then is tied by nobody.
+async fn without_policies(cluster: &Cluster, workflow: &Workflow) -> Result<()> {
+    for name in ["pod-hold-policy", "workflow-hold-policy"] {
+        apply(cluster.client(), manifest(name)?).await?;
+    }
+    let tied = tied(cluster, workflow, true).await;
+    let kinds = "mutatingadmissionpolicybinding,mutatingadmissionpolicy";
+    cluster
+        .kubectl()
+        .run(["delete", kinds, "belayer-pod-hold", "belayer-workflow-hold"])
+        .await?;
+    tied?;
+    self::tied(cluster, workflow, false).await
+}
+
+/// Whether a pod that is created now is tied, before long: API servers learn of policies late.
+async fn tied(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
+    let what = format!("a new pod is tied at creation: {expected}");
+    eventually(&what, SOON, async || {
+        let name = format!("try-{}", jiff::Timestamp::now().as_microsecond());
+        let created = cluster.create(&pod(&name).of(workflow)).await?;
+        let held = finalizers(&created).contains(&HOLD);
+        // Not to be seen in what the page prints.
+        let free = json!({ "metadata": { "finalizers": null } });
+        cluster.merge(&name, free).await?;
+        cluster.remove(&name).await?;
+        cluster.is_gone(&name).await?;
+        ensure!(held == expected, "it is {held}");
+        Ok(())
+    })
+    .await
 }
 
 async fn start(cluster: &Cluster, keys: &str) -> Result<Belayer> {

@@ -7,10 +7,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, CLAIM_HOLD, Cluster, Scenario, eventually, finalizers, pod};
+use crate::harness::{
+    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Scenario, eventually, finalizers, pod,
+};
 use crate::kinds;
 use crate::providers::Capability::Rbac;
 use crate::providers::{apply, manifest};
@@ -23,6 +25,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "check-with-all-rights",
             "the rights that deploy grants are all that check asks for",
             all_rights,
+        ),
+        Scenario::alone(
+            "check-names-who-else-sets-a-hold",
+            "who else sets a finalizer of ours is named, and who does not is not",
+            other_setters,
         ),
         Scenario::alone(
             "check-names-a-right-taken-away",
@@ -78,6 +85,89 @@ async fn missing(cluster: &Cluster) -> Result<Vec<(String, String)>> {
 async fn all_rights(cluster: Cluster) -> Result<()> {
     let missing = missing(&cluster).await?;
     ensure!(missing.is_empty(), "{missing:?}");
+    Ok(())
+}
+
+/// A tool that applies a pod and a claim with our finalizers in its files: it would put them back after
+/// each release.
+async fn other_setters(cluster: Cluster) -> Result<()> {
+    const TOOL: &str = "gitops";
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("a").of(&workflow)).await?;
+    cluster.is_held("a").await?;
+    cluster.held_claim("data").await?;
+    cluster.held_claim("untouched").await?;
+    ensure!(setters(&cluster).await?.is_empty(), "before anybody did");
+
+    applied(&cluster.pods(), "a", HOLD, TOOL).await?;
+    applied(&cluster.claims(), "data", CLAIM_HOLD, TOOL).await?;
+    // Whoever applies other fields sets no hold, and neither does an ordinary write beside them.
+    applied(&cluster.claims(), "untouched", "", "labeller").await?;
+    let expected = [
+        format!("{HOLD} is also set by {TOOL} (on 1 pods)"),
+        format!("{CLAIM_HOLD} is also set by {TOOL} (on 1 persistentvolumeclaims)"),
+    ];
+    let named = setters(&cluster).await?;
+    ensure!(named == expected, "{named:?}");
+    belayer.stop().await
+}
+
+/// What `check` says of other setters.
+async fn setters(cluster: &Cluster) -> Result<Vec<String>> {
+    let (code, text) = check(cluster).await?;
+    let report: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("exit code {code}: {text}"))?;
+    let parts = report["parts"].as_array().into_iter().flatten();
+    let findings = parts.flat_map(|part| part["findings"].as_array().into_iter().flatten());
+    let said = findings
+        .filter(|finding| finding["level"] == "note")
+        .filter_map(|finding| finding["what"].as_str());
+    let setters = said.filter(|what| what.contains("is also set by"));
+    Ok(setters.map(str::to_owned).collect())
+}
+
+/// Applies an object with one finalizer, or with a label only, by server-side apply; where a server has
+/// none, notes what that would have noted.
+async fn applied(
+    objects: &Api<DynamicObject>,
+    name: &str,
+    finalizer: &str,
+    tool: &str,
+) -> Result<()> {
+    let metadata = if finalizer.is_empty() {
+        json!({ "name": name, "labels": { "team": "shop" } })
+    } else {
+        json!({ "name": name, "finalizers": [finalizer] })
+    };
+    let now = objects.get(name).await?;
+    let types = now.types.clone().context("an object without a kind")?;
+    let document =
+        json!({ "apiVersion": types.api_version, "kind": types.kind, "metadata": metadata });
+    let by = PatchParams::apply(tool).force();
+    match objects.patch(name, &by, &Patch::Apply(&document)).await {
+        Err(kube::Error::Api(status)) if status.code == 415 => {}
+        other => return other.map(drop).context("apply"),
+    }
+    let fields = if finalizer.is_empty() {
+        json!({ "f:labels": { "f:team": {} } })
+    } else {
+        let value = format!("v:{finalizer:?}");
+        json!({ "f:finalizers": { ".": {}, (value): {} } })
+    };
+    let entry = json!({
+        "manager": tool, "operation": "Apply", "apiVersion": types.api_version,
+        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": fields },
+    });
+    let mut entries = json!(now.metadata.managed_fields);
+    entries
+        .as_array_mut()
+        .context("an object that nobody wrote")?
+        .push(entry);
+    let noted = json!({ "metadata": { "managedFields": entries } });
+    objects
+        .patch(name, &PatchParams::default(), &Patch::Merge(&noted))
+        .await?;
     Ok(())
 }
 

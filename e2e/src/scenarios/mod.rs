@@ -3,6 +3,7 @@
 mod admission;
 mod argo;
 mod argo_move;
+mod argo_nodes;
 mod argo_options;
 mod check;
 mod claims;
@@ -17,6 +18,7 @@ mod faults;
 mod foreign;
 mod gate;
 mod identity;
+mod install;
 mod kubectl;
 mod kubelet;
 mod node_agent;
@@ -54,6 +56,7 @@ pub fn all() -> Vec<Scenario> {
         argo::scenarios(),
         argo_options::scenarios(),
         argo_move::scenarios(),
+        argo_nodes::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),
@@ -68,6 +71,7 @@ pub fn all() -> Vec<Scenario> {
         rights::scenarios(),
         stuck::scenarios(),
         check::scenarios(),
+        install::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         node_agent::scenarios(),

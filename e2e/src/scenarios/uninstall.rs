@@ -118,7 +118,7 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
 }
 
 /// Runs a script as an admin would, and says what it printed.
-async fn shell(cluster: &Cluster, script: &str) -> Result<String> {
+pub(super) async fn shell(cluster: &Cluster, script: &str) -> Result<String> {
     let cache = cluster.dir().join("kubectl-cache");
     let output = tokio::process::Command::new("bash")
         .args(["-u", "-c", script])

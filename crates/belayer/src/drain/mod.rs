@@ -89,12 +89,17 @@ fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> 
 }
 
 async fn resume(drain: &Drain) -> Result<(), Failure> {
-    drain
+    let stay_off = drain
         .resume()
         .await
         .map_err(|error| anyhow::anyhow!("the gate could not be set to normal: {error}"))?;
     let said = "Draining is over: a running Belayer adds holds again. The admission policies that drain removed come \
                 back with the manifests (kubectl apply -k deploy/manifests).";
     anstream::println!("{said}");
+    for (switch, word) in stay_off {
+        anstream::println!(
+            "Its gate still says {switch}: {word}, as before it was drained: that policy ties nothing."
+        );
+    }
     Ok(())
 }

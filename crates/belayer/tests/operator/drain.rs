@@ -152,11 +152,12 @@ async fn the_namespace_may_go_only_when_nothing_is_left() {
     assert_eq!(drained(&world).await.outcome, Outcome::Clean);
     assert_eq!(mark(&world), "true");
     assert_eq!(gate(&world)["mode"], "draining");
-    drain(&world, Writes::Sent).resume().await.unwrap();
+    let off = drain(&world, Writes::Sent).resume().await.unwrap();
     assert_eq!(mark(&world), "false");
-    // What was off for another reason was drained as well, and is on with the others again.
-    assert_eq!(gate(&world)["mode"], "normal");
-    assert_eq!(gate(&world)["hold"], "on");
+    // What an admin had turned off is off, and said to be.
+    let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
+    assert_eq!(gate(&world), before);
+    assert_eq!(off, [("holdClaims".to_owned(), "off".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,14 +48,11 @@ async fn list(
         .pages(&path, METADATA_LIST, |answer| {
             let read = serde_json::from_slice::<Page<'_>>(&answer.body)
                 .map_err(|error| RequestError::Decode(error.to_string()))
-                .and_then(|page| {
-                    let items = page.items.ok_or_else(|| {
-                        RequestError::Decode("a list without its items".to_owned())
-                    })?;
-                    for item in &items {
+                .map(|page| {
+                    for item in page.items.iter().flatten() {
                         note(hold, item, denied, places);
                     }
-                    Ok(page.metadata.continue_token)
+                    page.metadata.continue_token
                 });
             async move { read }
         })
@@ -66,6 +63,7 @@ async fn list(
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMeta,
+    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
     #[serde(borrow, deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<'a>>>,
 }

@@ -49,8 +49,14 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         ask(reasons, soon);
         return None;
     };
-    if let Some(proof) = Consumption::prove_node_fulfilled(fact, node, pod.first_seen) {
+    if let Some(proof) = Consumption::prove_node_fulfilled(fact, node, &pod.uid, pod.first_seen) {
         return Some((row::NODE_FULFILLED, Evidence::Consumed(proof)));
+    }
+    if let StatusState::Read(nodes) = Fact::answer(fact)
+        && nodes.is_taken_in_part(node)
+    {
+        let text = "its workflow has the phase of its node and not yet its outputs (taskResultSynced is false)";
+        reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
     }
     match Fact::answer(fact) {
         StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {

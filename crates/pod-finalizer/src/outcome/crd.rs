@@ -8,7 +8,9 @@ use super::{PodOutcomeSpec, resource};
 /// The definition, as `kubectl apply` takes it.
 pub fn crd() -> Value {
     let kind = resource();
-    let column = |name: &str, column_type: &str, path: &str, priority: i32| json!({ "name": name, "type": column_type, "jsonPath": path, "priority": priority });
+    let column = |name: &str, column_type: &str, path: &str| json!({ "name": name, "type": column_type, "jsonPath": path });
+    // A server drops a priority of zero: written down, it would be a difference at every apply.
+    let wide = |name: &str, path: &str| json!({ "name": name, "type": "string", "jsonPath": path, "priority": 1 });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -31,14 +33,14 @@ pub fn crd() -> Value {
                 "served": true,
                 "storage": true,
                 "additionalPrinterColumns": [
-                    column("Pod", "string", ".spec.podName", 0),
-                    column("Phase", "string", ".spec.phase", 0),
-                    column("Exit", "string", ".spec.containers[*].exitCode", 0),
-                    column("Complete", "boolean", ".spec.complete", 0),
-                    column("Finished", "date", ".spec.finishedAt", 0),
-                    column("Node", "string", ".spec.nodeName", 1),
-                    column("Reason", "string", ".spec.reason", 1),
-                    column("Age", "date", ".metadata.creationTimestamp", 0),
+                    column("Pod", "string", ".spec.podName"),
+                    column("Phase", "string", ".spec.phase"),
+                    column("Exit", "string", ".spec.containers[*].exitCode"),
+                    column("Complete", "boolean", ".spec.complete"),
+                    column("Finished", "date", ".spec.finishedAt"),
+                    wide("Node", ".spec.nodeName"),
+                    wide("Reason", ".spec.reason"),
+                    column("Age", "date", ".metadata.creationTimestamp"),
                 ],
                 "schema": { "openAPIV3Schema": {
                     "description": "How a pod ended. Written by Belayer before it lets the pod go.",

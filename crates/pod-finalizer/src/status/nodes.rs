@@ -1,6 +1,6 @@
 //! The nodes of a workflow's status, plain or packed, of which the fulfilled ones are kept.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ const NODES_LIMIT: u64 = 64 << 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
-    ids: HashSet<Box<str>>,
-    names: HashSet<Box<str>>,
+    ids: HashMap<Box<str>, Taken>,
+    names: HashMap<Box<str>, Taken>,
+    /// UIDs of pods in whose place the controller starts another one, as it has written down.
+    retired: HashSet<Box<str>>,
 }
 
 /// Which node is a pod's.
@@ -34,12 +36,41 @@ pub enum NodeRef {
     Name(Arc<str>),
 }
 
+/// How much of a node's result its workflow has, once the node has a final phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Taken {
+    /// All of it.
+    All,
+    /// All of what this pod left behind: another pod of the same node was not asked.
+    Of(Box<str>),
+    /// Its phase, and not yet its outputs. A pod that goes now makes the node fail as deleted.
+    InPart,
+}
+
 impl Nodes {
-    /// Whether this node is fulfilled.
-    pub fn is_fulfilled(&self, node: &NodeRef) -> bool {
+    /// Whether the workflow asks nothing of this pod any more: its node is fulfilled, by this pod
+    /// where the node says by which, or the pod is to be replaced by another one under its name,
+    /// which cannot be created before this one is gone.
+    pub fn is_fulfilled(&self, node: &NodeRef, pod: &Uid) -> bool {
+        if self.retired.contains(pod.as_str()) {
+            return true;
+        }
+        match self.taken(node) {
+            Some(Taken::All) => true,
+            Some(Taken::Of(uid)) => **uid == *pod.as_str(),
+            Some(Taken::InPart) | None => false,
+        }
+    }
+
+    /// Whether this node has ended, but its outputs have not all arrived.
+    pub fn is_taken_in_part(&self, node: &NodeRef) -> bool {
+        self.taken(node) == Some(&Taken::InPart)
+    }
+
+    fn taken(&self, node: &NodeRef) -> Option<&Taken> {
         match node {
-            NodeRef::Id(id) => self.ids.contains(&**id),
-            NodeRef::Name(name) => self.names.contains(&**name),
+            NodeRef::Id(id) => self.ids.get(&**id),
+            NodeRef::Name(name) => self.names.get(&**name),
         }
     }
 
@@ -53,8 +84,8 @@ impl Nodes {
     pub(crate) fn scripted(version: u64, ids: &[&str]) -> Arc<Self> {
         Arc::new(Self {
             version: ResourceVersion::new(version),
-            ids: ids.iter().map(|id| Box::from(*id)).collect(),
-            names: HashSet::new(),
+            ids: ids.iter().map(|id| (Box::from(*id), Taken::All)).collect(),
+            ..Self::default()
         })
     }
 }
@@ -80,6 +111,8 @@ struct Status<'a> {
     nodes: Option<&'a serde_json::value::RawValue>,
     compressed_nodes: Option<String>,
     offload_node_status_version: Option<String>,
+    /// Before a node said of itself whether its outputs have arrived.
+    task_results_completion_status: Option<HashMap<Box<str>, bool>>,
 }
 
 /// Reads a workflow of this UID.
@@ -102,11 +135,12 @@ pub(super) fn read(body: &[u8], uid: &Uid) -> Result<Nodes, String> {
         version,
         ..Nodes::default()
     };
+    let arrived = status.task_results_completion_status.unwrap_or_default();
     if let Some(packed) = status.compressed_nodes.filter(|packed| !packed.is_empty()) {
-        nodes.add(&unpack(&packed, NODES_LIMIT)?)?;
+        nodes.add(&unpack(&packed, NODES_LIMIT)?, &arrived)?;
     }
     if let Some(plain) = status.nodes {
-        nodes.add(plain.get().as_bytes())?;
+        nodes.add(plain.get().as_bytes(), &arrived)?;
     }
     Ok(nodes)
 }
@@ -130,34 +164,60 @@ fn unpack(packed: &str, limit: u64) -> Result<Vec<u8>, String> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Node {
     #[serde(default)]
     name: Option<Box<str>>,
     #[serde(default)]
     phase: Option<String>,
+    /// Whether its outputs, which come by an object of their own, have arrived.
+    #[serde(default)]
+    task_result_synced: Option<bool>,
+    /// By which pod it was fulfilled.
+    #[serde(default, rename = "capturedPodUID")]
+    captured_pod_uid: Option<Box<str>>,
+    /// The pod that is to be replaced by another one.
+    #[serde(default, rename = "restartingPodUID")]
+    restarting_pod_uid: Option<Box<str>>,
 }
 
 impl Node {
-    /// The phases after which the workflow controller asks nothing of the pod any more.
-    fn is_fulfilled(&self) -> bool {
-        matches!(
+    /// What was taken, after the phases in which the workflow controller asks nothing of the pod
+    /// any more. `arrived` counts where the node itself does not say.
+    fn taken(&self, arrived: Option<bool>) -> Option<Taken> {
+        let ended = matches!(
             self.phase.as_deref(),
             Some("Succeeded" | "Failed" | "Error" | "Skipped" | "Omitted")
-        )
+        );
+        let captured = self.captured_pod_uid.as_ref().filter(|uid| !uid.is_empty());
+        ended.then(|| match (self.task_result_synced.or(arrived), captured) {
+            (Some(false), _) => Taken::InPart,
+            (_, Some(uid)) => Taken::Of(uid.clone()),
+            (_, None) => Taken::All,
+        })
+    }
+
+    /// The pod that is retired, as long as its successor does not run.
+    fn retired(&self) -> Option<&str> {
+        let waits = self.phase.as_deref() == Some("Pending");
+        let pod = self.restarting_pod_uid.as_deref();
+        pod.filter(|uid| waits && !uid.is_empty())
     }
 }
 
+type Arrived = HashMap<Box<str>, bool>;
+
 impl Nodes {
     /// Takes the fulfilled ones out of a table, without keeping the others.
-    fn add(&mut self, table: &[u8]) -> Result<(), String> {
+    fn add(&mut self, table: &[u8], arrived: &Arrived) -> Result<(), String> {
         let mut deserializer = serde_json::Deserializer::from_slice(table);
-        Table(self)
+        Table(self, arrived)
             .deserialize(&mut deserializer)
             .map_err(|error| format!("its nodes cannot be read: {error}"))
     }
 }
 
-struct Table<'n>(&'n mut Nodes);
+struct Table<'n>(&'n mut Nodes, &'n Arrived);
 
 impl<'de> DeserializeSeed<'de> for Table<'_> {
     type Value = ();
@@ -189,9 +249,11 @@ impl<'de> Visitor<'de> for Table<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(id) = map.next_key::<Box<str>>()? {
             let node: Node = map.next_value()?;
-            if node.is_fulfilled() {
-                self.0.ids.insert(id);
-                self.0.names.extend(node.name);
+            self.0.retired.extend(node.retired().map(Box::from));
+            if let Some(taken) = node.taken(self.1.get(&id).copied()) {
+                let named = node.name.map(|name| (name, taken.clone()));
+                self.0.names.extend(named);
+                self.0.ids.insert(id, taken);
             }
         }
         Ok(())
@@ -226,6 +288,15 @@ mod tests {
         })
     }
 
+    fn pod() -> Uid {
+        Uid::new("p-1")
+    }
+
+    /// A workflow whose one node is `node`.
+    fn of_node(node: Value) -> Value {
+        json!({ "nodes": { "w-1": node } })
+    }
+
     fn pack(bytes: &[u8]) -> String {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(bytes).unwrap();
@@ -254,16 +325,57 @@ mod tests {
             ("w-5", "w.e", false),
         ] {
             assert_eq!(
-                nodes.is_fulfilled(&NodeRef::Id(id.into())),
+                nodes.is_fulfilled(&NodeRef::Id(id.into()), &pod()),
                 expected,
                 "{id}"
             );
             assert_eq!(
-                nodes.is_fulfilled(&NodeRef::Name(name.into())),
+                nodes.is_fulfilled(&NodeRef::Name(name.into()), &pod()),
                 expected,
                 "{name}"
             );
         }
+    }
+
+    /// What Argo Workflows writes beside the phase: whether the outputs have arrived (3.6), whose
+    /// successor is awaited (4.0), and whose result it was (4.2).
+    #[rstest]
+    #[case::outputs_have_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": true})), true)]
+    #[case::outputs_have_not_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": false})), false)]
+    #[case::nobody_says_whether(of_node(json!({"phase": "Succeeded", "taskResultSynced": null})), true)]
+    #[case::the_table_says_not_yet(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": false}}), false)]
+    #[case::the_table_says_so(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": true}}), true)]
+    #[case::the_table_is_about_others(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-2": false}}), true)]
+    #[case::the_node_knows_better(json!({"nodes": {"w-1": {"phase": "Failed", "taskResultSynced": true}}, "taskResultsCompletionStatus": {"w-1": false}}), true)]
+    #[case::of_this_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-1"})), true)]
+    #[case::of_another_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-0"})), false)]
+    #[case::of_nobody_named(of_node(json!({"phase": "Succeeded", "capturedPodUID": ""})), true)]
+    #[case::to_be_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1"})), true)]
+    #[case::to_be_replaced_before_it_reported(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1", "taskResultSynced": false})), true)]
+    #[case::its_predecessor_is_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-0"})), false)]
+    #[case::its_successor_runs(of_node(json!({"phase": "Running", "restartingPodUID": "p-1"})), false)]
+    fn a_phase_is_not_all_that_a_consumer_takes(#[case] status: Value, #[case] expected: bool) {
+        let compressed = {
+            let mut status = status.clone();
+            let table = status["nodes"].take();
+            status["compressedNodes"] = json!(pack(table.to_string().as_bytes()));
+            status
+        };
+        for status in [status, compressed] {
+            let nodes = fulfilled(status);
+            let node = NodeRef::Id("w-1".into());
+            assert_eq!(nodes.is_fulfilled(&node, &pod()), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_in_part_can_be_told() {
+        let nodes = fulfilled(of_node(
+            json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}),
+        ));
+        assert!(nodes.is_taken_in_part(&NodeRef::Name("w.a".into())));
+        assert!(!nodes.is_taken_in_part(&NodeRef::Id("w-2".into())));
+        assert!(!fulfilled(json!({"nodes": table()})).is_taken_in_part(&NodeRef::Id("w-1".into())));
     }
 
     #[rstest]
@@ -271,7 +383,7 @@ mod tests {
     #[case::no_nodes(json!({"phase": "Running"}))]
     #[case::null_nodes(json!({"nodes": null, "compressedNodes": ""}))]
     fn no_nodes_are_no_evidence(#[case] status: Value) {
-        assert!(!fulfilled(status).is_fulfilled(&NodeRef::Id("w-1".into())));
+        assert!(!fulfilled(status).is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
     }
 
     #[rstest]
@@ -280,6 +392,8 @@ mod tests {
     #[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "no gzip")]
     #[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
     #[case::no_nodes_at_all(json!({"nodes": {"w-1": 3}}), "cannot be read")]
+    #[case::no_word_about_outputs(of_node(json!({"phase": "Succeeded", "taskResultSynced": "no"})), "cannot be read")]
+    #[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": {"w-1": "no"}}), "cannot be read")]
     fn what_cannot_be_read_gives_none_and_says_so(#[case] status: Value, #[case] why: &str) {
         let told = unreadable(status);
         assert!(told.contains(why), "{told}");

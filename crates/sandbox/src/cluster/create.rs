@@ -68,7 +68,7 @@ impl Cluster {
             meta::strip_nulls(&mut object);
         }
         meta::normalise(&mut object).map_err(|why| undecodable(&info, gvr, &why))?;
-        managed::take_sent(&mut object);
+        let sent = managed::take_sent(&mut object);
         check_type(&info, gvr, &mut object)?;
         let dropped = shape::unknown(shape::custom(&info, gvr, &mut object));
         let mut warnings = shape::judge(&info, gvr, dropped, options)?;
@@ -117,6 +117,7 @@ impl Cluster {
             subresource: "",
             now: &self.clock().now_rfc3339(),
         };
+        managed::carry(&json!({}), &mut object, &sent);
         managed::stamp(None, &mut object, &stamp);
         object["apiVersion"] = json!(info.api_version(&info.storage_version));
         if options.dry_run {

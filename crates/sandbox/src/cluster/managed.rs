@@ -18,22 +18,52 @@ pub(super) struct Stamp<'a> {
     pub(super) now: &'a str,
 }
 
-/// Takes the entries that a client sent off the object; true when they ask for a fresh start.
-pub(super) fn take_sent(object: &mut Value) -> bool {
-    let sent = meta::metadata_mut(object).and_then(|m| m.remove(FIELD));
-    match sent {
-        Some(Value::Array(entries)) => match entries.as_slice() {
-            [] => true,
-            [only] => only.as_object().is_some_and(Map::is_empty),
-            _ => false,
-        },
-        _ => false,
+/// What a client sent of them.
+pub(super) enum Sent {
+    /// Nothing, or what is no entries: those of the stored object stay.
+    Nothing,
+    /// An empty list: nobody is noted any more.
+    FreshStart,
+    /// Other entries, which take the place of those of the stored object.
+    Entries(Value),
+}
+
+impl Sent {
+    pub(super) fn is_fresh_start(&self) -> bool {
+        matches!(self, Self::FreshStart)
     }
 }
 
-/// Puts the entries of the stored object back.
-pub(super) fn carry(old: &Value, new: &mut Value) {
-    if let Some(entries) = meta::at(old, &["metadata", FIELD]) {
+/// Takes the entries that a client sent off the object.
+pub(super) fn take_sent(object: &mut Value) -> Sent {
+    let sent = meta::metadata_mut(object).and_then(|m| m.remove(FIELD));
+    let Some(Value::Array(entries)) = sent else {
+        return Sent::Nothing;
+    };
+    match entries.as_slice() {
+        [] => Sent::FreshStart,
+        [only] if only.as_object().is_some_and(Map::is_empty) => Sent::FreshStart,
+        all if all.iter().all(is_entry) => Sent::Entries(Value::Array(entries)),
+        _ => Sent::Nothing,
+    }
+}
+
+fn is_entry(entry: &Value) -> bool {
+    let text = |field: &str| meta::text(entry, &[field]);
+    matches!(text("operation"), "Apply" | "Update")
+        && !text("apiVersion").is_empty()
+        && text("fieldsType") == "FieldsV1"
+        && entry["fieldsV1"].is_object()
+}
+
+/// Puts the entries that were sent, or else those of the stored object, back.
+pub(super) fn carry(old: &Value, new: &mut Value, sent: &Sent) {
+    let stored = meta::at(old, &["metadata", FIELD]);
+    let entries = match sent {
+        Sent::Entries(entries) => Some(entries),
+        Sent::Nothing | Sent::FreshStart => stored,
+    };
+    if let Some(entries) = entries {
         meta::set(new, FIELD, entries.clone());
     }
 }

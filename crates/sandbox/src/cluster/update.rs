@@ -128,9 +128,10 @@ impl Cluster {
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         check_version(info, key, old, &mut new)?;
-        let fresh_start = managed::take_sent(&mut new);
+        let sent = managed::take_sent(&mut new);
+        let fresh_start = sent.is_fresh_start();
         carry_metadata(old, &mut new);
-        managed::carry(old, &mut new);
+        managed::carry(old, &mut new, &sent);
         new["apiVersion"] = json!(info.api_version(&info.storage_version));
         new["kind"] = json!(info.kind);
         if info.is(&Gvr::NAMESPACES) {

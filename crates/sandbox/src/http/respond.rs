@@ -216,6 +216,10 @@ struct Items<'a> {
 
 impl Serialize for Items<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // An empty list of metadata is null, as a real server writes it.
+        if self.items.is_empty() && matches!(self.shape, Shape::Metadata) {
+            return serializer.serialize_none();
+        }
         let mut seq = serializer.serialize_seq(Some(self.items.len()))?;
         for item in self.items {
             match self.shape {

@@ -42,7 +42,12 @@ impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
         let next = match action {
             Action::Release => "a running Belayer takes the hold off at once".to_owned(),
             Action::AddHold => "a running Belayer adds the hold at once".to_owned(),
-            Action::Record | Action::Delete => "a running Belayer does so at once".to_owned(),
+            Action::Record
+            | Action::Delete
+            | Action::WriteStatus
+            | Action::CreatePod
+            | Action::DeletePod
+            | Action::AnnotatePod => "a running Belayer does so at once".to_owned(),
             Action::Keep | Action::Nothing => waits(action),
         };
         let row = self.decision.row;

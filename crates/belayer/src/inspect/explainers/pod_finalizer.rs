@@ -23,7 +23,7 @@ use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::profile::MaxUnselected;
 use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapshot};
 use belayer_pod_finalizer::status::StatusOracle;
-use belayer_pod_finalizer::steward::GATE_KEY;
+use belayer_pod_finalizer::steward::{BACKLOG_CLOSED, BACKLOG_KEY};
 
 use super::census::{Census, census};
 use super::decided::Decided;
@@ -168,7 +168,9 @@ async fn gate(reader: &Reader) -> (Gate, Option<String>) {
     let maps = Resource::config_maps();
     let key = ObjectKey::new(names::DEFAULT_NAMESPACE, names::GATE_CONFIG_MAP);
     match reader.object::<ConfigMap>(&maps, &key).await {
-        Look::Found(map) if map.data.get(GATE_KEY).map(String::as_str) == Some("off") => {
+        Look::Found(map)
+            if map.data.get(BACKLOG_KEY).map(String::as_str) == Some(BACKLOG_CLOSED) =>
+        {
             (Gate::Closed, None)
         }
         Look::Found(_) | Look::Absent => (Gate::Open, None),

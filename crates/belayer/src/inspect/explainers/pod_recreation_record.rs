@@ -56,11 +56,7 @@ impl Records {
                 name: verdict.row.name,
                 says: explain::says(verdict.row).to_owned(),
             },
-            action: match &verdict.effect {
-                None => Action::Nothing,
-                Some(Effect::DeleteRecord) => Action::Delete,
-                Some(_) => Action::Record,
-            },
+            action: action(verdict.effect.as_ref()),
             evidence: None,
             missing: told
                 .map(|notice| notice.message.to_string())
@@ -92,6 +88,21 @@ impl Records {
             &self.settings,
             sight,
         ))))
+    }
+}
+
+/// What is done about the record, which is the object here: much of it is done to its pod.
+fn action(effect: Option<&Effect>) -> Action {
+    match effect {
+        None | Some(Effect::LookAtNode { .. }) => Action::Nothing,
+        Some(Effect::CreateRecord { .. }) => Action::Record,
+        Some(Effect::Status(_) | Effect::Intend { .. } | Effect::Reserve { .. }) => {
+            Action::WriteStatus
+        }
+        Some(Effect::CreatePod { .. }) => Action::CreatePod,
+        Some(Effect::DeletePod { .. }) => Action::DeletePod,
+        Some(Effect::Mark { .. }) => Action::AnnotatePod,
+        Some(Effect::DeleteRecord) => Action::Delete,
     }
 }
 

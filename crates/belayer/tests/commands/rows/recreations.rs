@@ -150,7 +150,7 @@ fn of_the_machine(row: Row, action: &'static str, next: &'static str) -> Expecte
 }
 
 fn writes(row: Row) -> Expected {
-    of_the_machine(row, "record", "writes the record's status")
+    of_the_machine(row, "write-status", "writes the record's status")
 }
 
 #[rstest]
@@ -164,14 +164,14 @@ fn writes(row: Row) -> Expected {
         { "type": "StateWiped", "status": "False", "lastTransitionTime": "$now" },
         { "type": "PodRejected", "status": "True", "lastTransitionTime": "$now" },
     ] }),
-    of_the_machine(row::WIPING, "record", "looks whether the node is still there")
+    of_the_machine(row::WIPING, "nothing", "looks whether the node is still there")
 )]
-#[case::row_26_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), of_the_machine(row::INTEND, "record", "tries the create"))]
-#[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), of_the_machine(row::DELETE, "record", "deletes the pod, by its UID"))]
+#[case::row_26_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), of_the_machine(row::INTEND, "write-status", "tries the create"))]
+#[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), of_the_machine(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
 #[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
-#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "record", "reserves an attempt"))]
-#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "record", "creates the pod"))]
+#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "write-status", "reserves an attempt"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
 #[case::row_32_there_again(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
@@ -183,11 +183,11 @@ fn writes(row: Row) -> Expected {
     ] }),
     writes(row::DENIED)
 )]
-#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), of_the_machine(row::OLD_ATTEMPT, "record", "deletes the pod, by its UID"))]
-#[case::row_38_to_be_told(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "record", "writes on the pod why it is left alone"))]
+#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), of_the_machine(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_38_to_be_told(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "annotate-pod", "writes on the pod why it is left alone"))]
 #[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), of_the_machine(row::EXPIRED, "delete", "deletes the record"))]
 #[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
-#[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "record", "deletes the pod, by its UID"))]
+#[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_pod_recreation(
     #[context] case: Context,

@@ -85,6 +85,8 @@ async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
 #[case::in_the_stream(watch(&[event("ERROR", &error_status(422, "Invalid"))]))]
 #[case::never_complete(watch(&[added(object("a", "u1", 3)), bookmark(5)]))]
 #[case::silent(watch(&[]))]
+#[case::broken_off(watch(&[added(object("z", "u9", 2)), added(object("a", "u1", 3))]))]
+#[case::an_end_that_is_none(watch(&[added(object("z", "u9", 2)), list_end_saying("false", 5)]))]
 #[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case] refusal: Reply) {
     let mut run = by_stream([
@@ -99,6 +101,27 @@ async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case
     let streaming = |uri: &&String| uri.contains("sendInitialEvents");
     assert_eq!(run.server.requests().iter().filter(streaming).count(), 1);
     assert!(run.server.times()[1] <= Duration::from_secs(31));
+}
+
+/// Changes go on while a server sends what there is.
+#[tokio::test(start_paused = true)]
+async fn what_changes_and_goes_during_a_streaming_list_is_not_told_twice_or_at_all() {
+    let mut run = by_stream([watch(&[
+        added(object("a", "u1", 3)),
+        added(object("b", "u2", 4)),
+        modified(object("a", "u1", 5)),
+        added(object("c", "u3", 6)),
+        deleted(object("c", "u3", 7)),
+        deleted(object("b", "u2", 8)),
+        added(object("b", "u4", 9)),
+        list_end(9),
+        added(object("d", "u5", 10)),
+    ])]);
+    run.hears(&["initial a:u1@5", "initial b:u4@9", "at 9", "synced"])
+        .await;
+    run.hears(&["added d:u5@10", "at 10"]).await;
+    assert_eq!(run.version("c"), None);
+    assert_eq!(run.store.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

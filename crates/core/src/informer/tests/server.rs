@@ -119,10 +119,15 @@ pub(super) fn bookmark(version: u64) -> String {
 }
 
 pub(super) fn list_end(version: u64) -> String {
+    list_end_saying("true", version)
+}
+
+/// A bookmark whose annotation says something about the end of a list.
+pub(super) fn list_end_saying(text: &str, version: u64) -> String {
     event(
         "BOOKMARK",
         &format!(
-            r#"{{"metadata":{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}"#
+            r#"{{"metadata":{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"{text}"}}}}}}"#
         ),
     )
 }

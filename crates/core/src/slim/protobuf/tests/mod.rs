@@ -87,6 +87,7 @@ fn a_watch_tells_what_happened() {
 #[rstest]
 #[case::in_between(&[], false)]
 #[case::at_the_end_of_a_streaming_list(&[("k8s.io/initial-events-end", "true")], true)]
+#[case::not_yet_at_the_end(&[("k8s.io/initial-events-end", "false")], false)]
 #[case::of_somebody_else(&[("example.org/x", "true")], false)]
 fn a_bookmark_has_a_version_and_nothing_else(
     #[case] annotations: &[(&str, &str)],
