@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
 
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -122,9 +123,12 @@ pub async fn alone(count: usize) -> Result<()> {
     let mut producers = JoinSet::new();
     for mine in keys {
         let queue = queue.clone();
-        producers.spawn_blocking(move || {
+        // A task, as a watch is one and as a goroutine of the peers: it gives way now and then, as it
+        // would by waiting for the next event.
+        producers.spawn(async move {
             for (number, key) in mine.into_iter().enumerate() {
                 queue.add(key, Band::ALL[number % Band::ALL.len()]);
+                consume_budget().await;
             }
         });
     }

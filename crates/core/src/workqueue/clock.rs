@@ -25,7 +25,8 @@ impl Tick {
 
 /// Whole nanoseconds; a duration beyond 584 years counts as 584 years.
 pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let whole = duration.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// Turns tokio's clock (which tests can pause) into ticks and back.

@@ -2,8 +2,8 @@
 //!
 //! Producers and consumers that meet at a lock cost each other far more than the work done under it:
 //! they pass its memory from processor to processor, spin, sleep and are woken. An operation whose
-//! result nobody waits for (an add, the end of work) therefore goes into the in-tray, which has a
-//! lock of its own that is held for one push. Whoever next needs the state works the tray off first,
+//! result nobody waits for (an add; the end of work, where the lock is taken) therefore goes into the
+//! in-tray, which has a lock of its own that is held for one push. Whoever next needs the state works the tray off first,
 //! many operations at once. Nothing can be seen in between: every look at the state begins with the
 //! tray, so an add that has returned has happened.
 //!
@@ -15,6 +15,7 @@
 //! other.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 
 use super::band::Ageing;
 use super::durations::Durations;
@@ -34,10 +35,10 @@ const KEEP_CAPACITY: usize = 4096;
 
 /// The one lock, the tray, and what passes between them.
 pub(super) struct Desk<K> {
-    state: Lock<State<K>>,
-    tray: Lock<Tray<K>>,
+    state: Apart<Lock<State<K>>>,
+    tray: Apart<Lock<Tray<K>>>,
     /// How many operations are in the tray.
-    left: AtomicUsize,
+    left: Apart<AtomicUsize>,
     /// Whether the tray is watched, as a hint: what counts stands in the tray.
     watched: AtomicBool,
     /// Whether somebody has to work the tray off.
@@ -45,6 +46,18 @@ pub(super) struct Desk<K> {
     pub(super) meters: Meters,
     /// Told when the queue is shut down and nothing is processed any more.
     pub(super) idle: Notify,
+}
+
+/// Something in cache lines of its own: who reads its neighbours need not wait for who writes it.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 #[derive(Debug)]
@@ -68,12 +81,12 @@ struct After<K> {
 impl<K: Eq> Desk<K> {
     pub(super) fn new(ageing: Ageing, meters: Meters) -> Self {
         Self {
-            state: Lock::new(State::new(ageing, meters.durations())),
-            tray: Lock::new(Tray {
+            state: Apart(Lock::new(State::new(ageing, meters.durations()))),
+            tray: Apart(Lock::new(Tray {
                 operations: VecDeque::new(),
                 watched: false,
-            }),
-            left: AtomicUsize::new(0),
+            })),
+            left: Apart(AtomicUsize::new(0)),
             watched: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             meters,
@@ -105,8 +118,7 @@ impl<K: Eq> Desk<K> {
 
     /// Does it, at the latest before anybody looks.
     pub(super) fn submit(&self, operation: Operation<K>) {
-        // Somebody waits for it: without a detour.
-        if self.watched.load(Ordering::Relaxed)
+        if self.goes_without_detour(&operation)
             && let Some(mut state) = self.state.try_lock()
         {
             let mut dropped = self.work_off(&mut state);
@@ -125,6 +137,12 @@ impl<K: Eq> Desk<K> {
         if urgent {
             self.relieve();
         }
+    }
+
+    /// Whether a free lock is worth taking: somebody waits for the operation, or it is the end of
+    /// work, and whose work has ended comes for the next key and finds the state at hand.
+    fn goes_without_detour(&self, operation: &Operation<K>) -> bool {
+        matches!(operation, Operation::Finish { .. }) || self.watched.load(Ordering::Relaxed)
     }
 
     /// How many operations are in the tray.

@@ -29,11 +29,6 @@ impl List {
         }
     }
 
-    /// The entry after this one, which must be in this list.
-    pub(super) fn after<K>(&self, entries: &[Entry<K>], index: u32) -> Option<u32> {
-        Some(entries[index as usize].next).filter(|next| *next != NONE)
-    }
-
     pub(super) fn push_back<K>(&mut self, entries: &mut [Entry<K>], index: u32) {
         let entry = &mut entries[index as usize];
         entry.prev = self.tail;

@@ -61,8 +61,8 @@
 //! - **Metrics** under client-go's names; see [`WorkQueue::refresh_metrics`].
 //!
 //! Every operation costs O(1) but for delays, which cost O(log n). There is one lock around all of
-//! it, for which neither an add nor the end of work ever waits: unless a waiter sleeps they are left
-//! in a tray for who takes the next key. Keys are hashed before the lock is taken; wakers are called,
+//! it, for which neither an add nor the end of work ever waits: an add, unless a waiter sleeps, and the
+//! end of work that finds the lock taken are left in a tray for who takes the next key. Keys are hashed before the lock is taken; wakers are called,
 //! keys dropped and durations reported after it is released.
 //! [`Workers`] is the loop that most users want around it.
 
@@ -77,6 +77,7 @@ mod list;
 mod metrics;
 mod next;
 mod operation;
+mod running;
 mod state;
 mod sync;
 mod table;

@@ -15,7 +15,8 @@ use super::durations::Durations;
 use super::list::List;
 use super::metrics::Snapshot;
 use super::operation::Operation;
-use super::table::{Found, KeyHash, Place, Rerun, Table};
+use super::running::{Rerun, Running};
+use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
 
 /// Whether work is accepted and handed out.
@@ -90,10 +91,8 @@ pub(super) struct State<K> {
     ready: [List; 3],
     /// Keys being processed that are to run again at once, by band.
     reruns: [usize; 3],
-    /// Keys being processed, the longest running first.
-    processing: List,
-    /// Sum of the start times of `processing`: makes the unfinished work O(1) to tell.
-    started: u128,
+    /// Keys being processed.
+    running: Running,
     delays: Delays,
     /// Entries that were not needed any more when they were put here; some twice, some needed
     /// again. They are removed many at a time.
@@ -115,8 +114,7 @@ impl<K> State<K> {
             watched: false,
             ready: [List::EMPTY; 3],
             reruns: [0; 3],
-            processing: List::EMPTY,
-            started: 0,
+            running: Running::default(),
             delays: Delays::default(),
             unneeded: Vec::new(),
             turns: Turns::new(ageing),
@@ -238,13 +236,12 @@ impl<K> State<K> {
                     self.enqueue(index, band, when, now);
                 }
             }
-            Place::Processing { started, rerun } => {
-                let merged = rerun.merge(band, when, now);
-                entry.place = Place::Processing {
-                    started,
-                    rerun: merged,
-                };
-                self.count_rerun(rerun, merged);
+            Place::Processing { run } => {
+                if let Some(rerun) = self.running.rerun(run) {
+                    let merged = rerun.merge(band, when, now);
+                    let before = std::mem::replace(rerun, merged);
+                    self.count_rerun(before, merged);
+                }
             }
         }
     }
@@ -344,13 +341,9 @@ impl<K> State<K> {
         // Cloned before anything is changed: a clone may panic.
         let key = self.table.entry(index).key.clone()?;
         self.ready[band.index()].remove(&mut self.table.entries, index);
-        self.processing.push_back(&mut self.table.entries, index);
-        self.started += u128::from(now.0);
+        let run = self.running.begin(now);
         let entry = self.table.entry_mut(index);
-        entry.place = Place::Processing {
-            started: now,
-            rerun: Rerun::No,
-        };
+        entry.place = Place::Processing { run };
         let failures = entry.failures;
         if let Some(durations) = &mut self.durations {
             durations.waited.push(now.since(since));
@@ -369,14 +362,14 @@ impl<K> State<K> {
     pub(super) fn closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            Phase::Draining => self.ready_len() == 0 && self.processing.len() == 0,
+            Phase::Draining => self.ready_len() == 0 && self.running.len() == 0,
             Phase::ShutDown => true,
         }
     }
 
     /// Nothing is being processed.
     pub(super) fn idle(&self) -> bool {
-        self.processing.len() == 0
+        self.running.len() == 0
     }
 
     /// Wakes whom the last operations gave something to do. Whoever gives the lock back does it.
@@ -412,51 +405,16 @@ impl<K> State<K> {
     }
 
     pub(super) fn snapshot(&self, now: Tick) -> Snapshot {
-        let running = self.processing.len() as u128;
-        let unfinished = (u128::from(now.0) * running).saturating_sub(self.started);
-        let longest =
-            self.processing
-                .front()
-                .map_or(0, |index| match self.table.entry(index).place {
-                    Place::Processing { started, .. } => now.since(started),
-                    _ => 0,
-                });
+        let (unfinished, longest) = self.running.ages(now);
         Snapshot {
             depth: [0, 1, 2].map(|band: usize| self.ready[band].len() + self.reruns[band]),
             delayed: self.delays.len(),
-            processing: self.processing.len(),
+            processing: self.running.len(),
             known: self.table.len() - self.still_unneeded().len(),
             adds: self.adds,
             retries: self.retries,
-            unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
-            longest: Duration::from_nanos(longest),
-        }
-    }
-}
-
-impl Rerun {
-    fn merge(self, band: Band, when: When, now: Tick) -> Self {
-        match (self, when) {
-            (Self::No, When::Now) => Self::Ready { band, since: now },
-            (Self::No, When::At(due)) => Self::Delayed { band, due },
-            (Self::Ready { band: old, since }, _) => Self::Ready {
-                band: old.highest(band),
-                since,
-            },
-            (Self::Delayed { band: old, .. }, When::Now) => Self::Ready {
-                band: old.highest(band),
-                since: now,
-            },
-            (
-                Self::Delayed {
-                    band: old,
-                    due: before,
-                },
-                When::At(due),
-            ) => Self::Delayed {
-                band: old.highest(band),
-                due: due.min(before),
-            },
+            unfinished,
+            longest,
         }
     }
 }

@@ -49,19 +49,8 @@ pub(super) enum Place {
     Ready { since: Tick },
     /// Among the delays, at this position of the heap.
     Delayed { position: u32 },
-    /// Handed out.
-    Processing { started: Tick, rerun: Rerun },
-}
-
-/// What was asked for a key while it was being processed.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Rerun {
-    /// Nothing.
-    No,
-    /// To run again as soon as it is done.
-    Ready { band: Band, since: Tick },
-    /// To run again at this time.
-    Delayed { band: Band, due: Tick },
+    /// Handed out: the work on it is at this place among all that runs.
+    Processing { run: u32 },
 }
 
 /// One key.

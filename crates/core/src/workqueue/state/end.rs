@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Finished, Phase, State, Verdict, When};
 use crate::workqueue::clock::Tick;
-use crate::workqueue::table::{Place, Rerun};
+use crate::workqueue::running::Rerun;
+use crate::workqueue::table::Place;
 
 /// How many entries that are not needed any more may wait for their removal.
 const REMOVE_AT_ONCE: usize = 64;
@@ -40,16 +41,14 @@ impl<K> State<K> {
             let band = self.table.entry(index).band;
             self.merge(index, band, when, now);
         }
-        self.processing.remove(&mut self.table.entries, index);
         let entry = self.table.entry_mut(index);
-        if let Place::Processing { started, rerun } =
-            std::mem::replace(&mut entry.place, Place::Idle)
+        if let Place::Processing { run } = std::mem::replace(&mut entry.place, Place::Idle)
+            && let Some(run) = self.running.end(run)
         {
-            self.started -= u128::from(started.0);
             if let Some(durations) = &mut self.durations {
-                durations.worked.push(now.since(started));
+                durations.worked.push(now.since(run.started));
             }
-            match rerun {
+            match run.rerun {
                 Rerun::No => {}
                 Rerun::Ready { band, since } => {
                     self.reruns[band.index()] -= 1;
@@ -71,7 +70,7 @@ impl<K> State<K> {
             return Vec::new();
         }
         self.unneeded.push(index);
-        let quiet = self.ready_len() + self.processing.len() + self.delays.len() == 0;
+        let quiet = self.ready_len() + self.running.len() + self.delays.len() == 0;
         if quiet || self.unneeded.len() >= REMOVE_AT_ONCE {
             self.sweep()
         } else {
@@ -109,11 +108,7 @@ impl<K> State<K> {
         }
         self.phase = phase;
         let mut let_go = self.delays.clear();
-        let mut running = self.processing.front();
-        while let Some(index) = running {
-            self.let_go_of_rerun(index);
-            running = self.processing.after(&self.table.entries, index);
-        }
+        self.let_go_of_reruns();
         if phase == Phase::ShutDown {
             for ready in &mut self.ready {
                 while let Some(index) = ready.front() {
@@ -132,17 +127,14 @@ impl<K> State<K> {
     }
 
     /// Lets go of what a closing queue will not hand out after the work in progress.
-    fn let_go_of_rerun(&mut self, index: u32) {
-        let Place::Processing { started, rerun } = self.table.entry(index).place else {
-            return;
-        };
-        if self.phase == Phase::Draining && matches!(rerun, Rerun::Ready { .. }) {
-            return;
+    fn let_go_of_reruns(&mut self) {
+        let draining = self.phase == Phase::Draining;
+        for rerun in self.running.reruns() {
+            match std::mem::replace(rerun, Rerun::No) {
+                Rerun::Ready { band, since } if draining => *rerun = Rerun::Ready { band, since },
+                Rerun::Ready { band, .. } => self.reruns[band.index()] -= 1,
+                Rerun::No | Rerun::Delayed { .. } => {}
+            }
         }
-        self.table.entry_mut(index).place = Place::Processing {
-            started,
-            rerun: Rerun::No,
-        };
-        self.count_rerun(rerun, Rerun::No);
     }
 }

@@ -70,9 +70,24 @@ fn what_nobody_waits_for_is_left_and_has_happened_all_the_same() {
     assert_eq!(queue.shared.desk.left(), 0);
     let item = queue.try_next().expect("a key is ready");
     assert_eq!(*item.key(), "b");
-    item.succeeded();
-    assert_eq!(queue.shared.desk.left(), 1);
+    while_taken(&queue, || {
+        item.succeeded();
+        assert_eq!(queue.shared.desk.left(), 1);
+    });
     assert_eq!(queue.snapshot().processing, 0);
+}
+
+#[test]
+fn the_end_of_work_that_finds_the_lock_free_is_not_left() {
+    let queue = silent(Ageing::default());
+    queue.add("a", Normal);
+    let item = queue.try_next().expect("a key is ready");
+    queue.add("a", Release);
+    item.succeeded();
+    // What came before it was done before it.
+    assert_eq!(queue.shared.desk.left(), 0);
+    let item = queue.try_next().expect("it runs again");
+    assert_eq!((*item.key(), item.band()), ("a", Release));
 }
 
 #[test]

@@ -31,25 +31,64 @@ mod desk;
 mod sync {
     //! loom's primitives in the shape of `workqueue::sync`.
 
+    use std::ops::{Deref, DerefMut};
+
     use loom::sync::{Mutex, MutexGuard};
 
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-    pub(super) type Guard<'a, T> = MutexGuard<'a, T>;
+    pub(super) struct Lock<T> {
+        inner: Mutex<T>,
+        /// For loom the release of a lock is nothing that a try could come before, so that it would
+        /// never run the interleavings in which a try fails. Two writes to this it does put in
+        /// either order.
+        tries: AtomicUsize,
+    }
 
-    pub(super) struct Lock<T>(Mutex<T>);
+    pub(super) struct Guard<'a, T> {
+        inner: MutexGuard<'a, T>,
+        lock: &'a Lock<T>,
+    }
 
     impl<T> Lock<T> {
         pub(super) fn new(inner: T) -> Self {
-            Self(Mutex::new(inner))
+            Self {
+                inner: Mutex::new(inner),
+                tries: AtomicUsize::new(0),
+            }
         }
 
         pub(super) fn lock(&self) -> Guard<'_, T> {
-            self.0.lock().unwrap()
+            Guard {
+                inner: self.inner.lock().unwrap(),
+                lock: self,
+            }
         }
 
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            self.0.try_lock().ok()
+            self.tries.fetch_add(1, Ordering::Relaxed);
+            let inner = self.inner.try_lock().ok()?;
+            Some(Guard { inner, lock: self })
+        }
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.inner
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.inner
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        fn drop(&mut self) {
+            self.lock.tries.fetch_add(1, Ordering::Relaxed);
         }
     }
 
