@@ -99,6 +99,10 @@ pub struct StuckArguments {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
     /// How to print it, and by which configuration.
     #[command(flatten)]
     pub look: LookArguments,
@@ -122,6 +126,10 @@ pub struct ExplainArguments {
     /// Go on looking, and print again whenever something has changed
     #[arg(short, long)]
     pub watch: bool,
+
+    /// Where Belayer is.
+    #[command(flatten)]
+    pub own: OwnNamespace,
 
     /// How to print it, and by which configuration.
     #[command(flatten)]

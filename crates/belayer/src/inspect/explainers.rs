@@ -29,7 +29,8 @@ use belayer_inspect::reader::Reader;
 use crate::config::Source;
 use crate::exit::Failure;
 
-/// The explainers of all components that are part of this build.
+/// The explainers of all components that are part of this build, where Belayer is in
+/// `own_namespace`.
 ///
 /// # Errors
 ///
@@ -37,11 +38,17 @@ use crate::exit::Failure;
 pub(super) fn all(
     reader: &Reader,
     config: Option<&Path>,
+    own_namespace: &str,
 ) -> Result<Vec<Box<dyn Explainer>>, Failure> {
     let source = Source::of(config, &[]).map_err(Failure::configuration)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
-        Box::new(pod_finalizer::PodFinalizer::new(reader, &source, config)?),
+        Box::new(pod_finalizer::PodFinalizer::new(
+            reader,
+            &source,
+            config,
+            own_namespace,
+        )?),
         #[cfg(feature = "pod-recreation")]
         Box::new(pod_recreation::PodRecreation::new(reader, &source)?),
         #[cfg(feature = "pod-recreation")]
@@ -52,6 +59,6 @@ pub(super) fn all(
         Box::new(workflow_finalizer::WorkflowFinalizer::new(&source)?),
     ];
     // In a build without any component there is nothing to explain with.
-    let _ = (reader, &source);
+    let _ = (reader, &source, own_namespace);
     Ok(explainers)
 }

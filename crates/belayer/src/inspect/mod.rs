@@ -63,7 +63,8 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         selector: arguments.selector.clone().unwrap_or_default(),
         older_than: arguments.older_than,
     };
-    let explainers = explainers::all(&reader, arguments.look.config.as_deref())?;
+    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let explainers = explainers::all(&reader, arguments.look.config.as_deref(), &own_namespace)?;
     let telling = Telling::on_stderr();
     let found = stuck(&reader, &query, &explainers, &telling, Timestamp::now).await;
     telling.end();
@@ -94,7 +95,8 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (kind, name) = arguments.object()?;
     let (reader, current) = connect(&arguments.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
-    let explainers = explainers::all(&reader, arguments.look.config.as_deref())?;
+    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let explainers = explainers::all(&reader, arguments.look.config.as_deref(), &own_namespace)?;
     let screen = Screen::of_stdout(arguments.look.output);
     let look = || {
         explain(

@@ -1,7 +1,8 @@
 //! workflow-finalizer's place in the house: a runner per kind of owner, and its one rule about
 //! pods.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
 
@@ -110,6 +111,18 @@ fn pod_rule(
     })
 }
 
+/// The name of a kind's queue. Names live as long as the process; a reload takes the one there is.
+fn queue_name(plural: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(name) = names.get(plural) {
+        return name;
+    }
+    let name: &'static str = plural.to_owned().leak();
+    names.insert(name);
+    name
+}
+
 fn kind(
     settings: &Settings,
     rule: &OwnerRule,
@@ -121,8 +134,7 @@ fn kind(
         .kinds
         .iter_mut()
         .find(|watched| watched.resource == rule.kind)?;
-    // Names live as long as the process: one per kind in the configuration.
-    let name: &'static str = rule.kind.plural.to_string().leak();
+    let name = queue_name(&rule.kind.plural);
     let queue = WorkQueue::new(name);
     let wake: Wake = {
         let queue = queue.clone();

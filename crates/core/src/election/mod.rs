@@ -21,9 +21,9 @@
 //! holds it, that is a loss like any other.
 //!
 //! Election does not fence: a process that was frozen between its last look at the clock and the
-//! network can send one request late. That is why every patch names the version and the UID, and
-//! every create is reserved first; the election only keeps the replicas from working against each
-//! other.
+//! network sends late what was on its way, at most as many requests as may be under way at once.
+//! That is why every patch names the version and the UID, and every create is reserved first; the
+//! election only keeps the replicas from working against each other.
 //!
 //! ```
 //! use std::time::Duration;

@@ -201,8 +201,14 @@ fn version_of(answer: &Answer) -> Option<ResourceVersion> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
     use bytes::Bytes;
+    use http_body_util::{BodyExt as _, Full};
+    use kube::client::Body;
     use rstest::rstest;
+    use serde_json::Value;
 
     use super::*;
 
@@ -233,5 +239,27 @@ mod tests {
             body: Bytes::from_static(body),
         };
         assert_eq!(version_of(&answer), expected.map(ResourceVersion::new));
+    }
+
+    #[tokio::test]
+    async fn a_deletion_says_whose_by_the_uid() {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&sent);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                seen.lock().unwrap().push(body);
+                Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from("{}"))))
+            }
+        });
+        let client = Client::new(service, "default");
+        let executor = Executor::new(client, Bounds::default(), Writes::Sent);
+        let (key, uid) = (ObjectKey::new("shop", "web-0"), Uid::new("u1"));
+        let deleted = executor.delete(&Resource::pods(), &key, &uid).await;
+        assert!(matches!(deleted, Ok(Sent::Applied(_))), "{deleted:?}");
+        let sent = sent.lock().unwrap();
+        let options: Value = serde_json::from_slice(&sent[0]).unwrap();
+        assert_eq!(options["preconditions"], json!({ "uid": "u1" }));
     }
 }

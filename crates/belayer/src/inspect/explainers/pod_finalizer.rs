@@ -38,6 +38,8 @@ pub(super) struct PodFinalizer {
     max_unselected: MaxUnselected,
     /// What the profiles are from.
     profiles_from: String,
+    /// The ConfigMap by which the controller says whether holds are added.
+    gate: ObjectKey,
 }
 
 impl PodFinalizer {
@@ -45,6 +47,7 @@ impl PodFinalizer {
         reader: &Reader,
         source: &Source,
         config: Option<&Path>,
+        own_namespace: &str,
     ) -> Result<Self, Failure> {
         let settings = source.pod_finalizer(None).map_err(Failure::configuration)?;
         let context = |keep: Keep| DecodeContext {
@@ -77,13 +80,14 @@ impl PodFinalizer {
                 Some(path) => format!("by the profiles of {}", path.display()),
                 None => "by the built-in profile argo; --config names another".to_owned(),
             },
+            gate: ObjectKey::new(own_namespace, names::GATE_CONFIG_MAP),
         })
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
         let request = Request::get(Resource::pods().object_path(key));
         let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
-        let (gate, gate_known) = gate(reader).await;
+        let (gate, gate_known) = gate(reader, &self.gate).await;
         let mut snapshot = self
             .looks
             .snapshot(&pod, gate)
@@ -159,15 +163,14 @@ fn waits(action: Action, held: bool, resync: Duration) -> String {
 }
 
 /// Whether holds are added, as the controller told the admission policy; and what is not known.
-async fn gate(reader: &Reader) -> (Gate, Option<String>) {
+async fn gate(reader: &Reader, key: &ObjectKey) -> (Gate, Option<String>) {
     #[derive(Deserialize)]
     struct ConfigMap {
         #[serde(default)]
         data: std::collections::BTreeMap<String, String>,
     }
     let maps = Resource::config_maps();
-    let key = ObjectKey::new(names::DEFAULT_NAMESPACE, names::GATE_CONFIG_MAP);
-    match reader.object::<ConfigMap>(&maps, &key).await {
+    match reader.object::<ConfigMap>(&maps, key).await {
         Look::Found(map)
             if map.data.get(BACKLOG_KEY).map(String::as_str) == Some(BACKLOG_CLOSED) =>
         {

@@ -154,3 +154,20 @@ async fn so_many_at_once_are_kept(
     }
     stage.explain(&["pod/p0", "-n", "yard"], &expected).await;
 }
+
+/// Belayer says in its own namespace, wherever that is, that it adds no holds now.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gate_is_read_where_belayer_is() {
+    let stage = Stage::new().await;
+    let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
+    stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
+    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { "backlog": "closed" } });
+    stage.create(&Gvr::CONFIGMAPS, "ignored", gate);
+    let closed = "the backlog gate is closed";
+    let command = ["explain", "pod/a", "-n", "yard", "-o", "json"];
+    let answer = stage.world.run(&command).await;
+    assert!(!answer.out.contains(closed), "{}", answer.out);
+    let elsewhere = [&command[..], &["--own-namespace", "ignored"]].concat();
+    let answer = stage.world.run(&elsewhere).await;
+    assert!(answer.out.contains(closed), "{}", answer.out);
+}
