@@ -1,11 +1,11 @@
 //! The one lock around the queue's state, and how to get by without it.
 //!
-//! Producers and consumers that meet at a lock cost each other far more than the work done under it:
-//! they pass its memory from processor to processor, spin, sleep and are woken. An operation whose
-//! result nobody waits for (an add; the end of work, where the lock is taken) therefore goes into the
-//! in-tray, which has a lock of its own that is held for one push. Whoever next needs the state works the tray off first,
-//! many operations at once. Nothing can be seen in between: every look at the state begins with the
-//! tray, so an add that has returned has happened.
+//! Producers and consumers that meet at a lock cost each other far more than the work done under
+//! it: they pass its memory from processor to processor, spin, sleep and are woken. An operation
+//! whose result nobody waits for (an add; the end of work, where the lock is taken) therefore goes
+//! into the in-tray, which has a lock of its own that is held for one push. Whoever next needs the
+//! state works the tray off first, many operations at once. Nothing can be seen in between: every
+//! look at the state begins with the tray, so an add that has returned has happened.
 //!
 //! Nothing is left behind. While somebody waits for what an operation may bring about (a waiter
 //! sleeps, or the queue is closing) the tray is *watched*: who puts something in has to have it
