@@ -1,6 +1,8 @@
 //! Whether this process may write, and until when.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use tokio::time::{Instant, sleep_until};
 
@@ -95,12 +97,16 @@ impl Tenure {
         if self.0.is_none() {
             return write.await;
         }
-        tokio::select! {
-            // First the clock: a process that was frozen finds its time over before it sends.
-            biased;
-            () = self.ended() => Err(RequestError::NotLeading),
-            answer = write => answer,
-        }
+        let (mut write, mut ended) = (pin!(write), pin!(self.ended()));
+        poll_fn(|cx| {
+            // The clock itself, before every step: in a process that was frozen the timers are as
+            // late as it is, and a request that waited for its connection would go out first.
+            if !self.may_write() || ended.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(RequestError::NotLeading));
+            }
+            write.as_mut().poll(cx)
+        })
+        .await
     }
 }
 

@@ -1,8 +1,11 @@
 //! Nothing is written outside a tenure.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use http::Response;
 use kube::client::Body;
@@ -68,6 +71,30 @@ async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
         "{answer:?}"
     );
     assert_eq!(begun.elapsed(), seconds(10));
+}
+
+/// A process that is frozen while a request waits for its connection: when it wakes up, the
+/// connection is there before any timer has been looked at.
+#[tokio::test]
+async fn what_was_frozen_on_its_way_is_not_sent() {
+    let (grant, tenure) = Tenure::elected();
+    let lasts = Duration::from_millis(50);
+    grant.extend(Instant::now() + lasts);
+    let sent = AtomicBool::new(false);
+    let mut frozen = false;
+    let write = poll_fn(|cx| {
+        if frozen {
+            sent.store(true, Ordering::SeqCst);
+            return Poll::Ready(Ok(()));
+        }
+        frozen = true;
+        std::thread::sleep(lasts);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    });
+    let answer = tenure.within(write).await;
+    assert!(matches!(answer, Err(RequestError::NotLeading)));
+    assert!(!sent.load(Ordering::SeqCst));
 }
 
 #[tokio::test(start_paused = true)]
