@@ -108,17 +108,12 @@ impl Settings {
             reason = "a build without components has nothing to take over"
         )]
         let workers = arguments.workers.map(to_usize);
-        let components =
+        let mut components =
             Components::of(source, &controllers, workers).map_err(Failure::configuration)?;
-        let components = Components {
-            switched_off: match arguments.on_disable {
-                OnDisable::Drain => {
-                    SwitchedOff::all(source, &controllers).map_err(Failure::configuration)?
-                }
-                OnDisable::Keep => Vec::new(),
-            },
-            ..components
-        };
+        if arguments.on_disable == OnDisable::Drain {
+            components.switched_off =
+                SwitchedOff::all(source, &controllers).map_err(Failure::configuration)?;
+        }
         #[cfg(feature = "pvc-protection")]
         let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
         components.allowed_by(&gates, source)?;
