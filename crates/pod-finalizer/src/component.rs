@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use belayer_core::decision::Decision;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
@@ -393,16 +393,16 @@ impl Component<Pod> for PodFinalizer {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodQuestion, key: &ObjectKey, after: Duration) {
+    fn ask(&self, question: PodQuestion, asker: &Asker) {
         match question {
             PodQuestion::Owner(question) => {
-                self.world.owner_facts.ask(question, key.clone(), after);
+                self.world.owner_facts.ask(question, asker);
             }
             PodQuestion::Namespace(question) => {
-                self.world.namespace_facts.ask(question, key.clone(), after);
+                self.world.namespace_facts.ask(question, asker);
             }
             PodQuestion::Status(question) => {
-                self.world.status_facts.ask(question, key.clone(), after);
+                self.world.status_facts.ask(question, asker);
             }
             PodQuestion::Delay(uid) => {
                 self.world
@@ -410,7 +410,8 @@ impl Component<Pod> for PodFinalizer {
                     .lock()
                     .entry(uid)
                     .or_insert_with(Timestamp::now);
-                self.queue.add_after(key.clone(), Band::Normal, after);
+                self.queue
+                    .add_after(asker.key.clone(), Band::Normal, asker.after);
             }
         }
     }

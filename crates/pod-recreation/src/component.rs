@@ -2,10 +2,9 @@
 //! the [`machine`](crate::machine) of the records, which does the rest.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Facts, OwnerQuestion, is_ignored};
+use belayer_core::facts::{Asker, Facts, OwnerQuestion, is_ignored};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
@@ -370,7 +369,7 @@ impl Component<Pod> for PodRecreation {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, question: OwnerQuestion, key: &ObjectKey, after: Duration) {
-        self.parts.looks.ask(question, key.clone(), after);
+    fn ask(&self, question: OwnerQuestion, asker: &Asker) {
+        self.parts.looks.ask(question, asker);
     }
 }

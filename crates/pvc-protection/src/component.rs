@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Facts, Pace};
+use belayer_core::facts::{Asker, Facts, Pace};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names::KUBERNETES_PVC_PROTECTION;
@@ -320,7 +320,7 @@ impl Component<Claim> for PvcProtection {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodsQuestion, key: &ObjectKey, after: Duration) {
-        self.looks.ask(question, key.clone(), after);
+    fn ask(&self, question: PodsQuestion, asker: &Asker) {
+        self.looks.ask(question, asker);
     }
 }

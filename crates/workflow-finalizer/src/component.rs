@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, is_ignored};
+use belayer_core::facts::{Asker, Facts, NamespaceQuestion, NamespaceView, is_ignored};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
@@ -334,14 +334,14 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: WorkflowQuestion, key: &ObjectKey, after: Duration) {
+    fn ask(&self, question: WorkflowQuestion, asker: &Asker) {
         let facts = &self.parts;
         match question {
             WorkflowQuestion::Pods(question) => {
-                facts.pod_facts.ask(question, key.clone(), after);
+                facts.pod_facts.ask(question, asker);
             }
             WorkflowQuestion::Namespace(question) => {
-                facts.namespace_facts.ask(question, key.clone(), after);
+                facts.namespace_facts.ask(question, asker);
             }
         }
     }

@@ -120,6 +120,17 @@ pub async fn look<Q: Question>(
     Ok(Fact { answer, begun })
 }
 
+/// For whom a question is asked, and what was known then.
+#[derive(Debug, Clone)]
+pub struct Asker {
+    /// Woken when there is an answer.
+    pub key: ObjectKey,
+    /// When it was gathered what is known: an answer that came later is news to this one.
+    pub observed: Moment,
+    /// Least delay of the look, from now.
+    pub after: Duration,
+}
+
 /// How long looks wait for one another.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
@@ -170,6 +181,8 @@ struct State<Q: Question> {
 
 struct Entry<A> {
     fact: Option<Fact<A>>,
+    /// When the latest answer came.
+    answered: Moment,
     /// Looks begun before this are no answer any more.
     outdated: Moment,
     /// End of the last look.
@@ -244,11 +257,12 @@ impl<Q: Question> Facts<Q> {
         }
     }
 
-    /// Asks `question` for `key`, which is woken when there is an answer.
+    /// Asks `question` for `asker`, who is woken when there is an answer.
     ///
-    /// A look that is under way serves this key too: whether it began late enough is for the
-    /// decision to judge, which may ask again. `after` is the least delay from now.
-    pub fn ask(&self, question: Q, key: ObjectKey, after: Duration) {
+    /// A look that is under way serves this one too: whether it began late enough is for the
+    /// decision to judge, which may ask again. So does an answer that came since the asker
+    /// observed: without a look, it is woken to read that first.
+    pub fn ask(&self, question: Q, asker: &Asker) {
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
@@ -258,6 +272,7 @@ impl<Q: Question> Facts<Q> {
             .entry(question.clone())
             .or_insert_with(|| Entry {
                 fact: None,
+                answered: Moment::BEGINNING,
                 outdated: Moment::BEGINNING,
                 looked: None,
                 touched: now,
@@ -266,11 +281,15 @@ impl<Q: Question> Facts<Q> {
                 flight: None,
             });
         entry.touched = now;
-        entry.waiting.insert(key);
+        if entry.fact.is_some() && entry.answered > asker.observed {
+            drop(guard);
+            return (self.shared.wake)(asker.key.clone());
+        }
+        entry.waiting.insert(asker.key.clone());
         let earliest = entry
             .looked
             .map_or(now, |looked| looked + self.shared.pace.min_interval);
-        let due = (now + after).max(earliest);
+        let due = (now + asker.after).max(earliest);
         match entry.flight {
             Some(Flight::Looking) => return,
             Some(Flight::Planned(planned)) if planned <= due => return,
@@ -361,6 +380,7 @@ impl<Q: Question> Shared<Q> {
             };
             let now = Instant::now();
             entry.fact = Some(fact);
+            entry.answered = Moment::now();
             entry.looked = Some(now);
             entry.touched = now;
             entry.error = None;

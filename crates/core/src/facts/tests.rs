@@ -88,13 +88,22 @@ fn key(name: &'static str) -> ObjectKey {
     ObjectKey::new("a", name)
 }
 
+/// One who observes at this moment, and asks.
+fn asks(name: &'static str, after: Duration) -> Asker {
+    Asker {
+        key: key(name),
+        observed: Moment::now(),
+        after,
+    }
+}
+
 const Q: Ask = Ask("is it so");
 
 #[tokio::test(start_paused = true)]
 async fn one_look_serves_all_who_wait() {
     let mut world = world([Ok(7)]);
     for name in ["x", "y", "z"] {
-        world.facts.ask(Q, key(name), Duration::ZERO);
+        world.facts.ask(Q, &asks(name, Duration::ZERO));
     }
     for name in ["x", "y", "z"] {
         assert_eq!(world.woken.recv().await, Some(key(name)));
@@ -104,18 +113,46 @@ async fn one_look_serves_all_who_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_came_since_the_asker_observed_costs_no_other_look() {
+    let mut world = world([Ok(7)]);
+    let early = asks("y", Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    // It saw no answer, decided to ask, and was overtaken by the answer.
+    world.facts.ask(Q, &early);
+    assert_eq!(world.woken.recv().await, Some(key("y")));
+    assert_eq!(world.script.looks.lock().len(), 1);
+    // Whoever knows the answer and asks all the same gets another look.
+    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    assert_eq!(world.woken.recv().await, Some(key("y")));
+    assert_eq!(world.script.looks.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_outdated_is_no_news() {
+    let mut world = world([Ok(7)]);
+    let early = asks("y", Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    world.facts.outdate(&Q);
+    world.facts.ask(Q, &early);
+    assert_eq!(world.woken.recv().await, Some(key("y")));
+    assert_eq!(world.script.looks.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fact_knows_when_its_look_began() {
     let mut world = world([Ok(7)]);
     let before = Moment::now();
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     tokio::time::sleep(Duration::from_millis(500)).await;
     let during = Moment::now();
     // Somebody who asks during the look is served by it, and can tell that it began too early.
-    world.facts.ask(Q, key("y"), Duration::ZERO);
+    world.facts.ask(Q, &asks("y", Duration::ZERO));
     assert!(world.woken.recv().await.is_some() && world.woken.recv().await.is_some());
     let begun = world.facts.get(&Q).unwrap().begun();
     assert!(before < begun && begun < during);
-    world.facts.ask(Q, key("y"), Duration::ZERO);
+    world.facts.ask(Q, &asks("y", Duration::ZERO));
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert!(world.facts.get(&Q).unwrap().begun() > during);
     assert_eq!(world.script.looks.lock().len(), 2);
@@ -125,7 +162,7 @@ async fn a_fact_knows_when_its_look_began() {
 async fn a_failed_look_is_no_answer_and_is_repeated() {
     let mut world = world([Err(None), Err(Some(Duration::from_secs(60))), Ok(1)]);
     let begun = Instant::now();
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(world.facts.get(&Q).is_none());
     assert!(world.facts.last_error(&Q).is_some());
@@ -141,10 +178,10 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_makes_the_last_answer_no_newer() {
     let mut world = world([Ok(1), Err(None), Ok(2)]);
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     world.woken.recv().await.unwrap();
     let first = world.facts.get(&Q).unwrap().begun();
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     let failed = async {
         while world.facts.last_error(&Q).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -169,11 +206,11 @@ fn failures(times: usize) -> impl Iterator<Item = Result<u32, Option<Duration>>>
 async fn looks_that_fail_again_and_again_are_told_once_and_so_is_their_end() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(8).chain([Ok(7)]));
-    world.facts.ask(Q, key("a"), Duration::ZERO);
+    world.facts.ask(Q, &asks("a", Duration::ZERO));
     // Another question is answered all the time, which says nothing about this one.
     let other = Ask("is it otherwise");
     while world.facts.get(&Q).is_none() {
-        world.facts.ask(other.clone(), key("b"), Duration::ZERO);
+        world.facts.ask(other.clone(), &asks("b", Duration::ZERO));
         world.woken.recv().await.unwrap();
     }
     assert_eq!(log.lines("live looks fail").len(), 1);
@@ -188,8 +225,8 @@ async fn looks_that_fail_for_one_reason_are_told_of_by_one_of_them() {
     let mut world = world(failures(4));
     let other = Ask("is it otherwise");
     world.script.will_answer(other.clone(), failures(12));
-    world.facts.ask(Q, key("a"), Duration::ZERO);
-    world.facts.ask(other, key("b"), Duration::from_secs(1));
+    world.facts.ask(Q, &asks("a", Duration::ZERO));
+    world.facts.ask(other, &asks("b", Duration::from_secs(1)));
     // Both have failed three times by now, and neither has been answered.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
@@ -211,7 +248,7 @@ async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
         world.script.will_answer(question.clone(), failures(5));
         world
             .facts
-            .ask(question.clone(), key(question.0), Duration::ZERO);
+            .ask(question.clone(), &asks(question.0, Duration::ZERO));
     }
     for _ in &questions {
         world.woken.recv().await.unwrap();
@@ -225,9 +262,9 @@ async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
 async fn a_look_can_be_put_off_and_pulled_forward() {
     let mut world = world([Ok(1), Ok(2)]);
     let begun = Instant::now();
-    world.facts.ask(Q, key("x"), Duration::from_secs(100));
-    world.facts.ask(Q, key("y"), Duration::from_secs(10));
-    world.facts.ask(Q, key("z"), Duration::from_secs(50));
+    world.facts.ask(Q, &asks("x", Duration::from_secs(100)));
+    world.facts.ask(Q, &asks("y", Duration::from_secs(10)));
+    world.facts.ask(Q, &asks("z", Duration::from_secs(50)));
     assert!(world.woken.recv().await.is_some());
     assert_eq!(begun.elapsed(), Duration::from_secs(11));
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -242,7 +279,7 @@ async fn a_look_can_be_put_off_and_pulled_forward() {
 async fn looks_at_one_question_keep_their_distance() {
     let mut world = world([]);
     for _ in 0..3 {
-        world.facts.ask(Q, key("x"), Duration::ZERO);
+        world.facts.ask(Q, &asks("x", Duration::ZERO));
         assert!(world.woken.recv().await.is_some());
     }
     let looks = world.script.looks.lock().clone();
@@ -254,7 +291,7 @@ async fn looks_at_one_question_keep_their_distance() {
 #[tokio::test(start_paused = true)]
 async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
     let mut world = world([Ok(1), Ok(2)]);
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.facts.outdate(&Q);
     assert_eq!(world.woken.recv().await, Some(key("x")));
@@ -266,7 +303,7 @@ async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_all_looks() {
     let mut world = world([]);
-    world.facts.ask(Q, key("x"), Duration::ZERO);
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
     world.cancel.cancel();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(world.woken.try_recv().is_err());

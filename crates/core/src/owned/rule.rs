@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::decision::{self, Decision, Missing, Row, Write};
-use crate::facts::{Fact, Facts, GoneProof, OwnerDeletion, OwnerQuestion, OwnerState};
+use crate::facts::{Asker, Fact, Facts, GoneProof, OwnerDeletion, OwnerQuestion, OwnerState};
 use crate::informer::{Lookup, Store, Stored};
 use crate::names;
 use crate::object::{ObjectKey, OwnerReference, Resource};
@@ -184,9 +184,9 @@ impl Component<Pod> for OwnerEnds {
         decide(owned)
     }
 
-    fn ask(&self, question: OwnerQuestion, key: &ObjectKey, after: Duration) {
+    fn ask(&self, question: OwnerQuestion, asker: &Asker) {
         if let Some(facts) = &self.0.facts {
-            facts.ask(question, key.clone(), after);
+            facts.ask(question, asker);
         }
     }
 }

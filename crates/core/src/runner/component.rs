@@ -10,8 +10,10 @@ use futures::future::BoxFuture;
 
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
 use crate::executor::Executor;
+use crate::facts::Asker;
 use crate::http::RequestError;
 use crate::informer::Stored;
+use crate::moment::Moment;
 use crate::object::ObjectKey;
 use crate::slim::Slim;
 use crate::workqueue::Band;
@@ -46,8 +48,8 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
         now: Timestamp,
     ) -> Decision<Self::Evidence, Self::Question>;
 
-    /// Finds something out for `key`, not before `after` from now, and wakes it.
-    fn ask(&self, question: Self::Question, key: &ObjectKey, after: Duration);
+    /// Finds something out for `asker`, and wakes it.
+    fn ask(&self, question: Self::Question, asker: &Asker);
 
     /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
     /// what has to be read for it. What came of it is for the next snapshot to tell.
@@ -222,6 +224,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
     }
 
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
+        let observed = Moment::now();
         let snapshot = self.component.observe(object);
         let decision = C::decide(&snapshot, now);
         tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");
@@ -229,7 +232,13 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         for missing in decision.missing {
             if let Missing::Answer { question, after } = missing {
                 asked = Asked::Yes;
-                self.component.ask(question, object.object.key(), after);
+                let key = object.object.key().clone();
+                let asker = Asker {
+                    key,
+                    observed,
+                    after,
+                };
+                self.component.ask(question, &asker);
             }
         }
         let hold = self.component.hold();
