@@ -39,10 +39,10 @@ impl Findings {
         };
         if !released.is_empty() {
             pass.released += 1;
-            report.objects_released += 1;
+            report.taken.objects += 1;
         }
         for (hold, evidence) in released {
-            let by = report.released.entry(hold.to_owned()).or_default();
+            let by = report.taken.holds.entry(hold.to_owned()).or_default();
             *by.entry(evidence).or_default() += 1;
         }
         for one in &kept {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::decide::Why;
 use crate::passes::Outcome;
@@ -19,8 +19,9 @@ pub struct Report {
     pub api_version: &'static str,
     /// `DrainReport`.
     pub kind: &'static str,
-    /// Whether nothing was sent that changes the cluster.
-    pub dry_run: bool,
+    /// What was taken off, or would be.
+    #[serde(flatten)]
+    pub taken: Taken,
     /// In one word.
     pub outcome: Outcome,
     /// The process's exit code.
@@ -29,12 +30,6 @@ pub struct Report {
     pub timed_out: bool,
     /// What became of the gate.
     pub gate: GateState,
-    /// Policies that were removed, as `mutatingadmissionpolicies.../NAME`.
-    pub policies_removed: Vec<String>,
-    /// How many objects were let go.
-    pub objects_released: u64,
-    /// How many holds were taken off, by their name and the evidence.
-    pub released: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// Holds that stay.
     pub left: Vec<Left>,
     /// What the server refused.
@@ -55,6 +50,66 @@ pub struct Report {
     pub objects: u64,
     /// How long it took.
     pub seconds: f64,
+}
+
+/// What was taken off. In a dry run nothing was, and its keys say so: nobody takes a plan for a deed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Whether nothing was sent that changes the cluster.
+    pub dry_run: bool,
+    /// Policies that were removed, as `mutatingadmissionpolicies.../NAME`.
+    pub policies: Vec<String>,
+    /// How many objects were let go.
+    pub objects: u64,
+    /// How many holds were taken off, by their name and the evidence.
+    pub holds: Holds,
+}
+
+/// Holds by their name and the evidence.
+pub type Holds = BTreeMap<String, BTreeMap<&'static str, u64>>;
+
+impl Serialize for Taken {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Done<'a> {
+            dry_run: bool,
+            policies_removed: &'a [String],
+            objects_released: u64,
+            released: &'a Holds,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Planned<'a> {
+            dry_run: bool,
+            policies_to_remove: &'a [String],
+            objects_to_release: u64,
+            to_release: &'a Holds,
+        }
+        let Self {
+            dry_run,
+            policies,
+            objects,
+            holds,
+        } = self;
+        if *dry_run {
+            Planned {
+                dry_run: *dry_run,
+                policies_to_remove: policies,
+                objects_to_release: *objects,
+                to_release: holds,
+            }
+            .serialize(serializer)
+        } else {
+            Done {
+                dry_run: *dry_run,
+                policies_removed: policies,
+                objects_released: *objects,
+                released: holds,
+            }
+            .serialize(serializer)
+        }
+    }
 }
 
 /// A hold that stays.

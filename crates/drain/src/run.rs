@@ -2,7 +2,6 @@
 
 mod pass;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::findings::Findings;
 use crate::gate::Gate;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
-use crate::report::{API_VERSION, Refused, Report, Unseen};
+use crate::report::{API_VERSION, Refused, Report, Taken, Unseen};
 use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
@@ -132,14 +131,14 @@ impl Drain {
         let mut report = Report {
             api_version: API_VERSION,
             kind: "DrainReport",
-            dry_run: self.site.is_dry_run(),
+            taken: Taken {
+                dry_run: self.site.is_dry_run(),
+                ..Taken::default()
+            },
             outcome: Outcome::Error,
             exit_code: 1,
             timed_out: false,
             gate: GateState::Untouched,
-            policies_removed: Vec::new(),
-            objects_released: 0,
-            released: BTreeMap::new(),
             left: Vec::new(),
             refused: Vec::new(),
             failed: Vec::new(),
@@ -151,7 +150,7 @@ impl Drain {
             objects: 0,
             seconds: 0.0,
         };
-        let settle = if self.is_everything() && !report.dry_run {
+        let settle = if self.is_everything() && !report.taken.dry_run {
             SETTLE
         } else {
             Duration::ZERO
@@ -186,7 +185,7 @@ impl Drain {
             report.failed = found.failed;
             report.unseen = found.hidden;
             report.unseen.extend(found.unseen);
-            let next = if report.dry_run {
+            let next = if report.taken.dry_run {
                 Next::Stop(outcome(&pass))
             } else {
                 passes.next(&pass, started.elapsed())
@@ -295,9 +294,14 @@ impl Drain {
             match self.site.remove(&policy).await {
                 Ok(()) => {
                     changed = true;
-                    if !report.policies_removed.contains(&name) {
-                        progress.step(&format!("removed {name}"));
-                        report.policies_removed.push(name);
+                    if !report.taken.policies.contains(&name) {
+                        let done = if report.taken.dry_run {
+                            "would remove"
+                        } else {
+                            "removed"
+                        };
+                        progress.step(&format!("{done} {name}"));
+                        report.taken.policies.push(name);
                     }
                 }
                 Err(error) => found
@@ -310,7 +314,7 @@ impl Drain {
 
     /// What follows the last pass.
     async fn finish(&self, report: &mut Report) {
-        if !self.is_everything() || report.dry_run {
+        if !self.is_everything() || report.taken.dry_run {
             return;
         }
         let clean = report.outcome == Outcome::Clean;

@@ -191,10 +191,15 @@ impl Site {
         let under_way = all.found()?.iter().filter(|record| is_under_way(record));
         let names: Vec<String> = under_way.filter_map(name_of).collect();
         let first = names.first()?;
+        let they = match names.len() {
+            1 => "1 pod is to be re-created and is in its PodRecreation alone,".to_owned(),
+            n => format!(
+                "{n} pods are to be re-created and are in their PodRecreation alone, such as"
+            ),
+        };
         Some(format!(
-            "{} pods are to be re-created and are in their PodRecreation alone, such as {first}: let Belayer finish \
-             (belayer drain --resume) before you remove these records or their definition",
-            names.len()
+            "{they} {first}: let Belayer finish (belayer drain --resume) before you remove such records or their \
+             definition"
         ))
     }
 

@@ -27,6 +27,7 @@ fn way_out(reason: Reason) -> &'static str {
 /// What people read.
 pub fn report(report: &Report) -> String {
     let mut text = String::new();
+    policies(report, &mut text);
     released(report, &mut text);
     left(report, &mut text);
     troubles(
@@ -55,9 +56,18 @@ pub fn report(report: &Report) -> String {
     if report.handed_over > 0 {
         let _ = writeln!(
             text,
-            "{} that are being deleted wait for kubernetes.io/pvc-protection, which is Kubernetes' own to take \
-             off:\n  if they stay, switch kube-controller-manager's persistentvolumeclaim-protection-controller on.",
-            count(report.handed_over, "claim", "claims")
+            "{} for kubernetes.io/pvc-protection, which is Kubernetes' own to take off:\n  \
+             if {}, switch kube-controller-manager's persistentvolumeclaim-protection-controller on.",
+            count(
+                report.handed_over,
+                "claim that is being deleted waits",
+                "claims that are being deleted wait"
+            ),
+            if report.handed_over == 1 {
+                "it stays"
+            } else {
+                "they stay"
+            }
         );
     }
     for note in &report.notes {
@@ -67,9 +77,29 @@ pub fn report(report: &Report) -> String {
     text
 }
 
+/// What adds holds at creation goes first.
+fn policies(report: &Report, text: &mut String) {
+    if report.taken.policies.is_empty() {
+        return;
+    }
+    let verb = if report.taken.dry_run {
+        "Would remove"
+    } else {
+        "Removed"
+    };
+    let _ = writeln!(text, "{verb} what adds holds at creation:");
+    for name in &report.taken.policies {
+        let _ = writeln!(text, "  {name}");
+    }
+}
+
 fn released(report: &Report, text: &mut String) {
-    let holds: u64 = report.released.values().flat_map(|by| by.values()).sum();
-    let verb = if report.dry_run { "Would take" } else { "Took" };
+    let holds: u64 = report.taken.holds.values().flat_map(|by| by.values()).sum();
+    let verb = if report.taken.dry_run {
+        "Would take"
+    } else {
+        "Took"
+    };
     if holds == 0 {
         let looked = count(report.objects, "object", "objects");
         let _ = writeln!(
@@ -82,9 +112,9 @@ fn released(report: &Report, text: &mut String) {
         text,
         "{verb} {} off {}:",
         count(holds, "hold", "holds"),
-        count(report.objects_released, "object", "objects")
+        count(report.taken.objects, "object", "objects")
     );
-    for (hold, by) in &report.released {
+    for (hold, by) in &report.taken.holds {
         for (evidence, number) in by {
             let _ = writeln!(text, "  {number:>7}  {hold}  ({})", why(evidence));
         }
@@ -180,7 +210,7 @@ fn more(all: usize, text: &mut String) {
 }
 
 fn verdict(report: &Report) -> String {
-    if report.dry_run {
+    if report.taken.dry_run {
         return "Dry run: nothing was changed.".to_owned();
     }
     match report.outcome {

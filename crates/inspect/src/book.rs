@@ -10,6 +10,9 @@ pub static BOOK: LazyLock<Book> = LazyLock::new(|| {
     serde_saphyr::from_str(include_str!("book/finalizers.yaml")).unwrap_or_default()
 });
 
+/// What the owner of each entry of Belayer's own begins with; the component's name follows.
+const OURS: &str = "Belayer ";
+
 /// Well-known finalizers.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Book(Vec<Entry>);
@@ -47,6 +50,9 @@ pub struct Controller {
     /// The Lease it leads by.
     #[serde(default)]
     pub lease: Option<String>,
+    /// How its flag `--controllers` names the part that takes the finalizer off, where it has many.
+    #[serde(default)]
+    pub switch: Option<String>,
     /// How its name is compared.
     #[serde(default, rename = "match")]
     pub matching: Matching,
@@ -80,6 +86,13 @@ impl Book {
         })
     }
 
+    /// The entry of what this component of Belayer's holds by its own name. It may hold by the name
+    /// of another, whose entry is then not the one to go by.
+    pub fn of_component(&self, component: &str) -> Option<&Entry> {
+        let is_its = |entry: &&Entry| entry.owner.strip_prefix(OURS) == Some(component);
+        self.0.iter().find(is_its)
+    }
+
     /// All entries.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.0.iter()
@@ -87,6 +100,11 @@ impl Book {
 }
 
 impl Entry {
+    /// Whether it is of one of Belayer's components.
+    pub fn is_ours(&self) -> bool {
+        self.owner.starts_with(OURS)
+    }
+
     /// The workloads that take it off objects of a kind.
     pub fn controllers_of(&self, kind: &str) -> Vec<&Controller> {
         let fitting = |controller: &&Controller| {
@@ -163,6 +181,8 @@ mod tests {
             assert!(!name.contains(char::is_whitespace), "{name:?}");
             for controller in &entry.controllers {
                 assert!(!controller.name.is_empty(), "{name}");
+                let switch = controller.switch.as_deref().unwrap_or("-controller");
+                assert!(switch.ends_with("-controller"), "{name}: {switch}");
                 let needs_place =
                     controller.matching != Matching::Suffix || controller.lease.is_some();
                 assert!(!needs_place || !controller.namespace.is_empty(), "{name}");
@@ -202,11 +222,15 @@ mod tests {
         let holds = POD_HOLDS.iter().chain(OWNER_HOLDS);
         for hold in holds.chain([&PVC_PROTECTION_HOLD]) {
             let entry = book.find(hold).unwrap_or_else(|| panic!("{hold} is not"));
-            assert!(
-                entry.owner.starts_with("Belayer "),
-                "{hold}: {}",
-                entry.owner
-            );
+            assert!(entry.is_ours(), "{hold}: {}", entry.owner);
+        }
+        for component in [
+            "pod-finalizer",
+            "workflow-finalizer",
+            "pod-recreation",
+            "pvc-protection",
+        ] {
+            assert!(book.of_component(component).is_some(), "{component}");
         }
     }
 

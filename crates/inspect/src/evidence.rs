@@ -15,7 +15,8 @@ use crate::object::Terminating;
 use crate::reader::{Look, Reader};
 use crate::scan::{Scan, Scope};
 pub(crate) use looks::lease;
-use looks::{attachments, dead_apis, namespace, node, pods, volume, workloads};
+pub use looks::pods;
+use looks::{attachments, dead_apis, namespace, node, volume, workloads};
 pub use state::{
     AttachmentState, DeadApiService, DeadWebhook, NamespaceState, NodeState, PodState, VolumeState,
 };
@@ -36,6 +37,8 @@ pub struct Target {
     pub within_grace: usize,
     /// Where the scan has looked.
     pub scope: Scope,
+    /// `namespace/name` of the Lease that Belayer leads by, where it elects a leader.
+    pub own_lease: Option<String>,
 }
 
 /// Everything that a report is made of. Owned: no I/O is left.
@@ -67,6 +70,8 @@ pub struct World {
     pub workloads: Look<Vec<Workload>>,
     /// The Leases of known controllers, by `namespace/name`.
     pub leases: BTreeMap<String, Look<Lease>>,
+    /// The place among them of the Lease that Belayer leads by, where it elects a leader.
+    pub own_lease: Option<String>,
     /// What our components say, by UID and hold.
     pub ours: BTreeMap<(String, String), Result<Explained, String>>,
     /// How many requests it took.
@@ -84,6 +89,7 @@ pub async fn gather(
         stuck,
         within_grace,
         scope,
+        own_lease,
     } = target;
     let is = |object: &Terminating, plural: &str| {
         object.object.kind.resource.group.is_empty()
@@ -119,7 +125,7 @@ pub async fn gather(
         dead_apis(reader),
         when(any, dead_webhooks(reader)),
         when(any, workloads(reader)),
-        leases(reader, &stuck),
+        leases(reader, &stuck, own_lease.as_ref().filter(|_| any)),
     );
     let node_names = nodes_in_question(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
@@ -138,6 +144,7 @@ pub async fn gather(
         dead_webhooks,
         workloads,
         leases,
+        own_lease,
         ours,
         requests: reader.requests(),
     }
@@ -186,8 +193,12 @@ fn nodes_in_question(
     names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 
-/// The Leases that the book names for what keeps these objects.
-async fn leases(reader: &Reader, stuck: &[Terminating]) -> BTreeMap<String, Look<Lease>> {
+/// The Leases that the book names for what keeps these objects, and Belayer's own.
+async fn leases(
+    reader: &Reader,
+    stuck: &[Terminating],
+    own: Option<&String>,
+) -> BTreeMap<String, Look<Lease>> {
     let finalizers: BTreeSet<&str> = stuck
         .iter()
         .flat_map(|object| object.finalizers.iter().map(String::as_str))
@@ -201,6 +212,7 @@ async fn leases(reader: &Reader, stuck: &[Terminating]) -> BTreeMap<String, Look
             let lease = controller.lease.as_ref()?;
             Some(format!("{}/{lease}", controller.namespace))
         })
+        .chain(own.cloned())
         .collect();
     each(places.into_iter().collect(), |place| lease(reader, place)).await
 }
@@ -220,24 +232,28 @@ async fn ours(
                 && object
                     .finalizers
                     .iter()
-                    .any(|name| name == explainer.hold())
+                    .any(|name| explainer.holds().contains(&name.as_str()))
         });
         fitting.map(move |explainer| (object, explainer))
     });
-    futures::stream::iter(held.take(EXPLAINED))
+    let said: Vec<_> = futures::stream::iter(held.take(EXPLAINED))
         .map(|(object, explainer)| async move {
-            let id = (
-                object.object.uid.as_str().to_owned(),
-                explainer.hold().to_owned(),
-            );
-            (
-                id,
-                explainer
-                    .explain(&object.object.kind.resource, &object.object.key, reader)
-                    .await,
-            )
+            let kind = &object.object.kind.resource;
+            let said = explainer.explain(kind, &object.object.key, reader).await;
+            by_hold(object.object.uid.as_str(), &**explainer, said)
         })
         .buffer_unordered(PARALLEL)
         .collect()
-        .await
+        .await;
+    said.into_iter().flatten().collect()
+}
+
+/// What a component says of an object, under each name that it may hold it by.
+pub(crate) fn by_hold(
+    uid: &str,
+    explainer: &dyn Explainer,
+    said: Result<Explained, String>,
+) -> impl Iterator<Item = ((String, String), Result<Explained, String>)> {
+    let holds = explainer.holds().iter();
+    holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), said.clone()))
 }

@@ -7,6 +7,14 @@ use belayer_core::object::{ObjectKey, Resource};
 
 use crate::reader::Reader;
 
+/// Belayer, as the binary knows it.
+pub struct Belayer {
+    /// Its components.
+    pub explainers: Vec<Box<dyn Explainer>>,
+    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
+    pub lease: Option<String>,
+}
+
 /// Explains the holds of one component: live looks, its own decision, its row and what is missing.
 ///
 /// The binary implements it for each component, so that this crate knows none.
@@ -14,8 +22,9 @@ pub trait Explainer: Send + Sync {
     /// Name of the component.
     fn component(&self) -> &'static str;
 
-    /// Its hold.
-    fn hold(&self) -> &'static str;
+    /// Every name that it may hold an object by: its hold, then those it held by before it was
+    /// configured otherwise. All of them go by the same decision.
+    fn holds(&self) -> &'static [&'static str];
 
     /// Whether it is about objects of this kind.
     fn is_about(&self, kind: &Resource) -> bool;

@@ -11,8 +11,8 @@ use belayer_core::object::ObjectKey;
 
 use crate::book::BOOK;
 use crate::diagnose::{known, report};
-use crate::evidence::{Target, gather};
-use crate::explain::{Explainer, Explanation, Finalizer, Subject};
+use crate::evidence::{Target, by_hold, gather};
+use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
 use crate::kinds::{Discovered, Kind, discover};
 use crate::object::Item;
 use crate::reader::{Reader, explain as in_words};
@@ -62,7 +62,7 @@ pub enum InspectError {
 pub async fn stuck(
     reader: &Reader,
     query: &Query,
-    explainers: &[Box<dyn Explainer>],
+    belayer: &Belayer,
     progress: &dyn Progress,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Report, InspectError> {
@@ -77,8 +77,9 @@ pub async fn stuck(
         within_grace: scan.terminating.len() - stuck.len(),
         stuck,
         scope: query.scope.clone(),
+        own_lease: belayer.lease.clone(),
     };
-    let world = gather(reader, scan, target, explainers).await;
+    let world = gather(reader, scan, target, &belayer.explainers).await;
     Ok(report(&world, now))
 }
 
@@ -91,7 +92,7 @@ pub async fn explain(
     reader: &Reader,
     (kind, name): (&str, &str),
     namespace: &str,
-    explainers: &[Box<dyn Explainer>],
+    belayer: &Belayer,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Explanation, InspectError> {
     let discovered = discover(reader).await.map_err(InspectError::Discovery)?;
@@ -103,7 +104,7 @@ pub async fn explain(
     } else {
         ObjectKey::cluster(name)
     };
-    one(reader, &discovered, kind, &key, explainers, clock).await
+    one(reader, &discovered, kind, &key, belayer, clock).await
 }
 
 async fn one(
@@ -111,7 +112,7 @@ async fn one(
     discovered: &Discovered,
     kind: &Arc<Kind>,
     key: &ObjectKey,
-    explainers: &[Box<dyn Explainer>],
+    itself: &Belayer,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Explanation, InspectError> {
     let place = format!("{} {key}", kind.name());
@@ -141,9 +142,17 @@ async fn one(
     let stuck = terminating.as_ref().is_some_and(|found| found.since <= now);
     let mut missing = Vec::new();
     let mut belayer = Vec::new();
-    for explainer in explainers.iter().filter(|e| e.is_about(&kind.resource)) {
+    let mut ours = BTreeMap::new();
+    let explainers = itself.explainers.iter();
+    for explainer in explainers.filter(|e| e.is_about(&kind.resource)) {
         match explainer.explain(&kind.resource, key, reader).await {
-            Ok(explained) => belayer.push(explained),
+            Ok(explained) => {
+                if explained.held {
+                    let said = Ok(explained.clone());
+                    ours.extend(by_hold(object.uid.as_str(), &**explainer, said));
+                }
+                belayer.push(explained);
+            }
             Err(why) => missing.push(format!("what {} decides: {why}", explainer.component())),
         }
     }
@@ -154,16 +163,10 @@ async fn one(
                 stuck: vec![found],
                 within_grace: 0,
                 scope,
+                own_lease: itself.lease.clone(),
             };
             let mut world = gather(reader, scan, target, &[]).await;
-            world.ours = belayer
-                .iter()
-                .filter(|explained| explained.held)
-                .map(|explained| {
-                    let id = (object.uid.as_str().to_owned(), explained.hold.to_owned());
-                    (id, Ok(explained.clone()))
-                })
-                .collect::<BTreeMap<_, _>>();
+            world.ours = ours;
             let mut groups = report(&world, now).groups;
             // An API that is down is no matter of this object, unless the object waits for it.
             groups.retain(|group| !group.objects.is_empty());
@@ -172,6 +175,13 @@ async fn one(
         None => Vec::new(),
     };
     let finalizers = meta.finalizers.iter().flatten();
+    // Where Belayer holds by a name that is in the book as another's, it is Belayer's here.
+    let whose = |name: &str| {
+        let is_its = |explained: &&Explained| explained.hold == name;
+        let component = belayer.iter().find(is_its).map(|said| said.component);
+        let ours = component.and_then(|component| BOOK.of_component(component));
+        ours.or_else(|| BOOK.find(name))
+    };
     Ok(Explanation {
         api_version: API_VERSION,
         kind: "Explanation",
@@ -191,7 +201,7 @@ async fn one(
             finalizers
                 .map(|name| Finalizer {
                     name: (**name).to_owned(),
-                    known: BOOK.find(name).map(known),
+                    known: whose(name).map(known),
                 })
                 .collect()
         },

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,17 +12,18 @@ use belayer_core::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 use belayer_core::object::Resource;
 use belayer_inspect::reader::{Look, Reader, explain};
 
+use crate::beside;
 use crate::needs::Claims;
 use crate::report::{About, Finding, Level};
 
-const METADATA: &str =
+pub(crate) const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Objects of one kind that are looked at: enough to see who sets a finalizer, at a bounded cost.
 const SAMPLE: u32 = 500;
 
 /// kube-controller-manager's controller of claims, as `--controllers` names it.
-const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
+pub(crate) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 #[derive(Deserialize)]
 struct List {
@@ -38,8 +40,6 @@ struct Object {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
-    #[serde(default)]
-    deletion_timestamp: Option<String>,
     #[serde(default)]
     finalizers: Vec<String>,
     #[serde(default)]
@@ -115,11 +115,11 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
     setters.map(|managed| managed.manager.as_str()).collect()
 }
 
-/// Whether claims are protected by exactly those who should.
-pub(crate) async fn claims(reader: &Reader, mode: Claims) -> Vec<Finding> {
-    let kind = Resource::claims();
+/// Whether claims are protected by exactly those who should, at the moment `now`.
+pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    match (in_tree(reader).await, mode) {
+    let in_tree = in_tree(reader).await;
+    match (&in_tree, mode) {
         (InTree::On(pod), Claims::Replacing) => findings.push(
             Finding::new(
                 Level::Missing,
@@ -145,39 +145,15 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims) -> Vec<Finding> {
             Level::Unknown,
             About::Finalizer,
             format!("whether {CLAIM_CONTROLLER} is switched off"),
-            why,
+            why.clone(),
         )),
         _ => {}
     }
-    match sample(reader, &kind).await {
-        Ok(claims) if mode == Claims::Beside => {
-            let bare = claims
-                .iter()
-                .map(|claim| &claim.metadata)
-                .filter(|metadata| {
-                    metadata.deletion_timestamp.is_none()
-                        && !metadata
-                            .finalizers
-                            .iter()
-                            .any(|name| name == KUBERNETES_PVC_PROTECTION)
-                });
-            let bare = bare.count();
-            if bare > 0 {
-                findings.push(Finding::new(
-                    Level::Note,
-                    About::Finalizer,
-                    format!("{bare} claims do not carry {KUBERNETES_PVC_PROTECTION}"),
-                    "once one of them is deleted, no kubelet mounts it any more, also for pods that restart",
-                ));
-            }
-        }
-        Ok(_) => {}
-        Err(error) => findings.push(Finding::new(
-            Level::Unknown,
-            About::Finalizer,
-            "how claims are protected".to_owned(),
-            format!("{kind}: {}", explain(&error)),
-        )),
+    if mode == Claims::Beside {
+        let told = matches!(in_tree, InTree::Off(_));
+        let seen = beside::look(reader, now).await.into_iter();
+        // Claims that hang for want of it prove what its flag has said already.
+        findings.extend(seen.filter(|finding| !told || finding.level == Level::Note));
     }
     findings
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod beside;
 mod finalizers;
 mod kinds;
 mod needs;
@@ -9,6 +10,7 @@ mod rights;
 mod text;
 
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
@@ -33,6 +35,8 @@ pub struct Query {
     pub parts: Vec<Part>,
     /// Version of this command.
     pub client: &'static str,
+    /// The present: what was deleted a moment ago is no sign of anything.
+    pub now: Timestamp,
 }
 
 /// Looks at everything the parts need. Nothing is changed: rights are asked for by reviews, which
@@ -72,7 +76,7 @@ pub async fn check(
             findings.extend(policies::look(reader, policy, &query.own_namespace).await);
         }
         if let Some(claims) = part.claims {
-            findings.extend(finalizers::claims(reader, claims).await);
+            findings.extend(finalizers::claims(reader, claims, query.now).await);
         }
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);

@@ -103,6 +103,8 @@ fixtures! {
     "within-grace": "a deletion within its grace does not hang",
     "our-rows": "pods at each row of pod-finalizer's table",
     "our-claim": "claims that Belayer holds: one in use, one not",
+    "our-lease": "a claim in use, and a Belayer that only its Lease shows",
+    "our-down": "a claim in use, and a Belayer that is down",
     "our-workflow": "workflows that Belayer holds: one with held pods, one without",
     "our-status": "what Belayer holds in a namespace, and that it does not run",
     "our-hold": "a pod that Belayer's hold keeps",

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
@@ -128,10 +129,21 @@ async fn all_but(client: &Client, hidden: &[&str]) -> Result<Value> {
 pub(crate) async fn play(cluster: &Cluster, file: &File) -> Result<()> {
     let mut made = Vec::new();
     let tool = Tool::with_rights_but(cluster, &[]).await?;
+    forget_the_election(cluster.client()).await?;
     let played = steps_and_runs(cluster, file, &tool, &mut made).await;
     let put_away = tool.put_away().await;
     let cleaned = clean_up(cluster.client(), &made).await;
     played.and(put_away).and(cleaned)
+}
+
+/// What a scenario before has left: whoever led there leads no more, and that would be told.
+async fn forget_the_election(client: &Client) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "belayer-system");
+    leases
+        .delete("belayer", &DeleteParams::default())
+        .await
+        .map(drop)
+        .or_else(ignore_absent)
 }
 
 async fn steps_and_runs(

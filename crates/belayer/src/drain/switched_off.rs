@@ -156,7 +156,7 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
             continue;
         };
         count(off, &report);
-        let (released, left) = (report.objects_released, report.left.len());
+        let (released, left) = (report.taken.objects, report.left.len());
         let pause = match report.outcome {
             Outcome::Clean => {
                 tracing::info!(component, released, "switched off: no hold of it is left");
@@ -195,10 +195,10 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
 
 /// Counted as every release is.
 fn count(off: &SwitchedOff, report: &Report) {
-    if report.dry_run {
+    if report.taken.dry_run {
         return;
     }
-    for (evidence, number) in report.released.values().flatten() {
+    for (evidence, number) in report.taken.holds.values().flatten() {
         metrics::counter!(
             belayer_metrics::RELEASES,
             "controller" => off.component,

@@ -1,5 +1,7 @@
 //! `belayer check`.
 
+use jiff::Timestamp;
+
 use belayer_core::executor::{Executor, Writes};
 use belayer_inspect::reader::Reader;
 use belayer_preflight::{Level, Query, Subject, check, text};
@@ -34,6 +36,7 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
         subject,
         parts,
         client: env!("CARGO_PKG_VERSION"),
+        now: Timestamp::now(),
     };
     let report = check(&reader, &reviewer, &query).await;
     let report = report.map_err(|error| Failure::Error(error.into()))?;

@@ -23,23 +23,23 @@ mod workflow_finalizer;
 
 use std::path::Path;
 
-use belayer_inspect::explain::Explainer;
+use belayer_inspect::explain::{Belayer, Explainer};
 use belayer_inspect::reader::Reader;
 
+use super::lease;
 use crate::config::Source;
 use crate::exit::Failure;
 
-/// The explainers of all components that are part of this build, where Belayer is in
-/// `own_namespace`.
+/// All components that are part of this build, where Belayer is in `own_namespace`.
 ///
 /// # Errors
 ///
 /// When the configuration file cannot be used.
-pub(super) fn all(
+pub(super) fn belayer(
     reader: &Reader,
     config: Option<&Path>,
     own_namespace: &str,
-) -> Result<Vec<Box<dyn Explainer>>, Failure> {
+) -> Result<Belayer, Failure> {
     let source = Source::of(config, &[]).map_err(Failure::configuration)?;
     let explainers: Vec<Box<dyn Explainer>> = vec![
         #[cfg(feature = "pod-finalizer")]
@@ -59,6 +59,28 @@ pub(super) fn all(
         Box::new(workflow_finalizer::WorkflowFinalizer::new(&source)?),
     ];
     // In a build without any component there is nothing to explain with.
-    let _ = (reader, &source, own_namespace);
-    Ok(explainers)
+    let _ = reader;
+    Ok(Belayer {
+        explainers,
+        lease: lease(&source, own_namespace)?,
+    })
+}
+
+/// `namespace/name` of the record of a pod that is not there, the newest of several.
+#[cfg(feature = "pod-recreation")]
+pub(super) async fn record_of(
+    reader: &Reader,
+    what: &str,
+    namespace: &str,
+    pod: &str,
+) -> Option<String> {
+    if !what.starts_with("pods ") {
+        return None;
+    }
+    pod_recreation_record::of_pod(reader, namespace, pod).await
+}
+
+#[cfg(not(feature = "pod-recreation"))]
+pub(super) async fn record_of(_: &Reader, _: &str, _: &str, _: &str) -> Option<String> {
+    None
 }

@@ -27,6 +27,8 @@ pub use parts::parts;
 pub use status::run_status;
 
 use crate::arguments::ClusterArguments;
+use crate::config::Source;
+use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::screen::Screen;
@@ -64,9 +66,9 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         older_than: arguments.older_than,
     };
     let own_namespace = arguments.own.name(&Sources::from_env())?;
-    let explainers = explainers::all(&reader, arguments.look.config.as_deref(), &own_namespace)?;
+    let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
     let telling = Telling::on_stderr();
-    let found = stuck(&reader, &query, &explainers, &telling, Timestamp::now).await;
+    let found = stuck(&reader, &query, &belayer, &telling, Timestamp::now).await;
     telling.end();
     let report = found.map_err(failed)?;
     let screen = Screen::of_stdout(arguments.look.output);
@@ -96,18 +98,25 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (reader, current) = connect(&arguments.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
     let own_namespace = arguments.own.name(&Sources::from_env())?;
-    let explainers = explainers::all(&reader, arguments.look.config.as_deref(), &own_namespace)?;
+    let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
     let screen = Screen::of_stdout(arguments.look.output);
     let look = || {
         explain(
             &reader,
             (&kind, &name),
             &namespace,
-            &explainers,
+            &belayer,
             Timestamp::now,
         )
     };
-    let mut shown = look().await.map_err(failed)?;
+    let mut shown = match look().await {
+        Ok(shown) => shown,
+        Err(InspectError::Absent(what)) => {
+            let record = explainers::record_of(&reader, &what, &namespace, &name).await;
+            return Err(absent(&what, record.as_deref()));
+        }
+        Err(error) => return Err(failed(error)),
+    };
     show(&screen, &shown)?;
     if !arguments.watch {
         return verdict(&shown);
@@ -149,6 +158,12 @@ fn show(screen: &Screen, explanation: &Explanation) -> Result<(), Failure> {
     })
 }
 
+/// The Lease that Belayer leads by, as its configuration has it; nothing where it elects no leader.
+fn lease(source: &Source, own_namespace: &str) -> Result<Option<String>, Failure> {
+    let election = Election::resolve(&ElectionArguments::default(), source, own_namespace)?;
+    Ok(election.map(|election| election.lease.to_string()))
+}
+
 /// Whether anything but time has passed.
 fn is_news(now: &Explanation, before: &Explanation) -> bool {
     let timeless = |explanation: &Explanation| {
@@ -170,6 +185,15 @@ async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String), Failure
     let namespace = config.default_namespace.clone();
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
     Ok((Reader::new(client, BOUNDS), namespace))
+}
+
+/// There is no such object; of a pod that is being re-created there is a record.
+fn absent(what: &str, record: Option<&str>) -> Failure {
+    let record = record.map_or_else(String::new, |key| {
+        let (namespace, name) = key.split_once('/').unwrap_or_default();
+        format!("; Belayer keeps the record of its re-creation: belayer explain podrecreation/{name} -n {namespace}")
+    });
+    Failure::Error(anyhow::anyhow!("{what} does not exist{record}"))
 }
 
 fn failed(error: InspectError) -> Failure {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use belayer_inspect::status::{Hold, Query, status, text};
 
 use super::arguments::StatusArguments;
-use super::{INCOMPLETE, connect};
+use super::{INCOMPLETE, connect, lease};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
@@ -23,8 +23,10 @@ pub(super) const NEEDS_SOMEBODY: u8 = 3;
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let source = arguments.look.source()?;
     let (reader, _) = connect(&arguments.cluster).await?;
+    let own_namespace = arguments.own.name(&Sources::from_env())?;
     let query = Query {
-        own_namespace: arguments.own.name(&Sources::from_env())?,
+        lease: lease(&source, &own_namespace)?,
+        own_namespace,
         namespace: arguments.namespace,
         holds: holds(&source)?,
         client: env!("CARGO_PKG_VERSION"),

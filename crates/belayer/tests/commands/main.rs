@@ -6,6 +6,7 @@
 )]
 
 mod check;
+mod claims;
 mod fixtures;
 mod help;
 mod polite;

@@ -154,6 +154,7 @@ async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
         subject: Subject::Own,
         parts: everything(),
         client: "test",
+        now: jiff::Timestamp::UNIX_EPOCH,
     };
     let report = check(&reader, rules, &query).await.unwrap();
     let mut missing = BTreeSet::new();

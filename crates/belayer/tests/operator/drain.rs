@@ -9,13 +9,15 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::{Outcome, SETTLE};
-use belayer_drain::progress::Silent;
+use belayer_drain::progress::{Progress, Silent};
 use belayer_drain::report::{GateState, Reason, Report};
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
+use belayer_drain::text;
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World};
@@ -134,8 +136,8 @@ async fn pods_go_first_whose_owners_may_wait_and_claims_last_which_they_may_use(
     assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
     let order = ["pods", "workflows", "persistentvolumeclaims"];
     assert_eq!(releases(&world), order);
-    assert_eq!(report.objects_released, 3);
-    assert_eq!(report.released[CLAIM_HOLD]["Unused"], 1);
+    assert_eq!(report.taken.objects, 3);
+    assert_eq!(report.taken.holds[CLAIM_HOLD]["Unused"], 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +184,8 @@ async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named()
     let report = drained(&world).await;
     assert_eq!(report.outcome, Outcome::Clean);
     let removed: Vec<&str> = report
-        .policies_removed
+        .taken
+        .policies
         .iter()
         .map(|name| name.split('.').next().unwrap())
         .collect();
@@ -250,11 +253,96 @@ async fn a_dry_run_says_what_would_go_and_sends_nothing() {
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);
     let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
-    assert!(report.dry_run);
-    assert_eq!(report.released["belayer.dev/pod-status"]["Drained"], 1);
+    assert!(report.taken.dry_run);
+    assert_eq!(report.taken.holds["belayer.dev/pod-status"]["Drained"], 1);
     assert_eq!((report.passes, report.gate), (1, GateState::Untouched));
     assert!(world.sandbox.recorder().writes_by(ADMIN).is_empty());
     assert!(world.is_held("a"));
+}
+
+/// Keeps every step that was told.
+#[derive(Default)]
+struct Steps(parking_lot::Mutex<Vec<String>>);
+
+impl Progress for Steps {
+    fn step(&self, text: &str) {
+        self.0.lock().push(text.to_owned());
+    }
+}
+
+/// A policy of ours that ties a hold.
+fn policy(world: &World) {
+    let expression = json!({ "expression": "[\"belayer.dev/pod-status\"]" });
+    let policy = json!({
+        "metadata": { "name": "belayer-pod-hold", "labels": { "app.kubernetes.io/name": "belayer" } },
+        "spec": { "mutations": [{ "patchType": "JSONPatch", "jsonPatch": expression }] },
+    });
+    world.create(&policies(), None, policy);
+}
+
+#[rstest]
+#[case::in_earnest(
+    Writes::Sent,
+    "removed",
+    "Removed",
+    ["policiesRemoved", "objectsReleased", "released"],
+    ["policiesToRemove", "objectsToRelease", "toRelease"]
+)]
+#[case::in_a_dry_run(
+    Writes::DryRun,
+    "would remove",
+    "Would remove",
+    ["policiesToRemove", "objectsToRelease", "toRelease"],
+    ["policiesRemoved", "objectsReleased", "released"]
+)]
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
+    #[case] writes: Writes,
+    #[case] step: &str,
+    #[case] verb: &str,
+    #[case] there: [&str; 3],
+    #[case] not_there: [&str; 3],
+) {
+    const POLICY: &str = "mutatingadmissionpolicies.admissionregistration.k8s.io/belayer-pod-hold";
+    let world = installed();
+    policy(&world);
+    map(&world, "a", "belayer.dev/pod-status");
+    let steps = Steps::default();
+    let report = drain(&world, writes).run(&steps).await.unwrap();
+    let steps = steps.0.into_inner();
+    let about: Vec<&String> = steps.iter().filter(|step| step.contains(POLICY)).collect();
+    assert_eq!(about, [&format!("{step} {POLICY}")]);
+    let text = text::report(&report);
+    let says = format!("{verb} what adds holds at creation:\n  {POLICY}\n");
+    assert!(text.starts_with(&says), "{text}");
+    let data = serde_json::to_value(&report).unwrap();
+    assert_eq!(data[there[0]], json!([POLICY]));
+    assert_eq!(data[there[1]], 1);
+    assert_eq!(data[there[2]]["belayer.dev/pod-status"]["Drained"], 1);
+    for key in not_there {
+        assert!(data.get(key).is_none(), "{key}: {data}");
+    }
+    let yaml = serde_saphyr::to_string(&report).unwrap();
+    assert!(yaml.contains("dryRun: "), "{yaml}");
+}
+
+#[rstest]
+#[case::one(&["a"], "1 claim that is being deleted waits for kubernetes.io/pvc-protection", "if it stays,")]
+#[case::two(&["a", "b"], "2 claims that are being deleted wait for kubernetes.io/pvc-protection", "if they stay,")]
+#[tokio::test(start_paused = true)]
+async fn one_claim_waits_and_two_wait(
+    #[case] names: &[&str],
+    #[case] says: &str,
+    #[case] then: &str,
+) {
+    let world = installed();
+    for name in names {
+        claim(&world, name, &[KUBERNETES]);
+        world.delete(&CLAIMS, Some(NAMESPACE), name);
+    }
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    let text = text::report(&report);
+    assert!(text.contains(says) && text.contains(then), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,7 +399,7 @@ async fn claims_that_wait_for_kubernetes_alone_are_counted() {
     }
     let report = drained(&world).await;
     assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.released[CLAIM_HOLD]["HandedOver"], 1);
+    assert_eq!(report.taken.holds[CLAIM_HOLD]["HandedOver"], 1);
     assert_eq!(report.handed_over, 2, "the one handed over waits now, too");
 }
 
@@ -337,7 +425,7 @@ async fn what_changes_meanwhile_is_read_again_and_what_goes_counts_as_gone() {
     let (report, ()) = tokio::join!(drained(&world), goes);
     assert_eq!(report.outcome, Outcome::Clean, "{report:#?}");
     assert_eq!(conflicts.hits(), 3);
-    assert_eq!(report.objects_released, 1);
+    assert_eq!(report.taken.objects, 1);
     assert!(report.failed.is_empty() && !world.is_held("changes"));
 }
 

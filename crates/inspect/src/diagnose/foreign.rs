@@ -2,8 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::Diagnosis;
-use crate::book::BOOK;
+use belayer_core::names::RELEASE_ANNOTATION;
+use belayer_core::object::Resource;
+
+use super::{Diagnosis, volumes};
+use crate::book::{BOOK, Entry};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
 use crate::life::{self, Life, Sightings, Workload};
@@ -18,26 +21,31 @@ pub(super) fn life_of(
     world: &World,
     now: Timestamp,
 ) -> Life {
-    let Some(entry) = BOOK.find(finalizer) else {
-        let manager = object.set_by.get(finalizer).map(|by| by.manager.as_str());
-        let seen = Sightings {
-            workloads: &world.workloads,
-            leases: Vec::new(),
-        };
-        return life::of_manager(manager, &seen);
-    };
-    let kind = &object.object.kind.resource.kind;
-    let leases = entry
-        .controllers_of(kind)
-        .into_iter()
-        .filter_map(|controller| {
-            let place = format!("{}/{}", controller.namespace, controller.lease.as_ref()?);
-            world.leases.get(&place)
-        })
-        .collect();
+    if let Some(entry) = BOOK.find(finalizer) {
+        return life_of_known(object, entry, world, now);
+    }
+    let manager = object.set_by.get(finalizer).map(|by| by.manager.as_str());
     let seen = Sightings {
         workloads: &world.workloads,
-        leases,
+        leases: Vec::new(),
+    };
+    life::of_manager(manager, &seen)
+}
+
+fn life_of_known(object: &Terminating, entry: &Entry, world: &World, now: Timestamp) -> Life {
+    let kind = &object.object.kind.resource.kind;
+    let places = entry.controllers_of(kind).into_iter().filter_map(|one| {
+        let lease = one.lease.as_ref()?;
+        Some(format!("{}/{lease}", one.namespace))
+    });
+    // Where Belayer is and what its Lease is called is no matter of the book.
+    let own = world.own_lease.clone().filter(|_| entry.is_ours());
+    let leases = places
+        .chain(own)
+        .filter_map(|place| world.leases.get(&place));
+    let seen = Sightings {
+        workloads: &world.workloads,
+        leases: leases.collect(),
     };
     life::of_known(entry, kind, &seen, now)
 }
@@ -49,13 +57,15 @@ pub(super) fn controller(
     world: &World,
     now: Timestamp,
 ) -> Diagnosis {
-    let owner = BOOK
-        .find(finalizer)
-        .map_or("its controller", |entry| entry.owner.as_str());
+    let entry = BOOK.find(finalizer);
+    let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
     match life_of(object, finalizer, world, now) {
         Life::Alive(proof, workload) => {
             let mut found = base(Verdict::ControllerAlive, proof);
-            found.next = vec![look_at_log(object, owner, workload.as_ref())];
+            found.next = vec![match switch(object, entry) {
+                Some(step) => step,
+                None => look_at_log(object, owner, workload.as_ref()),
+            }];
             found.next.push(Step::run(
                 "Events of the object may say what it waits for",
                 events(object),
@@ -64,7 +74,7 @@ pub(super) fn controller(
         }
         Life::Down(proof, workload) => {
             let mut found = base(Verdict::ControllerDown, proof);
-            found.next = start_again(owner, workload.as_ref());
+            found.next = start_again(owner, BY_ITSELF, workload.as_ref());
             found
         }
         Life::Gone(proof) => {
@@ -80,18 +90,52 @@ pub(super) fn controller(
         Life::Unknown { known, missing } => {
             let mut found = base(Verdict::Unknown, known);
             found.missing = missing;
-            found.next = vec![
-                Step::run(
-                    "Find out whose it is before anything else: its spec and status often say",
-                    object.object.kubectl("describe"),
-                ),
-                Step::say(
-                    "Do not force it off: what that loses, and whether its controller is gone, is not known",
-                ),
-            ];
+            found.next = match entry {
+                Some(entry) => find_out_about(object, entry),
+                None => find_out_whose(object),
+            };
             found
         }
     }
+}
+
+/// What is to be found out about a controller that is known and cannot be seen.
+fn find_out_about(object: &Terminating, entry: &Entry) -> Vec<Step> {
+    let Entry { owner, lost, .. } = entry;
+    let first = switch(object, Some(entry)).unwrap_or_else(|| {
+        Step::run(
+            format!(
+                "Find out whether {owner} runs: it lets go by itself. What it waits for often stands in the object's \
+                 status and Events"
+            ),
+            object.object.kubectl("describe"),
+        )
+    });
+    let force = format!("Do not force it off before that is known. Lost: {lost}");
+    vec![first, Step::say(force)]
+}
+
+fn find_out_whose(object: &Terminating) -> Vec<Step> {
+    vec![
+        Step::run(
+            "Find out whose it is before anything else: its spec and status often say",
+            object.object.kubectl("describe"),
+        ),
+        Step::say(
+            "Do not force it off: what that loses, and whether its controller is gone, is not known",
+        ),
+    ]
+}
+
+/// One controller of many in a process: that the process runs does not say that this one does.
+fn switch(object: &Terminating, entry: Option<&Entry>) -> Option<Step> {
+    let controllers = entry?.controllers_of(&object.object.kind.resource.kind);
+    let one = controllers.into_iter().find(|one| one.switch.is_some())?;
+    let (manager, switch) = (&one.name, one.switch.as_ref()?);
+    Some(Step::say(format!(
+        "It is {switch} of {manager} that lets go: see that the flag --controllers of {manager} does not switch it \
+         off, and what its log says"
+    )))
 }
 
 fn base(verdict: Verdict, proof: Vec<String>) -> Diagnosis {
@@ -124,7 +168,14 @@ fn events(object: &Terminating) -> String {
     )
 }
 
-fn start_again(owner: &str, workload: Option<&Workload>) -> Vec<Step> {
+/// What a controller does that has nothing to wait for.
+const BY_ITSELF: &str = "it lets go by itself";
+
+/// What Belayer does that waits for something.
+const ONCE_THERE: &str = "it lets go when what is missing is there";
+
+/// How a controller comes back that is not there now, and what it does `then`.
+fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step> {
     let Some(Workload {
         kind,
         namespace,
@@ -134,13 +185,11 @@ fn start_again(owner: &str, workload: Option<&Workload>) -> Vec<Step> {
         ..
     }) = workload
     else {
-        return vec![Step::say(format!(
-            "Start {owner} again: it lets go by itself"
-        ))];
+        return vec![Step::say(format!("Start {owner} again: {then}"))];
     };
     if *desired == 0 {
         return vec![Step::run(
-            format!("Start {owner} again: it lets go by itself"),
+            format!("Start {owner} again: {then}"),
             format!("kubectl -n {namespace} scale {kind}/{name} --replicas=1"),
         )];
     }
@@ -151,9 +200,7 @@ fn start_again(owner: &str, workload: Option<&Workload>) -> Vec<Step> {
         )];
     }
     vec![Step::run(
-        format!(
-            "Get {owner} to run again: it lets go by itself; this says why its pods are not ready"
-        ),
+        format!("Get {owner} to run again: {then}; this says why its pods are not ready"),
         format!("kubectl -n {namespace} describe {kind}/{name}"),
     )]
 }
@@ -189,7 +236,6 @@ pub(super) fn ours(
     world: &World,
     now: Timestamp,
 ) -> Diagnosis {
-    let life = life_of(object, hold, world, now);
     let explained = match explained {
         Ok(explained) => explained,
         Err(why) => {
@@ -198,6 +244,12 @@ pub(super) fn ours(
                 .missing(format!("what Belayer would decide: {why}"));
         }
     };
+    // By whatever name it holds, the one to let go is Belayer.
+    let entry = BOOK.of_component(explained.component);
+    let life = match entry {
+        Some(entry) => life_of_known(object, entry, world, now),
+        None => life_of(object, hold, world, now),
+    };
     let row = &explained.row;
     let mut found = Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
         .of(hold)
@@ -205,9 +257,10 @@ pub(super) fn ours(
             "{}, row {} ({}): {}",
             explained.component, row.number, row.name, row.says
         ));
+    found.whose = entry.or(found.whose);
     found.detail.clone_from(&explained.missing);
     if explained.action != Action::Release {
-        return kept(found, object, hold, explained, life);
+        return kept(found, object, explained, life, world);
     }
     // The evidence is there. If it still hangs, nobody acts on it.
     let evidence = explained.evidence.as_deref().unwrap_or("complete");
@@ -220,7 +273,9 @@ pub(super) fn ours(
         Life::Down(proof, workload) => {
             found.verdict = Verdict::ControllerDown;
             found.proof.extend(proof);
-            found.next.extend(start_again("Belayer", workload.as_ref()));
+            found
+                .next
+                .extend(start_again("Belayer", BY_ITSELF, workload.as_ref()));
             found
         }
         Life::Gone(proof) => {
@@ -243,35 +298,49 @@ pub(super) fn ours(
 
 /// The evidence is not there yet: what is waited for, and whether anybody waits.
 fn kept(
-    found: Diagnosis,
+    mut found: Diagnosis,
     object: &Terminating,
-    hold: &str,
     explained: &Explained,
     life: Life,
+    world: &World,
 ) -> Diagnosis {
+    let hold = found.finalizer.clone().unwrap_or_default();
+    let users = volumes::end_the_user(object, world);
     match life {
-        Life::Gone(proof) => proof
-            .into_iter()
-            .fold(found, Diagnosis::proven)
-            .next(Step::say(
+        Life::Gone(proof) => {
+            found.proof.extend(proof);
+            found.next.push(Step::say(
                 "Install Belayer again: it releases this when what is missing is there",
-            ))
-            .next(force(object, hold)),
-        Life::Down(proof, workload) => {
-            let mut found = proof.into_iter().fold(found, Diagnosis::proven);
-            found.next = start_again("Belayer", workload.as_ref());
-            found
+            ));
+            found.next.extend(users);
+            found.next.push(force(object, &hold));
         }
-        Life::Alive(..) | Life::Unknown { .. } => found
-            .next(Step::say(explained.next.clone()))
-            .next(Step::run(
-                "To let it go all the same, and lose what it guards",
-                format!(
-                    "{} belayer.dev/release=true",
-                    object.object.kubectl("annotate")
-                ),
-            )),
+        Life::Down(proof, workload) => {
+            found.proof.extend(proof);
+            found.next = start_again("Belayer", ONCE_THERE, workload.as_ref());
+            found.next.extend(users);
+        }
+        Life::Alive(..) | Life::Unknown { .. } => {
+            found.next.push(Step::say(explained.next.clone()));
+            found.next.extend(users);
+            found.next.extend(ask_for_release(object));
+        }
     }
+    found
+}
+
+/// The admin's own order. Pods alone know it: on workflows and claims nobody reads that annotation.
+fn ask_for_release(object: &Terminating) -> Option<Step> {
+    let is_pod = object.object.kind.resource.is_same_kind(&Resource::pods());
+    is_pod.then(|| {
+        Step::run(
+            "To let it go all the same, and lose what it guards",
+            format!(
+                "{} {RELEASE_ANNOTATION}=true",
+                object.object.kubectl("annotate")
+            ),
+        )
+    })
 }
 
 /// What can be said of Kubernetes' own controllers, when nothing else explains a finalizer.

@@ -38,6 +38,8 @@ pub(crate) struct Diagnosis {
     pub(crate) next: Vec<Step>,
     /// Tells groups apart that are equal otherwise.
     pub(crate) about: String,
+    /// Whose the finalizer is, if that is in the book.
+    pub(crate) whose: Option<&'static Entry>,
 }
 
 impl Diagnosis {
@@ -51,12 +53,14 @@ impl Diagnosis {
             detail: Vec::new(),
             next: Vec::new(),
             about: String::new(),
+            whose: None,
         }
     }
 
     pub(crate) fn of(self, finalizer: &str) -> Self {
         Self {
             finalizer: Some(finalizer.to_owned()),
+            whose: BOOK.find(finalizer),
             ..self
         }
     }
@@ -246,11 +250,7 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
     Group {
         number,
         headline: headline(diagnosis.cause, diagnosis.finalizer.as_deref(), &objects),
-        known: diagnosis
-            .finalizer
-            .as_deref()
-            .and_then(|finalizer| BOOK.find(finalizer))
-            .map(known),
+        known: diagnosis.whose.map(known),
         cause: diagnosis.cause,
         finalizer: diagnosis.finalizer,
         verdict: diagnosis.verdict,

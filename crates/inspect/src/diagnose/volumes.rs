@@ -1,8 +1,10 @@
 //! Claims in use, bound volumes, attached volumes.
 
+use belayer_core::object::Resource;
+
 use super::Diagnosis;
 use super::foreign::why;
-use crate::evidence::{AttachmentState, World};
+use crate::evidence::{AttachmentState, PodState, World};
 use crate::object::Terminating;
 use crate::reader::Look;
 use crate::report::{Cause, Step, Verdict};
@@ -26,16 +28,13 @@ pub(super) fn claim_in_use(
                 .missing(format!("which pods use it: pods: {}", why(list))),
         );
     };
-    let users: Vec<_> = pods
-        .iter()
-        .filter(|pod| !pod.node.is_empty() && pod.claims.iter().any(|claim| claim == key.name()))
-        .collect();
+    let users: Vec<_> = pods.iter().filter(|pod| pod.uses(key.name())).collect();
     let first = users.first()?;
     let mut found = Diagnosis::new(Cause::ClaimInUse, Verdict::Waiting)
         .proven("a claim goes after the last pod that is bound to a node and refers to it")
         .next(Step::run(
             "Find what runs the pod, and end that: the claim then goes by itself",
-            format!("kubectl -n {namespace} describe pod {}", first.name),
+            describe(namespace, first),
         ));
     for pod in users.iter().take(TOLD) {
         found = found.detail(format!(
@@ -47,6 +46,30 @@ pub(super) fn claim_in_use(
         found = found.detail(format!("and {} more pods", users.len() - TOLD));
     }
     Some(found)
+}
+
+/// How the first of the pods goes that use an object which Belayer holds; nothing where none does.
+pub(super) fn end_the_user(object: &Terminating, world: &World) -> Option<Step> {
+    let key = &object.object.key;
+    if !object
+        .object
+        .kind
+        .resource
+        .is_same_kind(&Resource::claims())
+    {
+        return None;
+    }
+    let namespace = key.namespace()?;
+    let mut pods = world.pods.get(namespace)?.found()?.iter();
+    let user = pods.find(|pod| pod.uses(key.name()))?;
+    Some(Step::run(
+        "Find what runs the pod that it waits for, and end that",
+        describe(namespace, user),
+    ))
+}
+
+fn describe(namespace: &str, pod: &PodState) -> String {
+    format!("kubectl -n {namespace} describe pod {}", pod.name)
 }
 
 /// A volume that a claim is bound to.

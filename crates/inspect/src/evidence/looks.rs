@@ -29,7 +29,8 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceSt
     })
 }
 
-pub(super) async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
+/// The pods of a namespace, now.
+pub async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
     let found: Look<Vec<PodObject>> = reader.all(&path).await;
     found.map(|pods| pods.into_iter().map(pod).collect())

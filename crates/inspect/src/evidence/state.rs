@@ -26,6 +26,13 @@ pub struct PodState {
     pub claims: Vec<String>,
 }
 
+impl PodState {
+    /// Whether it uses this claim of its namespace: it is bound to a node and refers to it.
+    pub fn uses(&self, claim: &str) -> bool {
+        !self.node.is_empty() && self.claims.iter().any(|name| name == claim)
+    }
+}
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeState {

@@ -10,26 +10,27 @@ use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 
 use super::own::{ask, leader_of};
-use super::{Component, Installation, Leader, Replica};
+use super::{Component, Installation, Leader, Query, Replica};
 use crate::evidence::lease;
 use crate::reader::{Look, Reader, explain};
 
-/// The Lease's name.
-pub(super) const LEASE: &str = "belayer";
-
 pub(super) async fn installation(
     reader: &Reader,
-    namespace: &str,
+    query: &Query,
     now: Timestamp,
     unknown: &mut Vec<String>,
 ) -> Installation {
-    let leader = match lease(reader, format!("{namespace}/{LEASE}")).await {
-        Look::Found(lease) => leader_of(&lease, now),
-        Look::Absent => None,
-        Look::Unknown(why) => {
-            unknown.push(format!("who leads: lease {namespace}/{LEASE}: {why}"));
-            None
-        }
+    let namespace = query.own_namespace.as_str();
+    let leader = match &query.lease {
+        Some(place) => match lease(reader, place.clone()).await {
+            Look::Found(lease) => leader_of(&lease, now),
+            Look::Absent => None,
+            Look::Unknown(why) => {
+                unknown.push(format!("who leads: lease {place}: {why}"));
+                None
+            }
+        },
+        None => None,
     };
     let pods = match replicas(reader, namespace, leader.as_ref()).await {
         Ok(pods) => Some(pods),

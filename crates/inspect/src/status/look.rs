@@ -9,9 +9,10 @@ use serde::Deserialize;
 use belayer_core::http::{Request, RequestError};
 
 use super::count::{count, denied};
-use super::installation::{LEASE, draining, installation, own};
+use super::installation::{draining, installation, own};
 use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Status, Versions};
 use crate::reader::Reader;
+use crate::text::one_or_many;
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
@@ -21,6 +22,8 @@ const PARALLEL: usize = 4;
 pub struct Query {
     /// Belayer's own namespace.
     pub own_namespace: String,
+    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
+    pub lease: Option<String>,
     /// Look at objects of this namespace only.
     pub namespace: Option<String>,
     /// What is held.
@@ -108,7 +111,7 @@ pub async fn status(
                 .add(&numbers);
         }
     }
-    let mut installation = installation(reader, &query.own_namespace, now, &mut unknown).await;
+    let mut installation = installation(reader, query, now, &mut unknown).await;
     let mut notes = Vec::new();
     notes.extend(draining(reader, &query.own_namespace).await);
     own(reader, &mut installation, &mut components, &mut notes).await;
@@ -126,7 +129,7 @@ pub async fn status(
         let since = since(place);
         (since.is_none(), since, place.namespace.clone())
     });
-    let warnings = warnings(&installation, &components);
+    let warnings = warnings(query, &installation, &components);
     Ok(Status {
         api_version: API_VERSION,
         kind: "Status",
@@ -149,7 +152,7 @@ struct Version {
     git_version: String,
 }
 
-fn warnings(installation: &Installation, components: &[Component]) -> Vec<String> {
+fn warnings(query: &Query, installation: &Installation, components: &[Component]) -> Vec<String> {
     let mut warnings = Vec::new();
     let held: u64 = components.iter().map(|each| each.numbers.held).sum();
     let namespace = &installation.namespace;
@@ -157,13 +160,16 @@ fn warnings(installation: &Installation, components: &[Component]) -> Vec<String
         .pods
         .as_ref()
         .is_some_and(|pods| !pods.iter().any(|pod| pod.ready));
+    let lease = query.lease.as_deref().unwrap_or_default();
     match &installation.leader {
-        _ if none_ready && held > 0 => warnings.push(format!(
-            "{held} objects are held and no pod in {namespace} is ready to release them: make one run, or \
-             `belayer drain` takes every hold off"
+        _ if none_ready && !installation.is_led() && held > 0 => warnings.push(format!(
+            "{} held and no pod in {namespace} is ready to release {}: make one run, or `belayer drain` takes every \
+             hold off",
+            one_or_many(held, "object is", "objects are"),
+            if held == 1 { "it" } else { "them" }
         )),
         Some(leader) if leader.lapsed && held > 0 => warnings.push(format!(
-            "nobody leads: {} has not renewed lease {namespace}/{LEASE} in time",
+            "nobody leads: {} has not renewed lease {lease} in time",
             leader.identity
         )),
         _ => {}
@@ -180,9 +186,9 @@ fn warnings(installation: &Installation, components: &[Component]) -> Vec<String
         let Some(own) = component.own else { continue };
         if own.unselected_kept > 0 {
             warnings.push(format!(
-                "{name} keeps {} holds back: so many unselected objects at once look like a mistyped selector; \
+                "{name} keeps {} back: so many unselected objects at once look like a mistyped selector; \
                  if it is meant, `belayer drain --unselected` releases them",
-                own.unselected_kept
+                one_or_many(own.unselected_kept, "hold", "holds")
             ));
         }
         if own.backlog_gate_closed {

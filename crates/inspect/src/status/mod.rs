@@ -79,6 +79,13 @@ pub struct Installation {
     pub pods: Option<Vec<Replica>>,
 }
 
+impl Installation {
+    /// Whether somebody leads: then it runs, in whatever pod or outside of the cluster.
+    pub fn is_led(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| !leader.lapsed)
+    }
+}
+
 /// Who leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

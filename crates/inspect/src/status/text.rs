@@ -83,18 +83,24 @@ fn running(installation: &Installation) -> String {
         Some(leader) => format!("nobody leads, {} did last", leader.identity),
         None => "no Lease is held".to_owned(),
     };
+    if pods.is_empty() {
+        let runs = if installation.is_led() {
+            "It runs elsewhere"
+        } else {
+            "It does not run"
+        };
+        return format!(
+            "{runs}: no pod in {namespace} is labelled app.kubernetes.io/name=belayer; {leads}."
+        );
+    }
     let mut versions: Vec<&str> = pods.iter().map(|pod| pod.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
-    match pods.len() {
-        0 => format!(
-            "It does not run: no pod in {namespace} is labelled app.kubernetes.io/name=belayer."
-        ),
-        all => format!(
-            "Version {} in {namespace}: {ready} of {all} pods ready; {leads}.",
-            versions.join(" and ")
-        ),
-    }
+    format!(
+        "Version {} in {namespace}: {ready} of {} pods ready; {leads}.",
+        versions.join(" and "),
+        pods.len()
+    )
 }
 
 fn components(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {

@@ -23,16 +23,18 @@ pub fn explanation(
         component(explained, style, paint, &mut out);
     }
     let told = |group: &&Group| !is_told_above(group, &explanation.belayer);
-    let shown: Vec<usize> = explanation
-        .groups
-        .iter()
-        .filter(told)
-        .map(|group| group.number)
-        .collect();
-    for one in explanation.groups.iter().filter(told) {
-        let mut one = one.clone();
+    let shown: Vec<&Group> = explanation.groups.iter().filter(told).collect();
+    // They are numbered as they stand here: one that is told above leaves no gap.
+    let number_of = |number: usize| {
+        let at = shown.iter().position(|group| group.number == number);
+        at.map(|index| index + 1)
+    };
+    for (index, one) in shown.iter().enumerate() {
+        let mut one = (*one).clone();
+        one.number = index + 1;
         for object in &mut one.objects {
-            object.also_in.retain(|number| shown.contains(number));
+            let also = object.also_in.iter();
+            object.also_in = also.filter_map(|number| number_of(*number)).collect();
         }
         out.push('\n');
         out.push_str(&group(&one, style, paint));
@@ -77,8 +79,8 @@ pub fn explanation(
 /// What Belayer says of its own hold is said in full already, unless its group has more to prove:
 /// that nobody is there to act.
 fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
-    let ours = |explained: &Explained| Some(explained.hold) == group.finalizer.as_deref();
-    group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && belayer.iter().any(ours)
+    let is_held = belayer.iter().any(|explained| explained.held);
+    group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && is_held
 }
 
 /// A component that has nothing to do with the object, while another one has: a pod of a workflow

@@ -197,8 +197,8 @@ impl Explainer for PodFinalizer {
         component::NAME
     }
 
-    fn hold(&self) -> &'static str {
-        names::POD_STATUS_HOLD
+    fn holds(&self) -> &'static [&'static str] {
+        &[names::POD_STATUS_HOLD]
     }
 
     fn is_about(&self, kind: &Resource) -> bool {

@@ -18,6 +18,7 @@ use belayer_pod_recreation::snapshot::Hold;
 use belayer_pod_recreation::{NAME, component, holds};
 
 use super::decided::Decided;
+use super::pod_recreation_record::denied;
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
@@ -73,6 +74,9 @@ impl PodRecreation {
         let now = Timestamp::now();
         let decision = holds::decide(&seen.hold, now);
         let held = seen.hold.pod.hold == Hold::On;
+        let record = seen.machine.record.as_ref();
+        let refused = record.and_then(|record| denied(&record.status, now));
+        let notes = seen.of_the_record(now).into_iter();
         let decided = Decided {
             component: NAME,
             hold: names::POD_RECREATION_HOLD,
@@ -82,7 +86,7 @@ impl PodRecreation {
         };
         Explained {
             why_not: explain::why_not(&self.looks.settings, pod, seen),
-            notes: seen.of_the_record(now),
+            notes: notes.chain(refused).collect(),
             ..decided.explained(|action| match action {
                 Action::Nothing if seen.is_made_anew() => made_anew(pod),
                 _ => waits(action),
@@ -118,8 +122,8 @@ impl Explainer for PodRecreation {
         NAME
     }
 
-    fn hold(&self) -> &'static str {
-        names::POD_RECREATION_HOLD
+    fn holds(&self) -> &'static [&'static str] {
+        &[names::POD_RECREATION_HOLD]
     }
 
     fn is_about(&self, kind: &Resource) -> bool {

@@ -2,6 +2,7 @@
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
@@ -11,11 +12,13 @@ use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
 use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_inspect::report::age;
+use belayer_pod_recreation::api::{ConditionType, Status};
 use belayer_pod_recreation::decide::{Effect, NamespaceSight, Snapshot, decide};
 use belayer_pod_recreation::proof::FirstSight;
 use belayer_pod_recreation::record::Record;
 use belayer_pod_recreation::snapshot::{Asked, PodView, Sight};
-use belayer_pod_recreation::{NAME, Settings, api, component, explain};
+use belayer_pod_recreation::{NAME, Settings, api, component, explain, row};
 
 use crate::config::Source;
 use crate::exit::Failure;
@@ -44,9 +47,14 @@ impl Records {
             record_ttl: self.settings.record_ttl,
             record: Some(Box::new(record)),
         };
-        let verdict = decide(&snapshot, Timestamp::now());
-        let message = snapshot.record.and_then(|record| record.status.message);
+        let now = Timestamp::now();
+        let verdict = decide(&snapshot, now);
         let told = verdict.notice.as_ref().filter(|_| verdict.effect.is_none());
+        let status = snapshot.record.map(|record| record.status);
+        // One that was refused for too long has come to its end by that.
+        let refused = status.as_ref().filter(|_| verdict.row != row::DENIED);
+        let refused = refused.and_then(|status| denied(status, now));
+        let message = status.and_then(|status| status.message);
         Ok(Explained {
             component: NAME,
             hold: names::POD_RECREATION_HOLD,
@@ -61,6 +69,7 @@ impl Records {
             missing: told
                 .map(|notice| notice.message.to_string())
                 .into_iter()
+                .chain(refused)
                 .collect(),
             why_not: None,
             next: explain::next(&verdict),
@@ -89,6 +98,21 @@ impl Records {
             sight,
         ))))
     }
+}
+
+/// What the API server has against the pod that is to be created, if it refused it lately.
+pub(super) fn denied(status: &Status, now: Timestamp) -> Option<String> {
+    if !status.is_true(ConditionType::CreateDenied) {
+        return None;
+    }
+    let condition = status.condition(ConditionType::CreateDenied)?;
+    let since = now.duration_since(condition.last_transition_time);
+    Some(format!(
+        "the API server has to accept the pod, which it has refused for {}: {}; it is tried again by itself, after half \
+         a minute at first and ten minutes at last, and given up when that has lasted an hour",
+        age(since.as_secs()),
+        condition.message
+    ))
 }
 
 /// What is done about the record, which is the object here: much of it is done to its pod.
@@ -121,6 +145,31 @@ async fn namespace(key: &ObjectKey, reader: &Reader) -> Result<NamespaceSight, S
     )
 }
 
+/// `namespace/name` of the youngest record of a pod, if there is one and it can be seen.
+pub(super) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Found {
+        metadata: Metadata,
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        name: String,
+        creation_timestamp: Option<Timestamp>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        pod_name: String,
+    }
+    let path = api::resource().path(Some(namespace));
+    let all = reader.all::<Found>(&path).await;
+    let its = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
+    let youngest = its.max_by_key(|one| one.metadata.creation_timestamp)?;
+    Some(format!("{namespace}/{}", youngest.metadata.name))
+}
+
 /// One object; nothing if the server says that it is not there.
 async fn read<K: Slim + SlimJson>(
     reader: &Reader,
@@ -150,8 +199,8 @@ impl Explainer for Records {
         NAME
     }
 
-    fn hold(&self) -> &'static str {
-        names::POD_RECREATION_HOLD
+    fn holds(&self) -> &'static [&'static str] {
+        &[names::POD_RECREATION_HOLD]
     }
 
     fn is_about(&self, kind: &Resource) -> bool {

@@ -134,8 +134,8 @@ impl Explainer for PvcProtection {
         component::NAME
     }
 
-    fn hold(&self) -> &'static str {
-        self.mode.hold()
+    fn holds(&self) -> &'static [&'static str] {
+        self.mode.ours()
     }
 
     fn is_about(&self, kind: &Resource) -> bool {

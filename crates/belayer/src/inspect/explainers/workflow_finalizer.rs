@@ -133,8 +133,8 @@ impl Explainer for WorkflowFinalizer {
         component::NAME
     }
 
-    fn hold(&self) -> &'static str {
-        names::WORKFLOW_HOLD
+    fn holds(&self) -> &'static [&'static str] {
+        &[names::WORKFLOW_HOLD]
     }
 
     fn is_about(&self, kind: &Resource) -> bool {

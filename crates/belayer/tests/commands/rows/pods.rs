@@ -171,3 +171,34 @@ async fn the_gate_is_read_where_belayer_is() {
     let answer = stage.world.run(&elsewhere).await;
     assert!(answer.out.contains(closed), "{}", answer.out);
 }
+
+/// The admin's order by annotation is a rule of pods alone: nobody is told to give it elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_pods_are_let_go_by_an_annotation() {
+    let stage = Stage::new().await;
+    let ready = json!({ "readyReplicas": 1 });
+    stage.status(&deployments(), "belayer-system", "belayer", ready);
+    let held = json!({ "finalizers": ["belayer.dev/workflow-cleanup"] });
+    let workflow = stage.workflow("yard", held);
+    stage.pod("yard", of(&workflow, json!({})), None);
+    stage.delete(&workflows(), Some("yard"), "build");
+    let another = stage.workflow("doomed", json!({}));
+    // On no node, it has no grace.
+    let pod = json!({
+        "metadata": of(&another, json!({ "name": "a" })),
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    stage.create(&Gvr::PODS, "doomed", pod);
+    stage.delete(&Gvr::PODS, Some("doomed"), "a");
+    let report = stage.world.run(&["stuck", "-ojson"]).await.json();
+    let groups = report["groups"].as_array().unwrap();
+    let next = |finalizer: &str| {
+        let found = groups.iter().find(|group| group["finalizer"] == finalizer);
+        let found = found.unwrap_or_else(|| panic!("{finalizer}: {groups:#?}"));
+        assert_eq!(found["verdict"], "held-by-belayer", "{found:#}");
+        found["next"].to_string()
+    };
+    let annotate = "belayer.dev/release=true";
+    assert!(next("belayer.dev/pod-status").contains(annotate));
+    assert!(!next("belayer.dev/workflow-cleanup").contains(annotate));
+}

@@ -257,3 +257,55 @@ async fn a_rejected_pod_is_told_its_next_step(#[case] recorded: bool, #[case] sa
     let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
     assert!(answer.out.contains(says), "{}{}", answer.out, answer.err);
 }
+
+/// What an admin has to change is told at the pod, at its record, and where the pod is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_api_server_refuses_is_told_so() {
+    const REFUSED: &str = "which it has refused for";
+    let stage = Stage::new().await;
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+    let refused = |phase: &str, uid: &str| {
+        json!({ "phase": phase, "attempts": 0, "rejectedUID": uid, "conditions": [{
+            "type": "CreateDenied", "status": "True", "reason": "Refused",
+            "message": "denied by the team's policy", "lastTransitionTime": now.to_string(),
+        }] })
+    };
+    let uid = stage.pod("yard", asks(json!({})), rejected());
+    let record = record_of(&uid);
+    stage.record(&record, &uid, refused("Rejected", &uid));
+    let named = format!("podrecreation/{record}");
+    for object in ["pod/a", &named] {
+        let answer = stage.world.run(&["explain", object, "-n", "yard"]).await;
+        let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        for says in [
+            REFUSED,
+            "denied by the team's policy",
+            "it is tried again by itself",
+        ] {
+            assert!(
+                text.contains(says),
+                "{object}: {}{}",
+                answer.out,
+                answer.err
+            );
+        }
+    }
+    let absent = stage.world.run(&["explain", "pod/b", "-n", "yard"]).await;
+    assert_eq!(absent.code, 1);
+    assert!(!absent.err.contains("podrecreation"), "{}", absent.err);
+    stage.patch(
+        &Gvr::PODS,
+        "yard",
+        "a",
+        json!({ "metadata": { "finalizers": null } }),
+        Subresource::None,
+    );
+    stage.delete(&Gvr::PODS, Some("yard"), "a");
+    stage.status(&records(), "yard", &record, refused("Waiting", &uid));
+    let absent = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
+    assert_eq!(absent.code, 1, "{}", absent.out);
+    let says = format!(
+        "pods yard/a does not exist; Belayer keeps the record of its re-creation: belayer explain {named} -n yard"
+    );
+    assert!(absent.err.contains(&says), "{}", absent.err);
+}

@@ -1,0 +1,386 @@
+//! `stuck`, `explain`, `status` and `check` on claims that are deleted: whose each finalizer is, who is to
+//! let go, and what is to be done.
+
+use belayer::config::Source;
+use belayer::controllers::Controllers;
+use belayer::inspect::parts;
+use belayer_core::client;
+use belayer_core::executor::Bounds;
+use belayer_core::rights::Right;
+use belayer_inspect::reader::Reader;
+use belayer_preflight::{Authorizer, Finding, Level, Query, Ruling, Subject, check};
+use belayer_sandbox::{Actor, Gvr};
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const OURS: &str = "belayer.dev/pvc-protection";
+const KUBERNETES: &str = "kubernetes.io/pvc-protection";
+
+fn claim(world: &World, name: &str, finalizers: &[&str]) {
+    let claim = json!({
+        "metadata": { "name": name, "finalizers": finalizers },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    world.create(&CLAIMS, Some("default"), claim);
+}
+
+fn deleted(world: &World, gvr: &Gvr, name: &str) {
+    let (actor, options) = (Actor::new("test"), Default::default());
+    let cluster = world.sandbox.cluster();
+    cluster
+        .delete(&actor, gvr, Some("default"), name, &options)
+        .unwrap();
+}
+
+/// The pod `db-0` on a node, with these claims.
+fn user_of(world: &World, claims: &[&str]) {
+    let volume =
+        |claim: &&str| json!({ "name": claim, "persistentVolumeClaim": { "claimName": claim } });
+    let volumes: Vec<Value> = claims.iter().map(volume).collect();
+    let pod = json!({
+        "metadata": { "name": "db-0" },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }], "volumes": volumes },
+    });
+    world.create(&Gvr::PODS, Some("default"), pod);
+}
+
+fn own_namespace(world: &World) {
+    let namespace = json!({ "metadata": { "name": "belayer-system" } });
+    world.create(&Gvr::NAMESPACES, None, namespace);
+}
+
+/// A Lease that is being renewed, by somebody who is in no pod.
+fn leads(world: &World, namespace: &str, name: &str) {
+    let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
+    let now = Timestamp::now();
+    let lease = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "holderIdentity": "laptop_0", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}"),
+        },
+    });
+    world.create(&leases, Some(namespace), lease);
+}
+
+/// Belayer's Deployment, without a pod that is ready.
+fn is_down(world: &World) {
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    let deployment = json!({
+        "metadata": { "name": "belayer" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } },
+                "spec": { "containers": [{ "name": "b", "image": "belayer/belayer:0.1.0" }] } } },
+    });
+    world.create(&deployments, Some("belayer-system"), deployment);
+}
+
+/// A configuration file in a directory that goes with the test.
+fn config(keys: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belayer.yaml");
+    let text = format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}");
+    std::fs::write(&path, text).unwrap();
+    let argument = format!("--config={}", path.display());
+    (dir, argument)
+}
+
+fn in_place() -> (tempfile::TempDir, String) {
+    config("pvcProtection:\n  finalizer: kubernetes.io/pvc-protection\n")
+}
+
+fn group<'a>(report: &'a Value, finalizer: &str) -> &'a Value {
+    let groups = report["groups"].as_array().unwrap();
+    let found = groups.iter().find(|group| group["finalizer"] == finalizer);
+    found.unwrap_or_else(|| panic!("{finalizer}: {report:#}"))
+}
+
+/// A text on one line.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+const ANNOTATE: &str = "belayer.dev/release=true";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_annotation_lets_a_claim_go_its_pod_has_to() {
+    let world = World::new().await;
+    own_namespace(&world);
+    leads(&world, "belayer-system", "belayer");
+    claim(&world, "data", &[OURS]);
+    user_of(&world, &["data"]);
+    deleted(&world, &CLAIMS, "data");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let claims = group(&report, OURS);
+    assert_eq!(claims["verdict"], "held-by-belayer");
+    let next = claims["next"].to_string();
+    assert!(!next.contains(ANNOTATE), "{claims:#}");
+    assert!(
+        next.contains("when the last of these pods is gone"),
+        "{claims:#}"
+    );
+    assert!(
+        next.contains("kubectl -n default describe pod db-0"),
+        "{claims:#}"
+    );
+}
+
+#[rstest]
+#[case::by_its_usual_name("belayer-system", "belayer", "")]
+#[case::by_the_name_of_its_configuration(
+    "ops",
+    "rope",
+    "leaderElection:\n  resourceName: rope\n  resourceNamespace: ops\n"
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_renewed_shows_life_without_any_pod(
+    #[case] namespace: &str,
+    #[case] name: &str,
+    #[case] keys: &str,
+) {
+    let world = World::new().await;
+    own_namespace(&world);
+    if namespace != "belayer-system" {
+        let namespace = json!({ "metadata": { "name": namespace } });
+        world.create(&Gvr::NAMESPACES, None, namespace);
+    }
+    claim(&world, "data", &[OURS]);
+    deleted(&world, &CLAIMS, "data");
+    let (_dir, config) = config(keys);
+    let stuck = ["stuck", "-ojson", &config];
+    let gone = world.run(&stuck).await.json();
+    assert_eq!(group(&gone, OURS)["verdict"], "controller-gone");
+    let status = world.run(&["status", &config]).await;
+    assert_eq!(status.code, 3, "{}{}", status.out, status.err);
+    let text = flat(&status.out);
+    assert!(
+        text.contains("It does not run: no pod in belayer-system"),
+        "{text}"
+    );
+    assert!(
+        text.contains("1 object is held and no pod in belayer-system is ready to release it"),
+        "{text}"
+    );
+
+    leads(&world, namespace, name);
+    let alive = world.run(&stuck).await.json();
+    let group = group(&alive, OURS);
+    assert_eq!(group["verdict"], "held-by-belayer", "{group:#}");
+    let proof = format!("lease {namespace}/{name} was last renewed");
+    assert!(group["proof"].to_string().contains(&proof), "{group:#}");
+    assert!(!group["next"].to_string().contains("again"), "{group:#}");
+    let explained = world
+        .run(&["explain", "pvc/data", "-n", "default", &config])
+        .await;
+    assert!(!explained.out.contains("again"), "{}", explained.out);
+    let status = world.run(&["status", &config]).await;
+    assert_eq!(status.code, 0, "{}{}", status.out, status.err);
+    let text = flat(&status.out);
+    assert!(
+        text.contains("It runs elsewhere: no pod in belayer-system is labelled"),
+        "{text}"
+    );
+    assert!(text.contains("laptop_0 leads, renewed"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_in_use_needs_belayer_and_the_end_of_its_pod() {
+    let world = World::new().await;
+    own_namespace(&world);
+    is_down(&world);
+    claim(&world, "data", &[OURS]);
+    user_of(&world, &["data"]);
+    deleted(&world, &CLAIMS, "data");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let next = group(&report, OURS)["next"].clone();
+    let says = |at: usize| next[at]["say"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        says(0).contains("it lets go when what is missing is there"),
+        "{next:#}"
+    );
+    assert!(
+        says(1).contains("the pod that it waits for, and end that"),
+        "{next:#}"
+    );
+    assert!(!next.to_string().contains("by itself"), "{next:#}");
+}
+
+/// In place of Kubernetes' controller, a claim may still carry the name from before.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_place_both_names_are_belayers() {
+    let world = World::new().await;
+    own_namespace(&world);
+    claim(&world, "data", &[KUBERNETES, OURS]);
+    user_of(&world, &["data"]);
+    deleted(&world, &CLAIMS, "data");
+    let (_dir, config) = in_place();
+    // Nobody runs it: each group has that to prove, and they are numbered from 1.
+    let report = world.run(&["stuck", "-ojson", &config]).await.json();
+    for finalizer in [KUBERNETES, OURS] {
+        let group = group(&report, finalizer);
+        assert_eq!(group["cause"], "hold", "{group:#}");
+        assert_eq!(
+            group["known"]["owner"], "Belayer pvc-protection",
+            "{group:#}"
+        );
+        let next = group["next"].to_string();
+        assert!(next.contains("Install Belayer again"), "{group:#}");
+    }
+    let explain = ["explain", "pvc/data", "-n", "default", &config];
+    let text = world.run(&explain).await.out;
+    assert!(
+        text.contains("[1] held by") && text.contains("[2] held by"),
+        "{text}"
+    );
+    assert!(!text.contains("Kubernetes PVC protection"), "{text}");
+    // Somebody runs it: all of it is told above the groups.
+    leads(&world, "belayer-system", "belayer");
+    let text = world.run(&explain).await.out;
+    assert!(
+        text.contains("keeps its hold") && !text.contains("\n["),
+        "{text}"
+    );
+    let report = world.run(&["stuck", "-ojson", &config]).await.json();
+    for finalizer in [KUBERNETES, OURS] {
+        let next = group(&report, finalizer)["next"].to_string();
+        assert!(!next.contains("kube-controller-manager"), "{next}");
+        assert!(!next.contains(ANNOTATE), "{next}");
+    }
+}
+
+/// What is told above leaves no gap in the numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_explain_shows_is_numbered_from_one() {
+    let world = World::new().await;
+    own_namespace(&world);
+    leads(&world, "belayer-system", "belayer");
+    claim(&world, "data", &[OURS, "example.com/a", "example.com/b"]);
+    user_of(&world, &["data"]);
+    deleted(&world, &CLAIMS, "data");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    assert_eq!(group(&report, OURS)["number"], 1);
+    let answer = world.run(&["explain", "pvc/data", "-n", "default"]).await;
+    let text = answer.out;
+    assert!(
+        text.contains("\n[1] unknown: ") && text.contains("\n[2] unknown: "),
+        "{text}"
+    );
+    assert!(!text.contains("[3]"), "{text}");
+    assert!(
+        text.contains("also [2]") && text.contains("also [1]"),
+        "{text}"
+    );
+}
+
+/// One controller of many in a process: whether the process is seen or not, the step names it.
+#[rstest]
+#[case::it_cannot_be_seen(false, "unknown")]
+#[case::the_process_lives(true, "controller-alive")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unused_claim_names_the_controller_that_is_to_let_go(
+    #[case] seen: bool,
+    #[case] verdict: &str,
+) {
+    let world = World::new().await;
+    if seen {
+        leads(&world, "kube-system", "kube-controller-manager");
+    }
+    claim(&world, "data", &[KUBERNETES]);
+    deleted(&world, &CLAIMS, "data");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, KUBERNETES);
+    assert_eq!(group["verdict"], verdict, "{group:#}");
+    let next = group["next"].to_string();
+    let says =
+        "It is persistentvolumeclaim-protection-controller of kube-controller-manager that lets go";
+    assert!(next.contains(says), "{group:#}");
+    assert!(
+        !next.contains("whose it is") && !next.contains("is not known"),
+        "{group:#}"
+    );
+}
+
+/// Grants everything.
+struct Anything;
+
+impl Authorizer for Anything {
+    fn ask<'a>(&'a self, _: &'a Right, _: &'a Subject, _: &'a str) -> BoxFuture<'a, Ruling> {
+        Box::pin(std::future::ready(Ruling::Granted))
+    }
+}
+
+/// What `check` finds about claims so long after now.
+async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
+    let (dir, _) = config(keys);
+    let source = Source::load(&dir.path().join("belayer.yaml")).unwrap();
+    let client = client::in_process(world.sandbox.service("viewer"));
+    let query = Query {
+        own_namespace: "belayer-system".to_owned(),
+        subject: Subject::Own,
+        parts: parts(&source, &Controllers::parse(&["pvc-protection"]).unwrap()).unwrap(),
+        client: "test",
+        now: Timestamp::now() + SignedDuration::from_secs(later),
+    };
+    let reader = Reader::new(client, Bounds::default());
+    let report = check(&reader, &Anything, &query).await.unwrap();
+    let part = report
+        .parts
+        .into_iter()
+        .find(|part| part.name == "pvc-protection");
+    let findings = part.unwrap().findings.into_iter();
+    findings
+        .filter(|one| one.what.contains("claim ") || one.what.contains("claims "))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
+    let world = World::new().await;
+    user_of(&world, &["used"]);
+    for (name, finalizers) in [
+        ("used", &[KUBERNETES][..]),
+        ("unused", &[KUBERNETES]),
+        // Others keep these as well: that they hang is no sign.
+        ("ours", &[KUBERNETES, OURS]),
+        ("another", &[KUBERNETES, "example.com/a"]),
+    ] {
+        claim(&world, name, finalizers);
+        deleted(&world, &CLAIMS, name);
+    }
+    assert_eq!(checked(&world, "", 10).await, [], "it may be on its way");
+    let found = checked(&world, "", 120).await;
+    let [one] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!(one.level, Level::Missing);
+    assert_eq!(
+        one.what,
+        "claim default/unused is being deleted, nothing uses it, and still nobody takes kubernetes.io/pvc-protection off"
+    );
+    assert!(
+        one.consequence
+            .contains("persistentvolumeclaim-protection-controller does not seem to run")
+    );
+    assert!(
+        one.fix
+            .as_deref()
+            .unwrap()
+            .contains("switch it on, or set pvcProtection.finalizer")
+    );
+    let in_place = "pvcProtection:\n  finalizer: kubernetes.io/pvc-protection\n";
+    assert_eq!(
+        checked(&world, in_place, 120).await,
+        [],
+        "there it is Belayer's own to take off"
+    );
+    claim(&world, "bare", &["example.com/a"]);
+    let found = checked(&world, "", 10).await;
+    assert_eq!(
+        found[0].what,
+        "1 claim does not carry kubernetes.io/pvc-protection"
+    );
+}

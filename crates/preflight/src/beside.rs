@@ -1,0 +1,197 @@
+//! Where kube-controller-manager's own controller of claims is to work beside Belayer: whether it
+//! does, by what is seen of the claims. It cannot be asked.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use belayer_core::http::RequestError;
+use belayer_core::names::KUBERNETES_PVC_PROTECTION;
+use belayer_core::object::Resource;
+use belayer_inspect::evidence::pods;
+use belayer_inspect::reader::{Look, Reader, explain};
+
+use crate::finalizers::{CLAIM_CONTROLLER, METADATA};
+use crate::report::{About, Finding, Level};
+
+/// A claim that was deleted so long ago would be gone, had anybody taken its finalizer off.
+const LEFT_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// Namespaces whose pods are listed at once.
+const PARALLEL: usize = 4;
+
+/// Claims that are named.
+const NAMED: usize = 3;
+
+/// Claims that matter, of all there are.
+#[derive(Default)]
+struct Seen {
+    /// How many are not being deleted and lack Kubernetes' finalizer.
+    bare: usize,
+    /// By namespace: those that wait for that finalizer alone, for a while now.
+    waiting: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMeta,
+    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
+    #[serde(deserialize_with = "Option::deserialize")]
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMeta {
+    #[serde(default, rename = "continue")]
+    continue_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Claim,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claim {
+    #[serde(default)]
+    namespace: String,
+    name: String,
+    #[serde(default)]
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+impl Seen {
+    fn note(&mut self, claim: Claim, now: Timestamp) {
+        let mut names = claim.finalizers.iter();
+        match claim.deletion_timestamp {
+            None if !names.any(|name| name == KUBERNETES_PVC_PROTECTION) => self.bare += 1,
+            Some(since)
+                if claim.finalizers == [KUBERNETES_PVC_PROTECTION]
+                    && now.duration_since(since) >= LEFT_AFTER =>
+            {
+                let waiting = self.waiting.entry(claim.namespace).or_default();
+                waiting.push(claim.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Looks at every claim, and at the pods of namespaces in which one waits.
+pub(crate) async fn look(reader: &Reader, now: Timestamp) -> Vec<Finding> {
+    let kind = Resource::claims();
+    let unknown = |what: &str, why: String| {
+        Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
+    };
+    let seen = match list(reader, &kind, now).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            let why = format!("{kind}: {}", explain(&error));
+            return vec![unknown("how claims are protected", why)];
+        }
+    };
+    let mut findings = Vec::new();
+    let mut left = Vec::new();
+    for (namespace, claims, pods) in users(reader, seen.waiting).await {
+        match pods {
+            Look::Found(pods) => {
+                let unused = claims
+                    .into_iter()
+                    .filter(|claim| !pods.iter().any(|pod| pod.uses(claim)));
+                left.extend(unused.map(|claim| format!("{namespace}/{claim}")));
+            }
+            Look::Absent => {}
+            Look::Unknown(why) => findings.push(unknown(
+                "whether claims that are being deleted are still used",
+                format!("pods of {namespace}: {why}"),
+            )),
+        }
+    }
+    findings.extend(left_behind(&left));
+    findings.extend(bare(seen.bare));
+    findings
+}
+
+async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Seen, RequestError> {
+    let mut seen = Seen::default();
+    reader
+        .pages(&kind.path(None), METADATA, |answer| {
+            let read = answer.json::<Page>().map(|page| {
+                for object in page.items.into_iter().flatten() {
+                    seen.note(object.metadata, now);
+                }
+                page.metadata.continue_token
+            });
+            async move { read }
+        })
+        .await?;
+    Ok(seen)
+}
+
+type Users = (
+    String,
+    Vec<String>,
+    Look<Vec<belayer_inspect::evidence::PodState>>,
+);
+
+async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<Users> {
+    futures::stream::iter(waiting)
+        .map(|(namespace, claims)| async move {
+            let found = pods(reader, namespace.clone()).await;
+            (namespace, claims, found)
+        })
+        .buffered(PARALLEL)
+        .collect()
+        .await
+}
+
+/// Nobody takes Kubernetes' finalizer off.
+fn left_behind(claims: &[String]) -> Option<Finding> {
+    let mut names = claims.iter().take(NAMED).cloned().collect::<Vec<_>>();
+    if claims.len() > NAMED {
+        names.push(format!("and {} more", claims.len() - NAMED));
+    }
+    let names = names.join(", ");
+    let what = match claims.len() {
+        0 => return None,
+        1 => format!(
+            "claim {names} is being deleted, nothing uses it, and still nobody takes {KUBERNETES_PVC_PROTECTION} off"
+        ),
+        n => format!(
+            "{n} claims are being deleted, nothing uses them, and still nobody takes {KUBERNETES_PVC_PROTECTION} \
+             off: {names}"
+        ),
+    };
+    Some(
+        Finding::new(
+            Level::Missing,
+            About::Finalizer,
+            what,
+            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted claim hangs"),
+        )
+        .fix(format!(
+            "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work"
+        )),
+    )
+}
+
+/// Nobody puts it on.
+fn bare(claims: usize) -> Option<Finding> {
+    let what = match claims {
+        0 => return None,
+        1 => format!("1 claim does not carry {KUBERNETES_PVC_PROTECTION}"),
+        n => format!("{n} claims do not carry {KUBERNETES_PVC_PROTECTION}"),
+    };
+    Some(Finding::new(
+        Level::Note,
+        About::Finalizer,
+        what,
+        "a deleted claim without it is mounted by no kubelet any more, also for pods that restart",
+    ))
+}
