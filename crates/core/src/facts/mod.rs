@@ -5,7 +5,8 @@
 //! its look began, so that a decision can demand a look begun after it saw what it judges.
 //!
 //! A look that fails is repeated with backoff for as long as somebody waits: an error is no
-//! answer, and those who wait are not woken by one.
+//! answer, and those who wait are not woken by one. Only after [`Pace::keep`] they are, so that who
+//! still wants the answer asks again; nobody looks on for objects that are gone meanwhile.
 
 mod namespace;
 mod owner;
@@ -140,7 +141,8 @@ pub struct Pace {
     pub first_retry: Duration,
     /// Longest delay after a failed look.
     pub max_retry: Duration,
-    /// An answer that nobody asked for again within this time is dropped.
+    /// An answer that nobody asked for again within this time is dropped, and so is a question
+    /// whose looks fail for that long.
     pub keep: Duration,
 }
 
@@ -201,6 +203,13 @@ enum Flight {
     Planned(Instant),
     /// Has begun.
     Looking,
+}
+
+/// Whether anybody still waits for the answer to a question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    BySome,
+    ByNobody,
 }
 
 const SWEEP_EVERY: usize = 4096;
@@ -346,7 +355,9 @@ impl<Q: Question> Shared<Q> {
                         .pace
                         .retry_in(failures)
                         .max(error.retry_after.unwrap_or_default());
-                    self.failed(&question, error, failures);
+                    if self.failed(&question, error, failures) == Wanted::ByNobody {
+                        return;
+                    }
                     failures += 1;
                     tokio::time::sleep(delay).await;
                 }
@@ -354,12 +365,25 @@ impl<Q: Question> Shared<Q> {
         }
     }
 
-    fn failed(&self, question: &Q, error: LookError, before: u32) {
+    fn failed(&self, question: &Q, error: LookError, before: u32) -> Wanted {
         let mut state = self.state.lock();
         state.failing.fails(question, &error, before);
-        if let Some(entry) = state.entries.get_mut(question) {
-            entry.error = Some(error);
+        let Some(entry) = state.entries.get_mut(question) else {
+            return Wanted::ByNobody;
+        };
+        entry.error = Some(error);
+        if Instant::now().duration_since(entry.touched) < self.pace.keep {
+            return Wanted::BySome;
         }
+        if entry.waiting.is_empty() {
+            state.entries.remove(question);
+            state.failing.forget(question);
+            return Wanted::ByNobody;
+        }
+        let waiting = entry.take_waiting();
+        drop(state);
+        waiting.into_iter().for_each(|key| (self.wake)(key));
+        Wanted::BySome
     }
 
     fn is_outdated(&self, question: &Q, begun: Moment) -> bool {
@@ -372,7 +396,7 @@ impl<Q: Question> Shared<Q> {
 
     fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
         count::<Q>(Q::outcome(&fact.answer));
-        let mut waiting: Vec<ObjectKey> = {
+        let waiting = {
             let mut state = self.state.lock();
             state.failing.answered(question);
             let Some(entry) = state.entries.get_mut(question) else {
@@ -385,12 +409,18 @@ impl<Q: Question> Shared<Q> {
             entry.touched = now;
             entry.error = None;
             entry.flight = None;
-            entry.waiting.drain().collect()
+            entry.take_waiting()
         };
+        waiting.into_iter().for_each(|key| (self.wake)(key));
+    }
+}
+
+impl<A> Entry<A> {
+    /// Those to be woken, in an order that does not depend on chance.
+    fn take_waiting(&mut self) -> Vec<ObjectKey> {
+        let mut waiting: Vec<_> = self.waiting.drain().collect();
         waiting.sort();
-        for key in waiting {
-            (self.wake)(key);
-        }
+        waiting
     }
 }
 

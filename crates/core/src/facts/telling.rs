@@ -59,6 +59,11 @@ impl<Q: Question> Failing<Q> {
         }
     }
 
+    /// Nobody wants to know any more.
+    pub(super) fn forget(&mut self, question: &Q) {
+        self.0.remove(question);
+    }
+
     /// Forgets the questions of which nothing is known any more.
     pub(super) fn keep(&mut self, is_known: impl Fn(&Q) -> bool) {
         self.0.retain(|question, _| is_known(question));

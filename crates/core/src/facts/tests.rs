@@ -259,6 +259,36 @@ async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_looks_on_for_those_who_do_not_ask_again() {
+    let log = crate::logged::Log::kept();
+    let mut world = world(failures(1000));
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    // After ten minutes it is woken. Its object is there, so it asks again.
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    assert!(world.facts.get(&Q).is_none());
+    let before = world.script.looks.lock().len();
+    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    assert_eq!(world.woken.recv().await, Some(key("x")));
+    let looks = world.script.looks.lock().clone();
+    assert!(looks.len() > before + 10, "{} and {before}", looks.len());
+    // The next time its object is gone.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let last = world.script.looks.lock().len();
+    assert!(last <= looks.len() + 1, "{last} and {}", looks.len());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.script.looks.lock().len(), last);
+    assert!(
+        world.facts.last_error(&Q).is_none(),
+        "it is remembered still"
+    );
+    assert_eq!(log.lines("live looks fail").len(), 1);
+    // Who comes later asks anew.
+    world.script.will_answer(Q, [Ok(7)]);
+    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    assert_eq!(world.woken.recv().await, Some(key("y")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_look_can_be_put_off_and_pulled_forward() {
     let mut world = world([Ok(1), Ok(2)]);
     let begun = Instant::now();
