@@ -162,7 +162,7 @@ impl Source {
         };
         let source = Self {
             config: yaml::parse(&text).map_err(failed)?,
-            value: yaml::parse(&text).map_err(failed)?,
+            value: yaml::document::read(&text).map_err(failed)?,
             path: Some(path.to_owned()),
             text,
             sets: Vec::new(),
@@ -182,13 +182,35 @@ impl Source {
             set.apply(&mut self.value);
         }
         self.sets = sets.to_vec();
+        self.read_again()
+    }
+
+    /// The same, but what stands in `running` counts for these keys.
+    ///
+    /// # Errors
+    /// If the two do not go together.
+    pub fn keeping(mut self, keys: &[String], running: &Self) -> Result<Self, ConfigError> {
+        if keys.is_empty() {
+            return Ok(self);
+        }
+        for key in keys {
+            match sets::at(&running.value, key) {
+                Value::Null => sets::remove(&mut self.value, key),
+                value => sets::replace(&mut self.value, key, value),
+            }
+        }
+        self.read_again()
+    }
+
+    /// Reads what it says now.
+    fn read_again(mut self) -> Result<Self, ConfigError> {
         let failed = |message: String| ConfigError {
             place: Place::Set,
             key: None,
             message,
         };
         // Through text, so that what is wrong is said in the same words as in a file.
-        let text = serde_saphyr::to_string(&self.value).map_err(|e| failed(e.to_string()))?;
+        let text = yaml::document::write(&self.value);
         self.config = yaml::parse(&text).map_err(|problem| ConfigError {
             key: problem.key,
             ..failed(problem.message)

@@ -167,17 +167,15 @@ impl Supervisor {
     /// Runs until `stop` is cancelled, and then until what is in flight is done.
     async fn run(mut self, stop: &CancellationToken) {
         while let Some(read) = self.changed(stop).await {
-            let resolved = read
-                .map_err(Failure::configuration)
-                .and_then(|source| Ok(((self.resolve)(&source)?, source)));
-            match resolved {
-                Ok((settings, source)) => self.apply(&settings, source, stop).await,
-                Err(failure) => {
-                    reloaded("refused");
-                    tracing::error!(
-                        "the configuration was not read again, the old one stays in force: {failure}"
-                    );
-                }
+            let applied = match read.map_err(Failure::configuration) {
+                Ok(source) => self.apply(source, stop).await,
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = applied {
+                reloaded("refused");
+                tracing::error!(
+                    "the configuration was not read again, the old one stays in force: {failure}"
+                );
             }
         }
         if let Some(worker) = self.worker.take() {
@@ -199,7 +197,9 @@ impl Supervisor {
         }
     }
 
-    async fn apply(&mut self, settings: &Settings, source: Source, stop: &CancellationToken) {
+    /// Puts in force what can be, once all of it would be good enough to start with.
+    async fn apply(&mut self, source: Source, stop: &CancellationToken) -> Result<(), Failure> {
+        (self.resolve)(&source)?;
         let changes = Changes::between(&self.source, &source);
         if !changes.restart.is_empty() {
             tracing::warn!(
@@ -207,17 +207,21 @@ impl Supervisor {
                 "these keys take effect with the next start"
             );
         }
-        // What needs a restart is compared with what runs the next time as well.
         if changes.live.is_empty() {
             tracing::info!("the configuration was read again; nothing to be done");
             reloaded("unchanged");
-            return;
+            return Ok(());
         }
+        // What needs a restart stays as it runs, and is compared with that the next time as well.
+        let source = source
+            .keeping(&changes.restart, &self.source)
+            .map_err(Failure::configuration)?;
+        let settings = (self.resolve)(&source)?;
         tracing::info!(
             keys = changes.live.join(", "),
             "the configuration was read again; the new controllers fill their caches"
         );
-        let mut operator = self.operator(settings);
+        let mut operator = self.operator(&settings);
         let turn = operator.wait_for_turn();
         let next = Current::new(None);
         next.is(&operator);
@@ -230,7 +234,10 @@ impl Supervisor {
         };
         let warm = tokio::time::timeout(WARM_WITHIN, warm);
         match stop.run_until_cancelled(warm).await {
-            None => return worker.finish().await,
+            None => {
+                worker.finish().await;
+                return Ok(());
+            }
             Some(Err(_)) => tracing::warn!(
                 missing = next.not_ready().join(", "),
                 "the new controllers take over with caches that are not full"
@@ -246,6 +253,7 @@ impl Supervisor {
         turn.cancel();
         reloaded("applied");
         tracing::info!("the new configuration is in force");
+        Ok(())
     }
 }
 

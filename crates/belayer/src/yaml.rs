@@ -1,5 +1,7 @@
 //! Reads YAML so that an error can name its line and key.
 
+pub(crate) mod document;
+
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 };

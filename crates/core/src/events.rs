@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -27,6 +28,10 @@ const LINE: usize = 1024;
 /// The same reason on the same object is not told again within this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(30 * 60);
 
+/// What is decided while an answer is awaited is told only if there is none within this time: the
+/// answer may be the very reason that a person wants to know.
+pub const UNANSWERED: Duration = Duration::from_secs(10);
+
 /// The memory of what was told is swept when it grows beyond this.
 const REMEMBERED: usize = 16_384;
 
@@ -45,7 +50,31 @@ pub struct Regarding {
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
     line: mpsc::Sender<(Regarding, Notice)>,
-    told: Arc<Mutex<HashMap<(Uid, &'static str), Instant>>>,
+    told: Arc<Mutex<HashMap<(Uid, &'static str), Told>>>,
+}
+
+/// What became of a reason on an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It was told.
+    At(Instant),
+    /// It waits for an answer, since.
+    Waits(Instant),
+}
+
+impl Told {
+    fn since(self) -> Instant {
+        let (Self::At(since) | Self::Waits(since)) = self;
+        since
+    }
+}
+
+/// How sure a notice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Certainty {
+    Known,
+    /// An answer that may change its words is on its way.
+    Awaited,
 }
 
 /// Sends what stands in line.
@@ -73,7 +102,17 @@ pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
 impl EventRecorder {
     /// Tells `notice`, unless it was told lately or the line is full.
     pub fn tell(&self, regarding: &Regarding, notice: &Notice) {
-        if !self.is_news(&regarding.uid, notice.reason) {
+        self.tell_as(Certainty::Known, regarding, notice);
+    }
+
+    /// The same for what an answer may put right that is on its way: told if the object is still
+    /// decided so after [`UNANSWERED`].
+    pub fn tell_unless_answered(&self, regarding: &Regarding, notice: &Notice) {
+        self.tell_as(Certainty::Awaited, regarding, notice);
+    }
+
+    fn tell_as(&self, certainty: Certainty, regarding: &Regarding, notice: &Notice) {
+        if !self.is_news(&regarding.uid, notice.reason, certainty) {
             return;
         }
         match notice.severity {
@@ -93,19 +132,26 @@ impl EventRecorder {
         }
     }
 
-    fn is_news(&self, uid: &Uid, reason: &'static str) -> bool {
+    fn is_news(&self, uid: &Uid, reason: &'static str, certainty: Certainty) -> bool {
         let now = Instant::now();
         let mut told = self.told.lock();
         if told.len() > REMEMBERED {
-            told.retain(|_, when| now.duration_since(*when) < REPEAT_AFTER);
+            told.retain(|_, told| now.duration_since(told.since()) < REPEAT_AFTER);
         }
-        match told.get(&(uid.clone(), reason)) {
-            Some(when) if now.duration_since(*when) < REPEAT_AFTER => false,
-            _ => {
-                told.insert((uid.clone(), reason), now);
-                true
-            }
+        let (told, known) = match told.entry((uid.clone(), reason)) {
+            Entry::Occupied(entry) => (entry.into_mut(), true),
+            Entry::Vacant(entry) => (entry.insert(Told::Waits(now)), false),
+        };
+        let passed = now.duration_since(told.since());
+        let is_news = match (*told, certainty) {
+            (Told::At(_), _) => passed >= REPEAT_AFTER,
+            (Told::Waits(_), Certainty::Known) => true,
+            (Told::Waits(_), Certainty::Awaited) => known && passed >= UNANSWERED,
+        };
+        if is_news {
+            *told = Told::At(now);
         }
+        is_news
     }
 }
 
@@ -219,6 +265,43 @@ mod tests {
         assert!(receiver.try_recv().is_err());
         tokio::time::advance(REPEAT_AFTER).await;
         recorder.tell(&regarding(), &notice());
+        assert!(receiver.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_answer_may_put_right_waits_for_it() {
+        let (line, mut receiver) = mpsc::channel(8);
+        let recorder = EventRecorder {
+            line,
+            told: Arc::default(),
+        };
+        let told = |message: &'static str| Notice {
+            message: message.into(),
+            ..notice()
+        };
+        recorder.tell_unless_answered(&regarding(), &told("to be found out"));
+        assert!(receiver.try_recv().is_err());
+        recorder.tell(&regarding(), &told("offloaded"));
+        let (_, said) = receiver.try_recv().unwrap();
+        assert_eq!(said.message, "offloaded");
+        tokio::time::advance(UNANSWERED).await;
+        recorder.tell_unless_answered(&regarding(), &told("to be found out"));
+        assert!(receiver.try_recv().is_err(), "it was told already");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_answers_is_told_after_a_while() {
+        let (line, mut receiver) = mpsc::channel(8);
+        let recorder = EventRecorder {
+            line,
+            told: Arc::default(),
+        };
+        recorder.tell_unless_answered(&regarding(), &notice());
+        tokio::time::advance(UNANSWERED / 2).await;
+        recorder.tell_unless_answered(&regarding(), &notice());
+        assert!(receiver.try_recv().is_err());
+        tokio::time::advance(UNANSWERED / 2).await;
+        recorder.tell_unless_answered(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
     }
 }

@@ -22,14 +22,14 @@ use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
 use crate::census::{Backlog, Census, HeldPod, Selected};
-use crate::decide::decide;
+use crate::decide::{decide, is_awaited, is_missed};
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles};
 use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, CachedOwner, ConsumedLabel, Held, Owner, Selection, Snapshot};
+use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
 use crate::status::StatusQuestion;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -171,8 +171,10 @@ impl PodFinalizer {
             Event::Added { object, .. } => self.note(object),
             Event::Updated { old, new } => {
                 self.note(new);
-                if new.object.meta.is_deleting() && !old.object.meta.is_deleting() {
-                    self.count_missed(&new.object.meta);
+                let before = &old.object.meta;
+                let known = before.is_deleting() && self.is_selected(before);
+                if new.object.meta.is_deleting() && !known {
+                    self.count_missed(new);
                 }
             }
             Event::Deleted { last, .. } => {
@@ -284,19 +286,9 @@ impl PodFinalizer {
     }
 
     /// Row 14: a pod whose deletion began before our hold was on it.
-    fn count_missed(&self, pod: &ObjectMeta) {
-        if held(pod) == Held::Yes {
-            return;
-        }
-        let Selection::By {
-            profile,
-            consumed: ConsumedLabel::No,
-        } = self.selection(pod)
-        else {
-            return;
-        };
-        if profile.mode == Mode::Enforce {
-            tracing::debug!(pod = %pod.key, profile = %profile.name, "deleted before it could be held");
+    fn count_missed(&self, pod: &Stored<Pod>) {
+        if is_missed(&self.world.view(pod), Timestamp::now()) {
+            tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
         }
     }
@@ -313,21 +305,7 @@ impl PodFinalizer {
         else {
             return;
         };
-        let awaited = match &view.owner {
-            Owner::NotRequired => true,
-            Owner::Missing => false,
-            Owner::Known(owner) => match &owner.cached {
-                CachedOwner::Present(owner) => {
-                    !owner.is_deleting() && !profile.is_owner_finished(&owner.labels)
-                }
-                CachedOwner::Absent | CachedOwner::Unknown => false,
-            },
-        };
-        let namespace_stays = !view
-            .namespace
-            .cached
-            .is_some_and(|namespace| namespace.is_deleting());
-        if profile.mode == Mode::Observe && awaited && namespace_stays {
+        if profile.mode == Mode::Observe && is_awaited(&view) {
             let meta = &pod.object.meta;
             tracing::info!(
                 pod = %meta.key,

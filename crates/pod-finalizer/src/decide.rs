@@ -2,6 +2,7 @@
 
 mod capture;
 mod cleanup;
+mod missed;
 mod status;
 
 use std::borrow::Cow;
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView, OwnerState};
 use belayer_core::object::ResourceVersion;
+
+pub(crate) use missed::{is_awaited, is_missed};
 
 use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
 use crate::profile::{Mode, Profile};
@@ -468,11 +471,16 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
     match (&pod.selection, pod.ended) {
-        (Selection::By { profile, .. }, Ended::Yes) => format!(
-            "the consumer has to take the result (profile {})",
-            profile.name
-        )
-        .into(),
+        (Selection::By { profile, .. }, Ended::Yes) => {
+            let waits = format!(
+                "the consumer has to take the result (profile {})",
+                profile.name
+            );
+            match status::in_words(pod, profile) {
+                Some(says) => format!("{waits}: {says}").into(),
+                None => waits.into(),
+            }
+        }
         (Selection::By { .. }, Ended::No) => {
             "the pod has to end and its consumer to take the result".into()
         }

@@ -57,6 +57,8 @@ struct Memory {
     first_seen_rejected: HashSet<Uid>,
     /// First pods whose record somebody deleted before anything was done.
     cancelled: HashSet<Uid>,
+    /// Pods that were rejected after their hold had gone, because they had started.
+    reported: HashSet<Uid>,
 }
 
 /// The labels and annotations of pods that are read.
@@ -107,16 +109,35 @@ impl PodRecreation {
                 }
                 self.wake(object);
             }
-            Event::Updated { new, .. } => self.wake(new),
+            Event::Updated { old, new } => {
+                self.note_report(old, new);
+                self.wake(new);
+            }
             Event::Deleted { last, .. } => {
                 self.wake(last);
                 let record = record_key(last);
                 let mut memory = self.memory.lock();
                 memory.first_seen_rejected.remove(&last.meta.uid);
                 memory.cancelled.remove(&last.meta.uid);
+                memory.reported.remove(&last.meta.uid);
                 memory.candidates.remove(&record);
             }
             _ => {}
+        }
+    }
+
+    /// A pod that had started, was let go, and is rejected after all: nothing is done about it, and
+    /// nothing else would say so.
+    fn note_report(&self, old: &Pod, new: &Pod) {
+        use belayer_core::slim::Phase::Failed;
+        if new.phase != Failed || old.phase == Failed {
+            return;
+        }
+        let (before, now) = (self.view(old), self.view(new));
+        let was_let_go = before.state == PodState::Started && now.hold == Hold::Off;
+        let is_rejected = matches!(now.state, PodState::Rejected(_)) && !now.is_deleting();
+        if was_let_go && is_rejected && now.mark.is_none() && now.selection == Selection::Eligible {
+            self.memory.lock().reported.insert(now.uid);
         }
     }
 
@@ -358,6 +379,7 @@ impl Component<Pod> for PodRecreation {
         });
         HoldSnapshot {
             cancelled: self.is_cancelled(&view.uid),
+            to_report: Asked::from(self.memory.lock().reported.contains(&view.uid)),
             first_seen: pod.first_seen,
             pod: view,
             record,

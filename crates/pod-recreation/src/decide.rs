@@ -20,7 +20,7 @@ use crate::snapshot::{Asked, PodState, PodView, Selection, Sight};
 
 use attempt::{creating, take_away, waiting};
 use ends::{cancelled, cancelled_if_gone, end, name_taken, reported};
-pub use ends::{cut_short, finished, taken};
+pub use ends::{cut_short, finished, name_taken_notice, taken};
 use rejection::{rejected, rejection_of};
 pub use verdict::{Effect, Step, Verdict};
 

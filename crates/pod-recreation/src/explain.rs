@@ -15,7 +15,7 @@ use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, 
 use belayer_core::slim::{Phase as PodPhase, Pod};
 use jiff::Timestamp;
 
-use crate::api;
+use crate::api::{self, Phase};
 use crate::component::{question_about, record_key};
 use crate::config::Settings;
 use crate::decide::{Effect, NamespaceSight, Snapshot, Verdict, decide};
@@ -101,6 +101,7 @@ impl Looks {
                 first_seen,
                 record,
                 cancelled: Asked::No,
+                to_report: Asked::No,
                 look,
             },
             machine,
@@ -127,6 +128,16 @@ impl Looks {
 }
 
 impl Seen {
+    /// Whether the pod goes so that it can be made anew.
+    pub fn is_made_anew(&self) -> bool {
+        let phase = self
+            .machine
+            .record
+            .as_ref()
+            .and_then(|record| record.status.phase);
+        phase == Some(Phase::Deleting) && self.hold.pod.is_deleting()
+    }
+
     /// What its record says, and what the state machine does next; nothing for a pod without one that
     /// needs none.
     pub fn of_the_record(&self, now: Timestamp) -> Vec<String> {
@@ -157,6 +168,9 @@ pub fn next(verdict: &Verdict) -> String {
     let says = says(verdict.row);
     let after = |again: Duration| format!("{says}; the next look is in {} s", again.as_secs());
     let does = match &verdict.effect {
+        None if verdict.row == row::DELETE => {
+            return "the rejected pod is being deleted, and made anew once it is gone: what else holds it is waited for".to_owned();
+        }
         None => return verdict.again.map_or_else(|| says.to_owned(), after),
         Some(Effect::CreateRecord { .. }) => "writes its record",
         Some(Effect::Status(_)) => "writes the record's status",

@@ -12,7 +12,7 @@ use crate::decide::is_in_vain;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, Hold, Mark, PodState, PodView, Selection};
+use crate::snapshot::{Asked, Hold, Mark, PodState, PodView, Rejection, Selection};
 
 /// What is decided about a pod.
 pub type HoldDecision = Decision<Evidence, OwnerQuestion>;
@@ -34,6 +34,8 @@ pub struct HoldSnapshot {
     pub record: RecordSight,
     /// Whether somebody deleted its record before anything was done.
     pub cancelled: Asked,
+    /// Whether it was rejected after it had started and our hold had gone.
+    pub to_report: Asked,
     /// What a live look at the record of its mark said, and what to ask for one.
     pub look: Option<(OwnerQuestion, Option<Fact<OwnerState>>)>,
 }
@@ -84,11 +86,14 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     if !eligible || over {
         return Decision::nothing(row::NOT_OURS);
     }
-    match pod.state {
+    match &pod.state {
         PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
         // First seen when it was rejected already: the hold keeps it while its spec is saved.
         PodState::Rejected(_) if pod.recreatable().is_some() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)
+        }
+        PodState::Rejected(rejection) if snapshot.to_report == Asked::Yes => {
+            Decision::nothing(row::NOT_OURS).telling(not_recreated(rejection))
         }
         _ => Decision::nothing(row::NOT_OURS),
     }
@@ -182,11 +187,7 @@ fn first(snapshot: &HoldSnapshot) -> HoldDecision {
         PodState::Started => release(row::STARTED, Evidence::Started),
         PodState::Ended => release(row::ENDED, Evidence::Ended),
         PodState::Rejected(rejection) if !rejection.is_recreated() => {
-            release(row::ENDED, Evidence::Ended).telling(Notice {
-                severity: Severity::Warning,
-                reason: "NotRecreated",
-                message: format!("not re-created: {}", rejection.objection()).into(),
-            })
+            release(row::ENDED, Evidence::Ended).telling(not_recreated(rejection))
         }
         _ if pod.selection == Selection::No || pod.asks.leave == Asked::Yes => {
             release(row::UNSELECTED, Evidence::Unselected)
@@ -231,6 +232,14 @@ fn recorded(pod: &PodView, record: &Record) -> HoldDecision {
         return release(row::DELETED, Evidence::DeletedFirst);
     }
     keep("its record has not settled")
+}
+
+fn not_recreated(rejection: &Rejection) -> Notice {
+    Notice {
+        severity: Severity::Warning,
+        reason: "NotRecreated",
+        message: format!("not re-created: {}", rejection.objection()).into(),
+    }
 }
 
 fn release(row: Row, evidence: Evidence) -> HoldDecision {

@@ -96,7 +96,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    fn from(yes: bool) -> Self {
+    pub(crate) fn from(yes: bool) -> Self {
         if yes { Self::Yes } else { Self::No }
     }
 }

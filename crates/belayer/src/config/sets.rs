@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
+use crate::yaml;
+
 /// One `--set`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Set {
@@ -35,7 +37,7 @@ impl FromStr for Set {
         let value = if value.is_empty() {
             Value::String(String::new())
         } else {
-            serde_saphyr::from_str(value).map_err(|_| ParseSetError::Value(key.to_owned()))?
+            yaml::document::read(value).map_err(|_| ParseSetError::Value(key.to_owned()))?
         };
         Ok(Self {
             key: key.to_owned(),
@@ -62,16 +64,41 @@ impl Set {
 
     /// Writes it into a document. Lists are replaced as a whole.
     pub(super) fn apply(&self, document: &mut Value) {
-        let mut place = document;
-        for part in self.key.split('.') {
-            if !place.is_object() {
-                *place = Value::Object(Map::new());
-            }
-            let Value::Object(map) = place else { return };
-            place = map.entry(part).or_insert(Value::Null);
-        }
-        *place = self.value.clone();
+        replace(document, &self.key, self.value.clone());
     }
+}
+
+/// Writes a value into a document. What has no place for it makes room.
+pub(super) fn replace(document: &mut Value, key: &str, value: Value) {
+    let mut place = document;
+    for part in key.split('.') {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        let Value::Object(map) = place else { return };
+        place = map.entry(part).or_insert(Value::Null);
+    }
+    *place = value;
+}
+
+/// Leaves a key out of a document.
+pub(super) fn remove(document: &mut Value, key: &str) {
+    let (around, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let place = around
+        .split('.')
+        .filter(|part| !part.is_empty())
+        .try_fold(document, |place, part| place.get_mut(part));
+    if let Some(Value::Object(map)) = place {
+        map.remove(name);
+    }
+}
+
+/// What a document says about a key; nothing where it is left out.
+pub(super) fn at(document: &Value, key: &str) -> Value {
+    let found = key
+        .split('.')
+        .try_fold(document, |place, part| place.get(part));
+    found.cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -372,6 +372,44 @@ fn every_key_takes_effect_or_is_named_as_needing_a_restart() {
 }
 
 #[test]
+fn a_key_that_needs_a_restart_keeps_its_value_beside_one_that_does_not() {
+    for Case {
+        path,
+        before,
+        after,
+    } in cases()
+    {
+        if keys::entry(path).unwrap().reload == Reload::Live {
+            continue;
+        }
+        let with = |body: &str| {
+            let set = "podFinalizer.resync=1h".parse().unwrap();
+            let text = format!("apiVersion: {API_VERSION}\n{body}\n");
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("b.yaml");
+            std::fs::write(&file, text).unwrap();
+            Source::of(Some(&file), &[set]).unwrap_or_else(|error| panic!("{body}: {error}"))
+        };
+        let (running, new) = (source(&before), with(&after));
+        let changes = Changes::between(&running, &new);
+        assert!(
+            !changes.restart.is_empty() && changes.live.len() == 1,
+            "{path}: {changes:?}"
+        );
+        let kept = new.keeping(&changes.restart, &running);
+        let kept = kept.unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(
+            Changes::between(&running, &kept),
+            Changes {
+                live: changes.live,
+                restart: Vec::new()
+            },
+            "{path}"
+        );
+    }
+}
+
+#[test]
 fn writing_a_default_out_changes_nothing() {
     let written = "podFinalizer: {workers: 32, maxUnselected: 10%}\nleaderElection: {leaseDuration: 15s}\nlimits: {}";
     let changes = Changes::between(&source(""), &source(written));

@@ -53,10 +53,15 @@ struct Stage {
 }
 
 fn source(limits: &str) -> Source {
+    source_with(limits, "controllers: [pod-finalizer]")
+}
+
+/// With other keys of the process.
+fn source_with(limits: &str, process: &str) -> Source {
     const PROFILE: &str =
         "{name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {done: 'yes'}}}";
     let text = format!(
-        "apiVersion: {API_VERSION}\ncontrollers: [pod-finalizer]\nlimits: {{{limits}}}\n\
+        "apiVersion: {API_VERSION}\n{process}\nlimits: {{{limits}}}\n\
          podFinalizer: {{profiles: [{PROFILE}]}}\n"
     );
     Source::parse(Path::new("b.yaml"), text).unwrap_or_else(|error| panic!("{error}"))
@@ -127,10 +132,13 @@ impl Stage {
 
     /// As when the file has changed.
     async fn reload(&mut self, limits: &str) {
-        let source = source(limits);
-        let settings = (self.supervisor.resolve)(&source).unwrap_or_else(|error| panic!("{error}"));
-        self.supervisor.apply(&settings, source, &self.stop).await;
+        self.apply(source(limits)).await;
         self.hold(1).await;
+    }
+
+    async fn apply(&mut self, source: Source) {
+        let applied = self.supervisor.apply(source, &self.stop).await;
+        applied.unwrap_or_else(|error| panic!("{error}"));
     }
 
     fn create(&mut self, pods: usize) {
@@ -273,4 +281,40 @@ async fn every_file_that_is_read_again_is_counted_by_what_came_of_it() {
         let series = format!("{name}{{status=\"{status}\"}} 1");
         assert!(text.lines().any(|line| line == series), "{text}");
     }
+}
+
+#[rstest]
+#[case::a_dry_run_does_not_begin("controllers: [pod-finalizer]\ndryRun: true")]
+#[case::its_controllers_are_not_switched_off("controllers: ['*', '-pod-finalizer']")]
+#[tokio::test(start_paused = true)]
+async fn what_needs_a_restart_waits_for_it_whatever_else_changes(#[case] process: &str) {
+    let mut stage = Stage::begin("qps: 10").await;
+    for qps in [20, 30] {
+        let source = source_with(&format!("qps: {qps}"), process);
+        stage.apply(source).await;
+        // Still there, and still sending.
+        stage.hold(1).await;
+        let running = &stage.supervisor.source.config;
+        assert_eq!(running.limits.qps, Some(qps), "{process}");
+        assert_eq!(running.dry_run, None, "{process}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_does_not_end_with_another_key() {
+    let sandbox = {
+        let mut stage = Stage::begin("qps: 10").await;
+        let dry = source_with("qps: 10", "controllers: [pod-finalizer]\ndryRun: true");
+        let settings = (stage.supervisor.resolve)(&dry).unwrap_or_else(|error| panic!("{error}"));
+        if let Some(worker) = stage.supervisor.worker.take() {
+            worker.finish().await;
+        }
+        stage.supervisor.source = dry;
+        stage.supervisor.begin(&settings);
+        stage.apply(source("qps: 20")).await;
+        stage.create(1);
+        sleep(Duration::from_secs(60)).await;
+        stage
+    };
+    assert_eq!(sandbox.held().len(), 1, "a dry run holds nothing more");
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use futures::future::BoxFuture;
 
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
+use crate::events::UNANSWERED;
 use crate::executor::Executor;
 use crate::facts::Asker;
 use crate::http::RequestError;
@@ -172,6 +173,18 @@ pub(super) struct Considered {
     pub asked: Asked,
 }
 
+/// What is told before an answer is there waits for it, and is told without if there is none in time.
+fn look_again_to_tell(
+    notices: &[Notice],
+    asked: Asked,
+    otherwise: Option<Duration>,
+) -> Option<Duration> {
+    if notices.is_empty() || asked != Asked::Now {
+        return otherwise;
+    }
+    Some(otherwise.map_or(UNANSWERED, |sooner| sooner.min(UNANSWERED)))
+}
+
 /// Whose decision it is, and by which row of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
@@ -182,10 +195,13 @@ pub struct By {
 }
 
 /// Whether a component awaits an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Asked {
-    Yes,
     No,
+    /// After a while: the answer at hand says nothing.
+    Later,
+    /// At once: what it says may be known in a moment.
+    Now,
 }
 
 #[derive(Debug)]
@@ -231,7 +247,11 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         let mut asked = Asked::No;
         for missing in decision.missing {
             if let Missing::Answer { question, after } = missing {
-                asked = Asked::Yes;
+                asked = asked.max(if after.is_zero() {
+                    Asked::Now
+                } else {
+                    Asked::Later
+                });
                 let key = object.object.key().clone();
                 let asker = Asker {
                     key,
@@ -256,8 +276,8 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 Write::Record => AnyWrite::Record,
                 Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
             }),
+            look_again: look_again_to_tell(&decision.notices, asked, decision.look_again),
             notices: decision.notices,
-            look_again: decision.look_again,
             asked,
         }
     }

@@ -86,11 +86,16 @@ impl<K: Slim> Shared<K> {
         self.withhold(object.object.key(), &mut considered);
         trace::decided(attempt, considered.iter().map(|one| one.by));
         let regarding = self.regarding(&object.object);
-        for notice in considered.iter().flat_map(|one| &one.notices) {
-            self.events.tell(&regarding, notice);
+        for one in &considered {
+            for notice in &one.notices {
+                match one.asked {
+                    Asked::Now => self.events.tell_unless_answered(&regarding, notice),
+                    Asked::Later | Asked::No => self.events.tell(&regarding, notice),
+                }
+            }
         }
         let again = considered.iter().filter_map(|one| one.look_again).min();
-        let asked = considered.iter().any(|one| one.asked == Asked::Yes);
+        let asked = considered.iter().any(|one| one.asked != Asked::No);
         let key = object.object.key();
         let end = self.later(key, again);
         let Some(merged) = merge(object.object.meta(), self.ours, considered) else {

@@ -7,10 +7,11 @@ use belayer_core::facts::Fact;
 
 use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence};
+use crate::profile::{OwnerStatus, Profile};
 use crate::question::PodQuestion;
 use crate::row;
-use crate::snapshot::{CachedOwner, Ended, NodeView, Owner, PodView};
-use crate::status::StatusState;
+use crate::snapshot::{CachedOwner, Ended, Held, NodeView, Owner, PodView};
+use crate::status::{NODE_ID, StatusState};
 
 /// A pod that has ended and is not being deleted waits for nobody: its consumer gets this long to
 /// say by label what else would have to be fetched.
@@ -19,6 +20,33 @@ const LABEL_FIRST: Duration = Duration::from_secs(10);
 /// The workflow has not changed since the last look: the cache, which costs nothing, is looked at
 /// again after this time while a deletion waits.
 const UNCHANGED: Duration = Duration::from_secs(2);
+
+/// How soon a status is asked for.
+struct Pace {
+    /// That nobody has looked at yet.
+    first: Duration,
+    /// That is newer than the one at hand.
+    changed: Duration,
+    /// That has not changed: by a look at the cache.
+    unchanged: Duration,
+}
+
+impl Pace {
+    fn of(pod: &PodView) -> Self {
+        let (first, changed, unchanged) = match (pod.deleting, pod.held) {
+            (Some(_), _) => (Duration::ZERO, Duration::ZERO, UNCHANGED),
+            (None, Held::Yes) => (LABEL_FIRST, LABEL_FIRST, RECHECK),
+            // Row 13 must know whether this row would release what it is about to hold. Once: a
+            // workflow that changes all the time must not put the hold off for ever.
+            (None, Held::No) => (Duration::ZERO, RECHECK, RECHECK),
+        };
+        Self {
+            first,
+            changed,
+            unchanged,
+        }
+    }
+}
 
 /// Row 10. A status that is not newer than the last one read is not asked for again.
 pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
@@ -37,32 +65,28 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         question,
         fact,
     } = view;
-    let (soon, later) = match pod.deleting {
-        Some(_) => (Duration::ZERO, UNCHANGED),
-        None => (LABEL_FIRST, RECHECK),
-    };
+    let pace = Pace::of(pod);
     let ask = |reasons: &mut Reasons, after| {
         let question = PodQuestion::Status(question.clone());
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
     let Some(fact) = fact.as_ref().filter(|fact| fact.begun() > pod.first_seen) else {
-        ask(reasons, soon);
+        ask(reasons, pace.first);
         return None;
     };
     if let Some(proof) = Consumption::prove_node_fulfilled(fact, node, &pod.uid, pod.first_seen) {
         return Some((row::NODE_FULFILLED, Evidence::Consumed(proof)));
     }
     if let StatusState::Read(nodes) = Fact::answer(fact)
-        && nodes.is_taken_in_part(node)
+        && let Some(objection) = nodes.objection(node)
     {
-        let text = "its workflow has the phase of its node and not yet its outputs (taskResultSynced is false)";
-        reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
+        reasons.add(row::NODE_FULFILLED, Missing::Event(objection));
     }
     match Fact::answer(fact) {
         StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {
-            reasons.look_again(later);
+            reasons.look_again(pace.unchanged);
         }
-        StatusState::Read(_) => ask(reasons, soon),
+        StatusState::Read(_) => ask(reasons, pace.changed),
         StatusState::Unreadable(why) => {
             ask(reasons, RECHECK);
             let text = format!("the status of its owner gives no evidence: {why}");
@@ -70,4 +94,21 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         }
     }
     None
+}
+
+/// What the consumer of an ended or deleted pod has not said yet, for people; nothing where the owner
+/// has no status that could say it.
+pub(super) fn in_words(pod: &PodView, profile: &Profile) -> Option<String> {
+    if profile.owner_status == OwnerStatus::None || !matches!(pod.owner, Owner::Known(_)) {
+        return None;
+    }
+    let Some(view) = &pod.node else {
+        return Some(format!(
+            "it names no node of its workflow by the annotation {NODE_ID}, so that only a label can say so"
+        ));
+    };
+    Some(format!(
+        "its workflow's status does not show its node {} fulfilled",
+        view.node
+    ))
 }

@@ -5,11 +5,11 @@ mod case;
 use rstest::rstest;
 
 use super::*;
-use case::{Case, pod};
+pub(super) use case::{Case, pod};
 
 const NOW: &str = "2026-11-21T12:00:00Z";
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
@@ -187,6 +187,21 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_13_not_one_whose_owner_is_gone(pod().owner_absent().owner_gone(), Expect::Nothing(row::ADD_HOLD))]
 #[case::row_13_one_whose_owner_lives(pod().owner_absent().owner_lives(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_one_whose_owner_cannot_be_known(pod().owner_unknown().owner_not_served(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_the_status_of_an_ended_pod_is_asked_for_first(
+    pod().ended().node_unasked(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_13_not_one_whose_node_is_fulfilled(pod().ended().node(&["node-1"]), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_one_whose_node_is_not(pod().ended().node(&["node-2"]), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_a_busy_workflow_does_not_put_it_off(
+    pod().ended().node(&["node-2"]).owner_changed(),
+    Expect::Hold(row::ADD_HOLD)
+)]
+#[case::row_13_a_status_that_cannot_be_read_does_not_either(
+    pod().ended().node_offloaded(),
+    Expect::Hold(row::ADD_HOLD)
+)]
+#[case::row_13_a_running_pod_does_not_wait_for_it(pod().node_unasked(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_the_closed_gate_adds_nothing(pod().gate_closed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_13_observing_adds_nothing(pod().observed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_14_too_late_for_a_hold(pod().deleting("11:59:59"), Expect::Nothing(row::TOO_LATE))]

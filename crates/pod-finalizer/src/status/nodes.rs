@@ -1,5 +1,6 @@
 //! The nodes of a workflow's status, plain or packed, of which the fulfilled ones are kept.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
@@ -10,12 +11,17 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use belayer_core::object::{ResourceVersion, Uid};
 
 /// Largest table of nodes that is read, in bytes, once it is unpacked. A workflow's object has at
 /// most 1.5 MB, packed about a twentieth of its table.
 const NODES_LIMIT: u64 = 64 << 20;
+
+/// What a node says whose outputs are still on their way.
+const IN_PART: &str =
+    "its workflow has the phase of its node and not yet its outputs (taskResultSynced is false)";
 
 /// The fulfilled nodes of a workflow, as of one version of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +42,13 @@ pub enum NodeRef {
     Name(Arc<str>),
 }
 
+impl fmt::Display for NodeRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Id(name) | Self::Name(name)) = self;
+        f.write_str(name)
+    }
+}
+
 /// How much of a node's result its workflow has, once the node has a final phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Taken {
@@ -45,6 +58,8 @@ enum Taken {
     Of(Box<str>),
     /// Its phase, and not yet its outputs. A pod that goes now makes the node fail as deleted.
     InPart,
+    /// Nobody knows: the node cannot be read.
+    Unreadable,
 }
 
 impl Nodes {
@@ -58,13 +73,22 @@ impl Nodes {
         match self.taken(node) {
             Some(Taken::All) => true,
             Some(Taken::Of(uid)) => **uid == *pod.as_str(),
-            Some(Taken::InPart) | None => false,
+            Some(Taken::InPart | Taken::Unreadable) | None => false,
         }
     }
 
-    /// Whether this node has ended, but its outputs have not all arrived.
-    pub fn is_taken_in_part(&self, node: &NodeRef) -> bool {
-        self.taken(node) == Some(&Taken::InPart)
+    /// Why this node says nothing for the pod that asks, in words, where more is to be said than
+    /// that it is not fulfilled.
+    pub fn objection(&self, node: &NodeRef) -> Option<Cow<'static, str>> {
+        match self.taken(node)? {
+            Taken::InPart => Some(IN_PART.into()),
+            Taken::Unreadable => Some("its node in its workflow's status cannot be read".into()),
+            Taken::Of(uid) => Some(
+                format!("its workflow took the result of its node from another pod, uid {uid}")
+                    .into(),
+            ),
+            Taken::All => None,
+        }
     }
 
     fn taken(&self, node: &NodeRef) -> Option<&Taken> {
@@ -108,7 +132,7 @@ struct Metadata {
 #[serde(default, rename_all = "camelCase")]
 struct Status<'a> {
     #[serde(borrow)]
-    nodes: Option<&'a serde_json::value::RawValue>,
+    nodes: Option<&'a RawValue>,
     compressed_nodes: Option<String>,
     offload_node_status_version: Option<String>,
     /// Before a node said of itself whether its outputs have arrived.
@@ -248,7 +272,12 @@ impl<'de> Visitor<'de> for Table<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(id) = map.next_key::<Box<str>>()? {
-            let node: Node = map.next_value()?;
+            let raw: &RawValue = map.next_value()?;
+            // A node that is no node is no evidence for its own pod, and no obstacle to others.
+            let Ok(node) = serde_json::from_str::<Node>(raw.get()) else {
+                self.0.ids.insert(id, Taken::Unreadable);
+                continue;
+            };
             self.0.retired.extend(node.retired().map(Box::from));
             if let Some(taken) = node.taken(self.1.get(&id).copied()) {
                 let named = node.name.map(|name| (name, taken.clone()));
@@ -368,14 +397,28 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_taken_in_part_can_be_told() {
-        let nodes = fulfilled(of_node(
-            json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}),
-        ));
-        assert!(nodes.is_taken_in_part(&NodeRef::Name("w.a".into())));
-        assert!(!nodes.is_taken_in_part(&NodeRef::Id("w-2".into())));
-        assert!(!fulfilled(json!({"nodes": table()})).is_taken_in_part(&NodeRef::Id("w-1".into())));
+    #[rstest]
+    #[case::a_number(json!(3))]
+    #[case::a_text(json!("garbage"))]
+    #[case::a_phase_that_is_none(json!({"phase": 7}))]
+    #[case::no_word_about_outputs(json!({"phase": "Succeeded", "taskResultSynced": "no"}))]
+    fn one_node_that_cannot_be_read_says_nothing_of_the_others(#[case] bad: Value) {
+        let nodes = fulfilled(json!({"nodes": {"w-0": bad, "w-1": {"phase": "Succeeded"}}}));
+        assert!(nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+        let bad = NodeRef::Id("w-0".into());
+        assert!(!nodes.is_fulfilled(&bad, &pod()));
+        assert!(nodes.objection(&bad).unwrap().contains("cannot be read"));
+    }
+
+    #[rstest]
+    #[case::in_part(json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}), Some("not yet its outputs"))]
+    #[case::of_another_pod(json!({"name": "w.a", "phase": "Failed", "capturedPodUID": "p-0"}), Some("another pod, uid p-0"))]
+    #[case::all_of_it(json!({"name": "w.a", "phase": "Failed"}), None)]
+    #[case::nothing_yet(json!({"name": "w.a", "phase": "Running"}), None)]
+    fn what_a_node_that_ended_lacks_can_be_told(#[case] node: Value, #[case] why: Option<&str>) {
+        let told = fulfilled(of_node(node)).objection(&NodeRef::Name("w.a".into()));
+        assert_eq!(told.is_some(), why.is_some(), "{told:?}");
+        assert!(told.is_none_or(|told| told.contains(why.unwrap())));
     }
 
     #[rstest]
@@ -391,8 +434,7 @@ mod tests {
     #[case::no_base64(json!({"compressedNodes": "%%%"}), "no base64")]
     #[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "no gzip")]
     #[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
-    #[case::no_nodes_at_all(json!({"nodes": {"w-1": 3}}), "cannot be read")]
-    #[case::no_word_about_outputs(of_node(json!({"phase": "Succeeded", "taskResultSynced": "no"})), "cannot be read")]
+    #[case::no_map(json!({"nodes": [3]}), "cannot be read")]
     #[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": {"w-1": "no"}}), "cannot be read")]
     fn what_cannot_be_read_gives_none_and_says_so(#[case] status: Value, #[case] why: &str) {
         let told = unreadable(status);

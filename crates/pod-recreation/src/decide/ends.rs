@@ -1,6 +1,6 @@
 //! How a record ends.
 
-use belayer_core::decision::{Row, Severity};
+use belayer_core::decision::{Notice, Row, Severity};
 use belayer_core::object::Uid;
 use jiff::Timestamp;
 
@@ -63,11 +63,19 @@ pub(super) fn cancelled_if_gone(record: &Record, pod: &str, why: &str, now: Time
 /// Another pod has the name.
 pub(super) fn name_taken(record: &Record, now: Timestamp) -> Verdict {
     let why = whose_name(record);
-    end(record, (row::CANCELLED, "name_taken"), &why, now).telling(
-        Severity::Warning,
-        "NameTaken",
-        format!("not re-created: {why}"),
-    )
+    Verdict {
+        notice: Some(name_taken_notice(record)),
+        ..end(record, (row::CANCELLED, "name_taken"), &why, now)
+    }
+}
+
+/// What is told where another pod has the name.
+pub fn name_taken_notice(record: &Record) -> Notice {
+    Notice {
+        severity: Severity::Warning,
+        reason: "NameTaken",
+        message: format!("not re-created: {}", whose_name(record)).into(),
+    }
 }
 
 /// An end that is written as it is.

@@ -115,6 +115,7 @@ fn see(pod: PodView, record: RecordSight) -> HoldSnapshot {
         first_seen: Moment::BEGINNING,
         record,
         cancelled: Asked::No,
+        to_report: Asked::No,
         look: None,
     }
 }

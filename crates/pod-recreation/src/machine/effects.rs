@@ -14,7 +14,7 @@ use super::requests::{Live, Trial};
 use crate::api::{KIND, Phase, Policy, Spec, Status, Wipe};
 use crate::carry::pod_to_create;
 use crate::component::pod_key;
-use crate::decide::{Effect, Snapshot, Step, taken};
+use crate::decide::{Effect, Snapshot, Step, name_taken_notice, taken};
 use crate::reason;
 use crate::record::Record;
 use crate::snapshot::{Asked, PodView, Sight};
@@ -49,7 +49,7 @@ impl Shared {
                 }
             }
             (_, None) => return Outcome::Done,
-            (Effect::Status(step), Some(record)) => self.status(record, &step).await,
+            (Effect::Status(step), Some(record)) => self.status(snapshot, record, &step).await,
             (Effect::Intend { pod, step }, Some(record)) => {
                 self.intend(snapshot, record, &pod, &step).await
             }
@@ -174,7 +174,12 @@ impl Shared {
     }
 
     /// A status, once what it says is proven.
-    async fn status(&self, record: &Record, step: &Step) -> Result<Outcome, RequestError> {
+    async fn status(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        step: &Step,
+    ) -> Result<Outcome, RequestError> {
         if let Some(gone) = &step.gone {
             let key = pod_key(record);
             if let Some((_, view)) = self.read_pod(&key).await? {
@@ -185,8 +190,7 @@ impl Shared {
                     .mark
                     .is_some_and(|mark| mark.record_uid == record.meta.uid);
                 if !ours && step.next.phase == Some(Phase::Waiting) {
-                    let next = taken(record, (self.parts.clock)());
-                    return self.write(record, &next, Some("name_taken")).await;
+                    return self.name_taken(snapshot, record).await;
                 }
                 if ours && record.status.phase == Some(Phase::Creating) {
                     // The create was carried out after all: its answer was lost.
@@ -195,6 +199,18 @@ impl Shared {
             }
         }
         self.write(record, &step.next, step.counts).await
+    }
+
+    /// The end that a live look at a stranger under the pod's name leads to.
+    pub(super) async fn name_taken(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+    ) -> Result<Outcome, RequestError> {
+        let next = taken(record, (self.parts.clock)());
+        let outcome = self.write(record, &next, Some("name_taken")).await?;
+        self.tell(snapshot, &name_taken_notice(record));
+        Ok(outcome)
     }
 
     /// Writes a status and counts what it means.

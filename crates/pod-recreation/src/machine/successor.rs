@@ -16,7 +16,7 @@ use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed};
 use crate::component::pod_key;
-use crate::decide::{Snapshot, Step, cut_short, finished, taken};
+use crate::decide::{Snapshot, Step, cut_short, finished};
 use crate::record::Record;
 
 impl Shared {
@@ -187,7 +187,7 @@ impl Shared {
             Ok(Sent::Applied(answer)) => answer,
             Ok(Sent::DryRun) => return Ok(Outcome::Done),
             Err(error) if error.class() == ErrorClass::AlreadyExists => {
-                return self.name_in_use(record, &key).await;
+                return self.name_in_use(snapshot, record, &key).await;
             }
             Err(error) => {
                 let message = error.to_string();
@@ -227,7 +227,12 @@ impl Shared {
     }
 
     /// Somebody has the name: we, by an answer that was lost, or a stranger.
-    async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Outcome, RequestError> {
+    async fn name_in_use(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        key: &ObjectKey,
+    ) -> Result<Outcome, RequestError> {
         let Some((live, view)) = self.read_pod(key).await? else {
             return Ok(Outcome::Retry(Backoff::CONFLICT));
         };
@@ -236,8 +241,7 @@ impl Shared {
         if was_rejected || mark.as_str() == Some(record.meta.uid.as_str()) {
             return Ok(Outcome::Again { after: SOON });
         }
-        let next = taken(record, (self.parts.clock)());
-        self.write(record, &next, Some("name_taken")).await
+        self.name_taken(snapshot, record).await
     }
 
     fn chain<'a>(&self, record: &'a Record, status: &'a Status, attempt: u32) -> Chain<'a> {

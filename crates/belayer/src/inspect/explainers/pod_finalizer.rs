@@ -21,6 +21,7 @@ use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::profile::MaxUnselected;
+use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapshot};
 use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::{BACKLOG_CLOSED, BACKLOG_KEY};
@@ -127,6 +128,11 @@ impl PodFinalizer {
         let why_not = view.and_then(|view| {
             explain::why_not_selected(&self.looks.profiles, &pod.meta, &view.selection)
         });
+        let mut notes = vec![self.profiles_from.clone()];
+        if decision.row == row::ADD_HOLD && decision.write.is_none() && decision.missing.is_empty()
+        {
+            notes.push("it gets no hold: what would release it is there already".to_owned());
+        }
         let decided = Decided {
             component: component::NAME,
             hold: names::POD_STATUS_HOLD,
@@ -136,7 +142,7 @@ impl PodFinalizer {
         };
         Explained {
             why_not: why_not.filter(|_| !held),
-            notes: vec![self.profiles_from.clone()],
+            notes,
             ..decided.explained(|action| waits(action, held, self.looks.resync))
         }
     }

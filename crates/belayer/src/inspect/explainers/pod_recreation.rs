@@ -83,9 +83,24 @@ impl PodRecreation {
         Explained {
             why_not: explain::why_not(&self.looks.settings, pod, seen),
             notes: seen.of_the_record(now),
-            ..decided.explained(waits)
+            ..decided.explained(|action| match action {
+                Action::Nothing if seen.is_made_anew() => made_anew(pod),
+                _ => waits(action),
+            })
         }
     }
+}
+
+/// The hold is off already: the spec is safe in the record.
+fn made_anew(pod: &Pod) -> String {
+    let holds: Vec<&str> = pod.meta.finalizers.iter().map(|name| &**name).collect();
+    if holds.is_empty() {
+        return "Belayer makes it anew as soon as it is gone".to_owned();
+    }
+    format!(
+        "Belayer makes it anew as soon as it is gone; it is still held by {}",
+        holds.join(", ")
+    )
 }
 
 fn waits(action: Action) -> String {

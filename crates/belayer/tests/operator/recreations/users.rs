@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use rstest::rstest;
 use serde_json::json;
 
@@ -196,6 +197,67 @@ async fn another_controller_takes_the_name() {
     assert!(pod["metadata"]["finalizers"].is_null());
     assert_eq!(yard.creates(), 0);
     assert_eq!(yard.world.events("NameTaken"), 1);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_takes_the_name_before_it_was_seen_to_be_free() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let foreign = json!({
+        "annotations": { "belayer.dev/recreate": "true" },
+        "finalizers": [POD_RECREATION_HOLD, "x.example.com/f"],
+    });
+    yard.pod_with("web", foreign);
+    yard.until("only the foreign finalizer is left", || {
+        let pod = yard.find("web").unwrap();
+        yard.phase() == "Deleting" && pod["metadata"]["finalizers"] == json!(["x.example.com/f"])
+    })
+    .await;
+    // The live look that finds the name free takes a while.
+    let looks = Match::verb(Verb::Get).resource("pods").client(BELAYER);
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(looks).delay(Duration::from_secs(5)));
+    let freed = json!({ "metadata": { "finalizers": null } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", freed, Subresource::None);
+    yard.until("the rejected pod is gone", || yard.find("web").is_none())
+        .await;
+    yard.wait_for(Duration::from_secs(1)).await;
+    let stranger = yard.pod_with("web", json!({ "annotations": {} }));
+    yard.until("it stops", || yard.phase() == "Ended").await;
+    assert_eq!(uid(&yard.find("web").unwrap()), stranger);
+    yard.wait("it is told", || yard.world.events("NameTaken") == 1)
+        .await;
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
+    let yard = Yard::rejecting(0);
+    let belayer = yard.run();
+    let pod = yard.pod("web");
+    yard.until("it is let go", || {
+        yard.started("web") == 1 && !yard.is_held("web")
+    })
+    .await;
+    // Its kubelet comes back and does not take it any more.
+    let rejected = json!({ "status": {
+        "phase": "Failed", "reason": "NodeAffinity", "message": "Pod was rejected",
+        "containerStatuses": null,
+    }});
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", rejected, Subresource::Status);
+    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+        .await;
+    belayer.stop().await;
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(3600)).await;
+    assert_eq!(yard.world.events("NotRecreated"), 1);
+    assert_eq!(uid(&yard.find("web").unwrap()), pod);
+    assert!(yard.records().is_empty());
     belayer.stop().await;
 }
 

@@ -23,9 +23,9 @@ use crate::snapshot::{
 use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
 
 /// A selected pod of a running workflow, not held, in a quiet namespace.
-pub(super) struct Case(pub(super) Snapshot);
+pub(crate) struct Case(pub(crate) Snapshot);
 
-pub(super) fn pod() -> Case {
+pub(crate) fn pod() -> Case {
     let first_seen = Moment::now();
     let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let reference = OwnerReference {
@@ -132,41 +132,41 @@ impl Case {
         })
     }
 
-    pub(super) fn absent(mut self) -> Self {
+    pub(crate) fn absent(mut self) -> Self {
         self.0.pod = None;
         self
     }
 
-    pub(super) fn held(self) -> Self {
+    pub(crate) fn held(self) -> Self {
         self.with(|pod| pod.held = Held::Yes)
     }
 
-    pub(super) fn ended(self) -> Self {
+    pub(crate) fn ended(self) -> Self {
         self.with(|pod| pod.ended = Ended::Yes)
     }
 
-    pub(super) fn deleting(self, time: &str) -> Self {
+    pub(crate) fn deleting(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| pod.deleting = Some(at))
     }
 
-    pub(super) fn admin_asked(self) -> Self {
+    pub(crate) fn admin_asked(self) -> Self {
         self.with(|pod| pod.admin_asked = AdminAsked::Yes)
     }
 
-    pub(super) fn adopted(self) -> Self {
+    pub(crate) fn adopted(self) -> Self {
         self.with(|pod| pod.adopted = Box::new(["theirs.io/status".into()]))
     }
 
-    pub(super) fn captured(self) -> Self {
+    pub(crate) fn captured(self) -> Self {
         self.with_profile(|profile| profile.capture = Capture::On)
     }
 
-    pub(super) fn written(self) -> Self {
+    pub(crate) fn written(self) -> Self {
         self.with(|pod| pod.record = RecordState::Written(Captured::scripted("pod-1")))
     }
 
-    pub(super) fn refused(self, time: &str) -> Self {
+    pub(crate) fn refused(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| {
             let why = "no quota".into();
@@ -174,7 +174,7 @@ impl Case {
         })
     }
 
-    pub(super) fn node_unasked(self) -> Self {
+    pub(crate) fn node_unasked(self) -> Self {
         let reference = OwnerReference {
             api_version: "argoproj.io/v1alpha1".into(),
             kind: "Workflow".into(),
@@ -198,15 +198,15 @@ impl Case {
         })
     }
 
-    pub(super) fn node(self, fulfilled: &[&str]) -> Self {
+    pub(crate) fn node(self, fulfilled: &[&str]) -> Self {
         self.status_fact(StatusState::Read(Nodes::scripted(10, fulfilled)))
     }
 
-    pub(super) fn node_offloaded(self) -> Self {
+    pub(crate) fn node_offloaded(self) -> Self {
         self.status_fact(StatusState::Unreadable("offloaded to a database".into()))
     }
 
-    pub(super) fn owner_changed(self) -> Self {
+    pub(crate) fn owner_changed(self) -> Self {
         let newer = ObjectMeta {
             resource_version: ResourceVersion::new(11),
             ..owner_meta()
@@ -226,27 +226,27 @@ impl Case {
         })
     }
 
-    pub(super) fn gc(self, annotation: &str) -> Self {
+    pub(crate) fn gc(self, annotation: &str) -> Self {
         self.with_gc(annotation, WorkflowEnd::NotYet)
     }
 
-    pub(super) fn gc_orphan(self, annotation: &str) -> Self {
+    pub(crate) fn gc_orphan(self, annotation: &str) -> Self {
         self.with_gc(annotation, WorkflowEnd::Gone)
     }
 
-    pub(super) fn due_since(self, time: &str) -> Self {
+    pub(crate) fn due_since(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| pod.cleanup.as_mut().unwrap().due_since = Some(at))
     }
 
-    pub(super) fn unselected(self) -> Self {
+    pub(crate) fn unselected(self) -> Self {
         self.with(|pod| {
             pod.selection = Selection::None;
             pod.owner = Owner::NotRequired;
         })
     }
 
-    pub(super) fn ignored(self) -> Self {
+    pub(crate) fn ignored(self) -> Self {
         self.with(|pod| {
             pod.selection = Selection::Ignored;
             pod.owner = Owner::NotRequired;
@@ -254,11 +254,11 @@ impl Case {
         })
     }
 
-    pub(super) fn ignored_confirmed(self) -> Self {
+    pub(crate) fn ignored_confirmed(self) -> Self {
         self.namespace_fact(ignored(namespace_meta()))
     }
 
-    pub(super) fn consumed(self) -> Self {
+    pub(crate) fn consumed(self) -> Self {
         self.with(|pod| {
             if let Selection::By { consumed, .. } = &mut pod.selection {
                 *consumed = ConsumedLabel::Yes;
@@ -266,11 +266,11 @@ impl Case {
         })
     }
 
-    pub(super) fn observed(self) -> Self {
+    pub(crate) fn observed(self) -> Self {
         self.with_profile(|profile| profile.mode = Mode::Observe)
     }
 
-    pub(super) fn release_after(self, limit: Duration) -> Self {
+    pub(crate) fn release_after(self, limit: Duration) -> Self {
         self.with_profile(|profile| profile.release_after = Some(limit))
     }
 
@@ -282,12 +282,12 @@ impl Case {
         })
     }
 
-    pub(super) fn namespace_deleting(self) -> Self {
+    pub(crate) fn namespace_deleting(self) -> Self {
         self.with(|pod| pod.namespace.cached = Some(deleting(namespace_meta())))
     }
 
     /// The cache has gone on since the last look.
-    pub(super) fn namespace_deleting_since(self) -> Self {
+    pub(crate) fn namespace_deleting_since(self) -> Self {
         let newer = ObjectMeta {
             resource_version: ResourceVersion::new(11),
             ..deleting(namespace_meta())
@@ -295,65 +295,65 @@ impl Case {
         self.with(|pod| pod.namespace.cached = Some(newer))
     }
 
-    pub(super) fn namespace_confirmed(self) -> Self {
+    pub(crate) fn namespace_confirmed(self) -> Self {
         self.namespace_fact(deleting(namespace_meta()))
     }
 
-    pub(super) fn namespace_lives(self) -> Self {
+    pub(crate) fn namespace_lives(self) -> Self {
         self.namespace_fact(ObjectMeta {
             uid: Uid::new("ns-2"),
             ..namespace_meta()
         })
     }
 
-    pub(super) fn ownerless(self) -> Self {
+    pub(crate) fn ownerless(self) -> Self {
         self.with(|pod| pod.owner = Owner::Missing)
     }
 
-    pub(super) fn owner_absent(self) -> Self {
+    pub(crate) fn owner_absent(self) -> Self {
         self.with_owner(|owner| owner.cached = CachedOwner::Absent)
     }
 
-    pub(super) fn owner_unknown(self) -> Self {
+    pub(crate) fn owner_unknown(self) -> Self {
         self.with_owner(|owner| owner.cached = CachedOwner::Unknown)
     }
 
-    pub(super) fn owner_deleting(self) -> Self {
+    pub(crate) fn owner_deleting(self) -> Self {
         self.with_owner(|owner| owner.cached = CachedOwner::Present(deleting(owner_meta())))
     }
 
-    pub(super) fn owner_deleting_live(self) -> Self {
+    pub(crate) fn owner_deleting_live(self) -> Self {
         self.owner_fact(OwnerState::Present(deleting(owner_meta())))
     }
 
-    pub(super) fn owner_gone(self) -> Self {
+    pub(crate) fn owner_gone(self) -> Self {
         self.owner_fact(OwnerState::Gone(GoneProof::scripted()))
     }
 
-    pub(super) fn owner_lives(self) -> Self {
+    pub(crate) fn owner_lives(self) -> Self {
         self.owner_fact(OwnerState::Present(owner_meta()))
     }
 
-    pub(super) fn owner_not_served(self) -> Self {
+    pub(crate) fn owner_not_served(self) -> Self {
         self.owner_fact(OwnerState::Unknown(
             "workflows.argoproj.io is not served at v1alpha1".into(),
         ))
     }
 
-    pub(super) fn owner_finished(self) -> Self {
+    pub(crate) fn owner_finished(self) -> Self {
         self.with_owner(|owner| owner.cached = CachedOwner::Present(finished(owner_meta())))
     }
 
-    pub(super) fn owner_finished_live(self) -> Self {
+    pub(crate) fn owner_finished_live(self) -> Self {
         self.owner_fact(OwnerState::Present(finished(owner_meta())))
     }
 
     /// The pod as its successor would be: seen only after every look there is an answer of.
-    pub(super) fn seen_after_the_looks(self) -> Self {
+    pub(crate) fn seen_after_the_looks(self) -> Self {
         self.with(|pod| pod.first_seen = Moment::now())
     }
 
-    pub(super) fn mass_release(mut self) -> Self {
+    pub(crate) fn mass_release(mut self) -> Self {
         self.0.mass_release = MassRelease::Exceeded {
             unselected: 50,
             held: 100,
@@ -361,7 +361,7 @@ impl Case {
         self
     }
 
-    pub(super) fn gate_closed(mut self) -> Self {
+    pub(crate) fn gate_closed(mut self) -> Self {
         self.0.gate = Gate::Closed;
         self
     }

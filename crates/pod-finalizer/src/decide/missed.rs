@@ -1,0 +1,71 @@
+//! Row 14's count: whether a pod that goes without our hold should have had it.
+
+use jiff::Timestamp;
+
+use super::{Verdict, weigh};
+use crate::profile::Mode;
+use crate::snapshot::{CachedOwner, Held, MassRelease, Owner, PodView, Selection};
+
+/// Whether row 13 would have held this pod while it lived: somebody wants its result, and nothing
+/// would have released it.
+///
+/// A pod that was held and let go counts as little as one that nobody was ever to hold, such as
+/// one that goes because its owner or its namespace does.
+pub(crate) fn is_missed(pod: &PodView, now: Timestamp) -> bool {
+    let Selection::By { profile, .. } = &pod.selection else {
+        return false;
+    };
+    let enforced = profile.mode == Mode::Enforce && pod.held == Held::No;
+    enforced
+        && is_awaited(pod)
+        && !matches!(weigh(pod, MassRelease::Within, now), Verdict::Release(..))
+}
+
+/// Whether the caches show somebody who waits for this pod's result, and a namespace to wait in.
+pub(crate) fn is_awaited(pod: &PodView) -> bool {
+    let Selection::By { profile, .. } = &pod.selection else {
+        return false;
+    };
+    let by_somebody = match &pod.owner {
+        Owner::NotRequired => true,
+        Owner::Missing => false,
+        Owner::Known(owner) => match &owner.cached {
+            CachedOwner::Present(owner) => {
+                !owner.is_deleting() && !profile.is_owner_finished(&owner.labels)
+            }
+            CachedOwner::Absent | CachedOwner::Unknown => false,
+        },
+    };
+    let namespace = pod.namespace.cached.as_ref();
+    by_somebody && !namespace.is_some_and(|namespace| namespace.is_deleting())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::super::tests::{Case, now, pod};
+    use super::*;
+
+    #[rstest]
+    #[case::row_14_it_should_have_been_held(pod().deleting("11:59:59"), true)]
+    #[case::row_14_even_if_its_status_is_not_known(pod().deleting("11:59:59").node_unasked(), true)]
+    #[case::it_is_held(pod().held().deleting("11:59:59"), false)]
+    #[case::it_is_not_selected(pod().deleting("11:59:59").unselected(), false)]
+    #[case::its_profile_only_observes(pod().deleting("11:59:59").observed(), false)]
+    #[case::its_result_was_taken(pod().deleting("11:59:59").consumed(), false)]
+    #[case::its_node_is_fulfilled(pod().deleting("11:59:59").ended().node(&["node-1"]), false)]
+    #[case::an_admin_let_it_go(pod().deleting("11:59:59").admin_asked(), false)]
+    #[case::it_has_no_owner(pod().deleting("11:59:59").ownerless(), false)]
+    #[case::its_owner_goes(pod().deleting("11:59:59").owner_deleting(), false)]
+    #[case::its_owner_is_gone(pod().deleting("11:59:59").owner_absent(), false)]
+    #[case::its_owner_finished(pod().deleting("11:59:59").owner_finished(), false)]
+    #[case::its_namespace_goes(pod().deleting("11:59:59").namespace_deleting(), false)]
+    #[case::its_outcome_is_recorded(pod().deleting("11:59:59").ended().captured().written(), false)]
+    fn what_goes_unheld_is_missed_only_if_somebody_wanted_it(
+        #[case] case: Case,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(is_missed(case.0.pod.as_ref().unwrap(), now()), expected);
+    }
+}
