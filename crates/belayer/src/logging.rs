@@ -124,8 +124,15 @@ fn is_target(text: &str) -> bool {
 
 impl Levels {
     fn filter(&self, default: LevelName) -> Targets {
+        let all = self.all.unwrap_or(default);
+        // It reports every request that fails, without saying which. We do, and say what follows.
+        let client = match all {
+            LevelName::Debug | LevelName::Trace => all,
+            _ => LevelName::Off,
+        };
         Targets::new()
-            .with_default(self.all.unwrap_or(default).filter())
+            .with_default(all.filter())
+            .with_target("kube_client", client.filter())
             .with_targets(
                 self.targets
                     .iter()
@@ -230,6 +237,10 @@ mod tests {
         assert!(filter.would_enable("belayer_core::informer::list", &Level::DEBUG));
         assert!(!filter.would_enable("belayer_core::runner", &Level::INFO));
         assert!(filter.would_enable("hyper", &Level::WARN));
+        assert!(!filter.would_enable("kube_client::client::builder", &Level::ERROR));
+        let levels: Levels = "kube_client=error".parse().unwrap();
+        let asked = levels.filter(LevelName::Info);
+        assert!(asked.would_enable("kube_client::client::builder", &Level::ERROR));
     }
 
     #[test]

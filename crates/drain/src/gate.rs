@@ -9,8 +9,8 @@
 //! takes it back: restarts change nothing.
 //!
 //! Each switch that is off says by its own word who turned it off, and only that one turns it on
-//! again: `draining` the drain, `switched-off` the start without its component, `off` the backlog gate
-//! (which notes that beside it) or an admin.
+//! again: `draining` the drain, `switched-off` the start without its component, `observing` pod-finalizer
+//! while all its profiles only observe, `off` the backlog gate (which notes that beside it) or an admin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -148,6 +148,16 @@ impl PodFinalizer {
         }
     }
 
+    /// Whether any profile enforces, so that holds are added at all.
+    pub fn writes(&self) -> Mode {
+        let mut profiles = self.world.profiles.iter();
+        if profiles.any(|profile| profile.mode == Mode::Enforce) {
+            Mode::Enforce
+        } else {
+            Mode::Observe
+        }
+    }
+
     /// The census of held pods.
     pub fn census(&self) -> &Arc<Census> {
         &self.census

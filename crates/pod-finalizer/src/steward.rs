@@ -21,6 +21,7 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::ticks::Ticks;
 
 use crate::component::{NAME, PodFinalizer};
+use crate::profile::Mode;
 use crate::snapshot::{Gate, MassRelease};
 
 /// How often the census is looked at. It costs a look at a few numbers.
@@ -38,6 +39,10 @@ pub const GATE_KEY: &str = "hold";
 /// Key of the gate ConfigMap that says that the backlog turned [`GATE_KEY`] off. An `off` without
 /// it is an admin's, and not ours to turn on.
 pub const BACKLOG_KEY: &str = "backlog";
+
+/// The value of [`GATE_KEY`] while every profile only observes: then nothing is written to pods, and
+/// the policy must not do it either.
+pub const OBSERVING: &str = "observing";
 
 /// The value of [`BACKLOG_KEY`] while the backlog gate is closed.
 pub const BACKLOG_CLOSED: &str = "closed";
@@ -170,7 +175,7 @@ impl Steward {
 
     async fn write_gate(&self, gate: Gate) -> Result<(), RequestError> {
         let current = self.read_gate().await?;
-        let Some(data) = current.switched(gate) else {
+        let Some(data) = current.switched(gate, self.finalizer.writes()) else {
             return Ok(());
         };
         let body = json!({
@@ -222,9 +227,16 @@ struct GateObject {
 }
 
 impl GateObject {
-    /// What to write so that the policy's switch follows the backlog gate; `None` if nothing is.
-    fn switched(&self, gate: Gate) -> Option<Value> {
+    /// What to write so that the policy's switch follows the profiles and the backlog gate; `None` if
+    /// nothing is.
+    fn switched(&self, gate: Gate, profiles: Mode) -> Option<Value> {
         let (hold, backlog) = (self.hold.as_deref(), self.backlog.as_deref());
+        match (profiles, hold) {
+            (Mode::Observe, Some("on")) => return Some(json!({ GATE_KEY: OBSERVING })),
+            (Mode::Observe, _) => return None,
+            (Mode::Enforce, Some(OBSERVING)) => return Some(json!({ GATE_KEY: "on" })),
+            (Mode::Enforce, _) => {}
+        }
         match gate {
             Gate::Closed => (hold == Some("on"))
                 .then(|| json!({ GATE_KEY: "off", BACKLOG_KEY: BACKLOG_CLOSED })),
@@ -283,12 +295,30 @@ mod tests {
         #[case] gate: Gate,
         #[case] expected: Option<Value>,
     ) {
-        let object = GateObject {
+        let object = gate_of(hold, backlog);
+        assert_eq!(object.switched(gate, Mode::Enforce), expected);
+    }
+
+    fn gate_of(hold: Option<&str>, backlog: Option<&str>) -> GateObject {
+        GateObject {
             uid: String::new(),
             resource_version: String::new(),
             hold: hold.map(str::to_owned),
             backlog: backlog.map(str::to_owned),
-        };
-        assert_eq!(object.switched(gate), expected);
+        }
+    }
+
+    #[rstest]
+    #[case::nothing_is_tied_while_all_observe(Mode::Observe, "on", Some("observing"))]
+    #[case::which_is_said_once(Mode::Observe, "observing", None)]
+    #[case::an_admins_off_stays(Mode::Observe, "off", None)]
+    #[case::enforcing_ties_again(Mode::Enforce, "observing", Some("on"))]
+    fn the_policys_switch_follows_the_profiles(
+        #[case] profiles: Mode,
+        #[case] hold: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let written = gate_of(Some(hold), None).switched(Gate::Open, profiles);
+        assert_eq!(written, expected.map(|word| json!({ "hold": word })));
     }
 }

@@ -298,6 +298,12 @@ pub fn record_name(pod: &str, first_uid: &str) -> String {
     format!("{}-{uid}", cut.trim_end_matches(['-', '.']))
 }
 
+/// Whether a record of this name can be that of a chain of pods called `pod`.
+pub fn is_name_for(record: &str, pod: &str) -> bool {
+    let part = record.strip_prefix(&record_name(pod, ""));
+    part.is_some_and(|uid| (1..=UID_PART).contains(&uid.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -313,6 +319,16 @@ mod tests {
         #[case] expected: &str,
     ) {
         assert_eq!(record_name(pod, uid), expected);
+        assert!(is_name_for(expected, pod));
+    }
+
+    #[rstest]
+    #[case::of_another_pod("web-0a1b2c3d", "web-a")]
+    #[case::of_a_longer_name("web-a-0a1b2c3d", "web")]
+    #[case::of_none("Not A Name!", "web")]
+    #[case::of_no_uid("web-", "web")]
+    fn a_record_of_another_name_is_none_of_this_pod(#[case] record: &str, #[case] pod: &str) {
+        assert!(!is_name_for(record, pod));
     }
 
     #[test]

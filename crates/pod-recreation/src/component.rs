@@ -23,7 +23,7 @@ use crate::evidence::Evidence;
 use crate::holds::{self, HoldSnapshot, RecordSight};
 use crate::proof::FirstSight;
 use crate::record::Record;
-use crate::snapshot::{ANNOTATIONS, Asked, Hold, PodState, PodView, Selection, Sight};
+use crate::snapshot::{self, ANNOTATIONS, Asked, Hold, PodState, PodView, Selection, Sight};
 
 /// What the component stands on.
 pub struct Parts {
@@ -310,12 +310,8 @@ impl PodRecreation {
 /// The record of a pod: that of its mark, else the one that it would have as the first of a chain.
 pub fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
-    let marked = pod
-        .meta
-        .annotations
-        .get(belayer_core::names::RECREATION_ANNOTATION);
-    match marked {
-        Some(name) => ObjectKey::new(namespace, name),
+    match snapshot::mark(pod) {
+        Some(mark) => ObjectKey::new(namespace, mark.record),
         None => ObjectKey::new(
             namespace,
             record_name(pod.meta.key.name(), pod.meta.uid.as_str()),

@@ -141,6 +141,9 @@ fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
     if !known && given_up && pod.is_deleting() && pod.state != PodState::Started {
         return release(row::LEFTOVER, Evidence::Leftover);
     }
+    if known && pod.state == PodState::Pending {
+        return keep("it has not started");
+    }
     keep("its record has not settled")
 }
 

@@ -9,6 +9,7 @@ use belayer_core::names::{
 use belayer_core::object::Uid;
 use belayer_core::slim::{Phase, Pod};
 
+use crate::api;
 use crate::config::Settings;
 use crate::proof::{FirstSight, MayHaveRun, NeverRan};
 use crate::reason::Class;
@@ -228,10 +229,16 @@ pub const ANNOTATIONS: &[&str] = &[
     WIPE_ANNOTATION,
 ];
 
-fn mark(pod: &Pod) -> Option<Mark> {
+/// Which attempt of which record a pod says it is. Annotations travel: what a copy under another name
+/// says, or what its user wrote there, is no mark.
+pub fn mark(pod: &Pod) -> Option<Mark> {
     let annotations = &pod.meta.annotations;
+    let record = annotations.get(RECREATION_ANNOTATION)?;
+    if !api::is_name_for(record, pod.meta.key.name()) {
+        return None;
+    }
     Some(Mark {
-        record: annotations.get(RECREATION_ANNOTATION)?.into(),
+        record: record.into(),
         record_uid: Uid::new(annotations.get(RECREATION_UID_ANNOTATION)?),
         attempt: annotations
             .get(RECREATION_ATTEMPT_ANNOTATION)?

@@ -2,6 +2,7 @@
 
 use belayer_core::object::Resource;
 use belayer_core::rights::Right;
+use belayer_core::selection::Namespaces;
 
 /// A component, or an optional half of one.
 #[derive(Debug, Clone)]
@@ -46,6 +47,9 @@ pub struct Policy {
     pub finalizer: String,
     /// Label names that the configuration selects by, and that it has to mention.
     pub labels: Vec<String>,
+    /// Where each rule of the configuration selects: elsewhere it must not add a hold. Everywhere if
+    /// there is no rule.
+    pub namespaces: Vec<Namespaces>,
     /// The key of the gate ConfigMap that switches it on.
     pub switch: &'static str,
 }

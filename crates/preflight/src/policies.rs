@@ -1,10 +1,12 @@
 //! Admission policies: there, bound, switched by the gate, and about what the configuration says.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::selection::config::{self, Path, SelectorConfig};
 use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::needs::Policy;
@@ -121,7 +123,8 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
         ));
     }
     let text = found["spec"].to_string();
-    for label in policy.labels.iter().filter(|label| !text.contains(*label)) {
+    let named = |label: &&String| !names(&text, label);
+    for label in policy.labels.iter().filter(named) {
         findings.push(missing(
             format!(
                 "policy {name} does not ask for label {label}, by which the configuration selects"
@@ -129,7 +132,57 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             "it holds other objects at their creation than Belayer selects",
         ));
     }
+    if let Some(namespace) = elsewhere(policy, &found["spec"]["matchConstraints"]) {
+        findings.push(missing(
+            format!(
+                "policy {name} adds holds in {namespace}, where the configuration selects nothing"
+            ),
+            "what is created there is held, and kept when many are held that nothing selects; bring its \
+             namespaceSelector and `namespaces` of the configuration together",
+        ));
+    }
     findings
+}
+
+/// Whether a label stands in a policy: as a key of a selector, or in quotes in an expression.
+fn names(policy: &str, label: &str) -> bool {
+    let around = |at: usize| {
+        let before = policy[..at].chars().next_back();
+        let after = policy[at + label.len()..].chars().next();
+        matches!(before, Some('"' | '\'')) && matches!(after, Some('"' | '\'' | '\\'))
+    };
+    policy.match_indices(label).any(|(at, _)| around(at))
+}
+
+/// A namespace in which the policy matches and no rule of the configuration selects.
+fn elsewhere(policy: &Policy, constraints: &Value) -> Option<String> {
+    const ANY: &str = "namespaces-that-no-rule-names";
+    let written = &constraints["namespaceSelector"];
+    let config = match written {
+        Value::Null => Some(SelectorConfig::default()),
+        written => SelectorConfig::deserialize(written).ok(),
+    };
+    // What cannot be read here is for the API server to judge.
+    let selector = config::selector(&Path::root("namespaceSelector"), config?).ok()?;
+    let matches = |namespace: &str| {
+        let labels = [("kubernetes.io/metadata.name", namespace)];
+        selector.matches(&labels.into_iter().collect())
+    };
+    let excluded = policy
+        .namespaces
+        .iter()
+        .flat_map(|rule| rule.exclude.iter());
+    let tried = excluded.map(|name| &**name).chain([ANY]);
+    let selected = |name: &str| {
+        policy.namespaces.is_empty() || policy.namespaces.iter().any(|rule| rule.contains(name))
+    };
+    let found = tried
+        .into_iter()
+        .find(|name| matches(name) && !selected(name))?;
+    Some(match found {
+        ANY => "all namespaces".to_owned(),
+        name => format!("namespace {name}"),
+    })
 }
 
 fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding> {
@@ -201,9 +254,13 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use belayer_core::selection::Namespaces;
     use rstest::rstest;
     use serde_json::json;
+
+    use super::*;
 
     fn policy() -> Policy {
         Policy {
@@ -211,8 +268,55 @@ mod tests {
             resource: Resource::pods(),
             finalizer: names::POD_STATUS_HOLD.to_owned(),
             labels: vec!["workflows.argoproj.io/workflow".to_owned()],
+            namespaces: Vec::new(),
             switch: "hold",
         }
+    }
+
+    fn rule(include: &[&str], exclude: &[&str]) -> Namespaces {
+        let list = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+        Namespaces {
+            include: list(include),
+            exclude: list(exclude),
+        }
+    }
+
+    #[rstest]
+    #[case::everywhere(vec![rule(&[], &[])], json!(null), None)]
+    #[case::only_there(vec![rule(&["ci"], &[])], json!(null), Some("in all namespaces"))]
+    #[case::it_follows(vec![rule(&["ci"], &[])], json!([{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["ci"]}]), None)]
+    #[case::another_rule_selects_everywhere(vec![rule(&["ci"], &[]), rule(&[], &[])], json!(null), None)]
+    #[case::not_there(vec![rule(&[], &["dev"])], json!(null), Some("in namespace dev"))]
+    #[case::it_leaves_it_out(vec![rule(&[], &["dev"])], json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["dev"]}]), None)]
+    #[case::by_another_label(vec![rule(&["ci"], &[])], json!([{"key": "team", "operator": "In", "values": ["ci"]}]), None)]
+    fn a_policy_that_reaches_further_than_the_configuration_is_named(
+        #[case] namespaces: Vec<Namespaces>,
+        #[case] selector: Value,
+        #[case] says: Option<&str>,
+    ) {
+        let (mut found, _) = manifest();
+        if !selector.is_null() {
+            found["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"] = selector;
+        }
+        let policy = Policy {
+            namespaces,
+            ..policy()
+        };
+        let findings = drift(&policy, &found);
+        assert_eq!(findings.len(), usize::from(says.is_some()), "{findings:?}");
+        if let Some(says) = says {
+            assert!(findings[0].what.contains(says), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_label_is_not_found_in_a_longer_word() {
+        let (found, _) = manifest();
+        let policy = Policy {
+            labels: vec!["workflow".to_owned(), "app".to_owned()],
+            ..policy()
+        };
+        assert_eq!(drift(&policy, &found).len(), 2);
     }
 
     fn manifest() -> (Value, Value) {

@@ -151,11 +151,16 @@ fn pods_remain(held: usize) -> Missing<WorkflowQuestion> {
 }
 
 fn deletion_waits(held: usize) -> Notice {
-    let pods = if held == 1 { "pod" } else { "pods" };
+    let (pods, are) = if held == 1 {
+        ("pod", "is")
+    } else {
+        ("pods", "are")
+    };
     Notice {
         severity: Severity::Normal,
         reason: "DeletionWaits",
-        message: format!("deletion waits until {held} {pods} of this workflow are released").into(),
+        message: format!("deletion waits until {held} {pods} of this workflow {are} released")
+            .into(),
     }
 }
 

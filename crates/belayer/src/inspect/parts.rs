@@ -94,10 +94,12 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
     let settings = source.pod_finalizer(None).map_err(Failure::configuration)?;
     let profiles = &settings.profiles;
     let pods = Resource::pods();
-    let enforced = profiles
+    let enforced: Vec<_> = profiles
         .iter()
-        .filter(|profile| profile.mode == profile::Mode::Enforce);
+        .filter(|profile| profile.mode == profile::Mode::Enforce)
+        .collect();
     let mut labels: Vec<String> = enforced
+        .iter()
         .flat_map(|profile| profile.selector.names().map(str::to_owned))
         .collect();
     labels.sort();
@@ -109,6 +111,10 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
             resource: pods.clone(),
             finalizer: names::POD_STATUS_HOLD.to_owned(),
             labels,
+            namespaces: enforced
+                .iter()
+                .map(|profile| profile.namespaces.clone())
+                .collect(),
             switch: belayer_pod_finalizer::steward::GATE_KEY,
         }],
         holds: vec![(pods, names::POD_STATUS_HOLD.to_owned())],
@@ -167,6 +173,7 @@ fn workflow_finalizer(source: &Source) -> Result<Part, Failure> {
                 resource: rule.kind.clone(),
                 finalizer: names::WORKFLOW_HOLD.to_owned(),
                 labels: rule.selector.names().map(str::to_owned).collect(),
+                namespaces: vec![rule.namespaces.clone()],
                 switch: "holdWorkflows",
             })
             .collect(),
@@ -211,6 +218,7 @@ fn pod_recreation() -> Part {
             resource: pods.clone(),
             finalizer: names::POD_RECREATION_HOLD.to_owned(),
             labels: Vec::new(),
+            namespaces: Vec::new(),
             switch: "holdRecreations",
         }],
         holds: vec![(pods, names::POD_RECREATION_HOLD.to_owned())],
@@ -234,6 +242,7 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
                 resource: Resource::claims(),
                 finalizer: names::PVC_PROTECTION_HOLD.to_owned(),
                 labels: Vec::new(),
+                namespaces: Vec::new(),
                 switch: "holdClaims",
             }],
             vec![(Resource::claims(), names::PVC_PROTECTION_HOLD.to_owned())],

@@ -32,7 +32,8 @@ const WEDGED_BEYOND: Duration = Duration::from_secs(60);
 pub struct Settings {
     /// The Lease.
     pub lease: ObjectKey,
-    /// Our name in it: no other process may have the same.
+    /// Our name in it: no other process may have the same. One that is empty, which would say that the
+    /// Lease was given back, is replaced by an [`identity`] of its own.
     pub identity: String,
     /// The three times.
     pub timing: Timing,
@@ -100,7 +101,10 @@ impl std::fmt::Debug for Elector {
 impl Elector {
     /// A candidate, and the tenure that it will have. `client` should have a connection of its own:
     /// a renewal must not wait behind a long list.
-    pub fn new(client: Client, settings: Settings) -> (Self, Tenure) {
+    pub fn new(client: Client, mut settings: Settings) -> (Self, Tenure) {
+        if settings.identity.is_empty() {
+            settings.identity = identity("");
+        }
         let (grant, tenure) = Tenure::elected();
         let beginning = Instant::now();
         let pulse = Pulse {

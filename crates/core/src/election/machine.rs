@@ -10,6 +10,9 @@ use jiff::Timestamp;
 use super::record::{Lease, Record, Version};
 use super::timing::Timing;
 
+/// The largest `leaseTransitions` that a Lease can have.
+const MOST_TRANSITIONS: i64 = i32::MAX as i64;
+
 /// A moment by the local monotonic clock, counted from any local beginning.
 pub type Local = Duration;
 
@@ -342,7 +345,10 @@ impl Candidate {
             lease_seconds: self.timing.recorded_seconds(),
             acquired: Some(wall),
             renewed: Some(wall),
-            transitions: before.map_or(0, |record| record.transitions.saturating_add(1)),
+            // The API's type has 32 bits: one more would be refused, and nobody would lead again.
+            transitions: before.map_or(0, |record| {
+                record.transitions.saturating_add(1).min(MOST_TRANSITIONS)
+            }),
         }
     }
 

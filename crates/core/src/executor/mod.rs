@@ -51,8 +51,8 @@ pub enum Sent {
 /// How a patch of finalizers ended that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
-    /// The server applied it; the version of its answer, if it could be read.
-    At(Option<ResourceVersion>),
+    /// The server applied it; the version of its answer.
+    At(ResourceVersion),
     /// It was left out because of `--dry-run`.
     DryRun,
 }
@@ -174,14 +174,16 @@ impl Executor {
             .query("fieldManager", names::FIELD_MANAGER)
             .accept(METADATA_ONLY_AS_PROTOBUF);
         match self.write(&request, class).await? {
-            Sent::Applied(answer) => Ok(Patched::At(version_of(&answer))),
+            Sent::Applied(answer) => version_of(&answer).map(Patched::At).ok_or_else(|| {
+                RequestError::Decode("the answer to a patch is no object with a version".into())
+            }),
             Sent::DryRun => Ok(Patched::DryRun),
         }
     }
 }
 
-/// The version in an answer. An answer that cannot be read is still a success: the write was
-/// applied, only the wait for its own event falls away.
+/// The version in an answer. Nobody but the API server would give one, so that an answer without is
+/// as good as lost: some proxy may have made it.
 fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     if media_type(&answer.content_type) == PROTOBUF {
         return object_version(&answer.body).ok();

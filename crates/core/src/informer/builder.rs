@@ -26,7 +26,7 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamingList {
     /// Tried; a server that refuses, or never says that the list is complete, is asked for pages
-    /// from then on.
+    /// from then on. One whose streams break three times in a row is asked for that list in pages.
     Auto,
     /// Pages only.
     Never,

@@ -56,6 +56,16 @@ impl Frames {
         }
     }
 
+    /// What is left when the stream has ended: a last line without its end, which may be whole. A
+    /// frame whose length is known is whole or not there.
+    pub(super) fn rest(&mut self) -> Option<Bytes> {
+        let rest = std::mem::take(&mut self.buffer).freeze();
+        self.scanned = 0;
+        let line = self.framing == Framing::Lines && self.skipping.is_none();
+        let line = line && rest.len() <= self.limit && !rest.iter().all(u8::is_ascii_whitespace);
+        line.then_some(rest)
+    }
+
     fn next_line(&mut self) -> Option<Frame> {
         loop {
             let end = self.buffer[self.scanned..]
@@ -168,6 +178,35 @@ mod tests {
         let chunks: Vec<&[u8]> = bytes.chunks(1000).collect();
         let expected = [Frame::TooLong(vec![7; PREFIX].into()), whole("x")];
         assert_eq!(cut(Framing::LengthPrefixed, 5000, &chunks), expected);
+    }
+
+    #[test]
+    fn a_prefixed_frame_may_be_empty() {
+        let bytes = [0, 0, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 1, b'b'];
+        let frames = cut(Framing::LengthPrefixed, 100, &[&bytes]);
+        assert_eq!(frames, [whole("a"), whole(""), whole("b")]);
+    }
+
+    fn rest(framing: Framing, limit: usize, chunks: &[&[u8]]) -> Option<Bytes> {
+        let mut frames = Frames::new(framing, limit);
+        for chunk in chunks {
+            frames.push(chunk);
+            while frames.next().is_some() {}
+        }
+        let rest = frames.rest();
+        assert_eq!(frames.next(), None);
+        rest
+    }
+
+    #[test]
+    fn only_a_line_may_lack_its_end() {
+        let lines = |chunks| rest(Framing::Lines, 5, chunks);
+        assert_eq!(lines(&[b"a\nb", b"c"]).as_deref(), Some(&b"bc"[..]));
+        assert_eq!(lines(&[b"a\nb\n"]), None);
+        assert_eq!(lines(&[b"a\n \t"]), None);
+        assert_eq!(lines(&[b"0123456", b"7"]), None);
+        let cut = [0, 0, 0, 2, b'a'];
+        assert_eq!(rest(Framing::LengthPrefixed, 5, &[&cut]), None);
     }
 
     proptest! {

@@ -15,6 +15,9 @@ const OLDER_LISTS: u32 = 3;
 /// Times that paging may expire before everything is asked for in one piece.
 const EXPIRED_PAGES: u32 = 3;
 
+/// Streaming lists in a row that may break before one list is asked for in pages.
+const BROKEN_STREAMS: u32 = 3;
+
 /// The largest page that is read.
 const PAGE_LIMIT: usize = 512 << 20;
 
@@ -46,8 +49,15 @@ impl<K: Slim> Informer<K> {
     /// Lists until a list is complete and in the store. A streaming list goes on as a watch.
     pub(super) async fn list_until_complete(&mut self, cause: Cause) -> Option<Stream<K>> {
         let mut expired = 0;
+        let mut broken = 0;
         loop {
-            match self.list(cause, expired).await {
+            let way = if broken < BROKEN_STREAMS {
+                self.settings.streaming
+            } else {
+                // Something on the way, such as a proxy, does not let them end. Pages are small.
+                StreamingList::Never
+            };
+            match self.list(way, cause, expired).await {
                 Ok(stream) => return stream,
                 Err(Trouble::NoStreaming) => {
                     tracing::info!(
@@ -65,6 +75,9 @@ impl<K: Slim> Informer<K> {
                     if error.class() == ErrorClass::Gone {
                         expired += 1;
                     }
+                    if breaks_streams(&error) {
+                        broken += 1;
+                    }
                     if matches!(error, RequestError::TooLarge { .. }) {
                         self.settings.page_size = (self.settings.page_size / 2).max(1);
                     }
@@ -74,8 +87,13 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    async fn list(&mut self, cause: Cause, expired: u32) -> Result<Option<Stream<K>>, Trouble> {
-        let (listing, stream) = match self.settings.streaming {
+    async fn list(
+        &mut self,
+        way: StreamingList,
+        cause: Cause,
+        expired: u32,
+    ) -> Result<Option<Stream<K>>, Trouble> {
+        let (listing, stream) = match way {
             StreamingList::Auto => {
                 let (listing, stream) = self.list_by_stream().await?;
                 (listing, Some(stream))
@@ -248,6 +266,15 @@ impl<K: Slim> Informer<K> {
 
 fn broke_off() -> RequestError {
     RequestError::Decode("the stream ended before the list was complete".to_owned())
+}
+
+/// Whether a list that failed so may succeed in pages. A server that cannot be reached, or asks for
+/// patience, would be no better off.
+fn breaks_streams(error: &RequestError) -> bool {
+    match error {
+        RequestError::Interrupted(_) | RequestError::Timeout(_) | RequestError::Decode(_) => true,
+        _ => matches!(error.class(), ErrorClass::Server | ErrorClass::Timeout),
+    }
 }
 
 /// Whether the server says that it does not do streaming lists. Which code it uses depends on its

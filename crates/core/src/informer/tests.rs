@@ -1,6 +1,7 @@
 //! The informer against a scripted server, on paused time.
 
 mod any_json;
+mod endings;
 mod failures;
 mod freshness;
 mod lists;

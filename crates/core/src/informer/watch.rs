@@ -39,12 +39,14 @@ pub(super) struct Stream<K> {
     decoder: Arc<dyn Decoder<K>>,
     limit: usize,
     opened: Instant,
+    /// The server has sent everything.
+    ended: bool,
 }
 
 impl<K: Slim> Stream<K> {
     /// The next event; `None` when the server ends the watch. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent<K>>, RequestError> {
-        loop {
+        while !self.ended {
             match self.frames.next() {
                 Some(Frame::Whole(frame)) => {
                     // Much may have come at once: others get their turn.
@@ -54,12 +56,20 @@ impl<K: Slim> Stream<K> {
                 Some(Frame::TooLong(prefix)) => return Ok(Some(self.too_long(&prefix))),
                 None => {}
             }
-            // A frame that breaks off at the end is no event: the next watch brings it again.
             let Some(chunk) = self.answer.chunk().await? else {
-                return Ok(None);
+                self.ended = true;
+                return Ok(self.last());
             };
             self.frames.push(&chunk);
         }
+        Ok(None)
+    }
+
+    /// What came after the last line end. A frame that breaks off is no event, for the next watch
+    /// brings it again; but it may be whole: an error that would come again and again.
+    fn last(&mut self) -> Option<WatchEvent<K>> {
+        let event = self.decoder.decode_watch_event(&self.frames.rest()?);
+        Some(event).filter(|event| !matches!(event, WatchEvent::Bad(_)))
     }
 
     fn too_long(&self, prefix: &[u8]) -> WatchEvent<K> {
@@ -116,12 +126,20 @@ impl<K: Slim> Informer<K> {
                 Ok(End::Over) if self.store.has_nameless() => return Cause::Unreadable,
                 Ok(End::Over) => continue,
                 Ok(End::Lagging) => return Cause::Lagging,
-                // The server took the request and gave up on it: something about it does not suit.
-                Ok(End::Error(error)) if error.class() != ErrorClass::Invalid => {
-                    self.refused_watches += 1;
+                // An object that nobody could read was deleted: its last state cannot be told.
+                Ok(End::Error(error)) if error.reason == "StoreReadError" => {
+                    self.back_off(&RequestError::Api(error)).await;
+                    return Cause::Unreadable;
+                }
+                Ok(End::Error(error)) => {
+                    // The server took the request and gave up on it: something about it does not
+                    // suit, unless it only asks for patience.
+                    match error.class() {
+                        ErrorClass::Invalid | ErrorClass::TooManyRequests => {}
+                        _ => self.refused_watches += 1,
+                    }
                     RequestError::Api(error)
                 }
-                Ok(End::Error(error)) => RequestError::Api(error),
                 Err(error) => error,
             };
             match error.class() {
@@ -176,6 +194,7 @@ impl<K: Slim> Informer<K> {
             decoder,
             limit,
             opened: Instant::now(),
+            ended: false,
         })
     }
 

@@ -118,7 +118,7 @@ impl<K: Slim> Shared<K> {
         };
         match self.executor.patch(&self.resource, key, patch, class).await {
             Ok(patched) => {
-                if let Patched::At(Some(version)) = patched {
+                if let Patched::At(version) = patched {
                     self.own.wrote(key, version);
                 }
                 self.report(object, &merged, &patched);

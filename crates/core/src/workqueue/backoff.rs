@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn conflicts_never_wait_longer_than_a_second() {
-        assert_eq!(ceilings(Backoff::CONFLICT, 30)[29], S(1));
+        assert_eq!(ceilings(Backoff::CONFLICT, 1000)[8..], [S(1); 992]);
     }
 
     #[test]

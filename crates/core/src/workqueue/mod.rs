@@ -46,8 +46,8 @@
 //!   time: a delayed key that is added without delay is ready now, a ready key is not delayed by a
 //!   delayed add. A key that moves up goes to the end of its new band.
 //! - **Order.** Higher [`Band`]s first, FIFO inside a band, exactly, whatever the number of
-//!   consumers. A delayed key joins its band when its delay is over. [`Ageing`] gives overdue keys
-//!   of lower bands a share of the turns.
+//!   consumers. A delayed key joins its band when its delay is over, and one that is to run again
+//!   when its work is. [`Ageing`] gives overdue keys of lower bands a share of the turns.
 //! - **Delays.** [`add_after`](WorkQueue::add_after); the earliest wins. Adding is never rate
 //!   limited: only failures wait.
 //! - **Backoff.** [`Item::retry`] and [`WorkQueue::retry`] count failures per key and draw the

@@ -110,7 +110,16 @@ impl Shared {
         if !self.is_same(record, &answer) {
             return Ok(None);
         }
-        read_spec(&answer).map(Some)
+        let object: Value = answer.json()?;
+        // The spec of a record never changes, so that its first generation is its only one.
+        if object["metadata"]["generation"].as_i64() > Some(1) {
+            let why =
+                "the record's spec was changed, and a pod would come of it that nobody asked for";
+            let next = cut_short(record, why, (self.parts.clock)());
+            self.write(record, &next, Some("reported")).await?;
+            return Ok(None);
+        }
+        read_spec(&object).map(Some)
     }
 
     fn is_same(&self, record: &Record, answer: &Answer) -> bool {
@@ -257,8 +266,7 @@ impl Shared {
     }
 }
 
-fn read_spec(answer: &Answer) -> Result<Spec, RequestError> {
-    let object: Value = answer.json()?;
+fn read_spec(object: &Value) -> Result<Spec, RequestError> {
     serde_json::from_value(object["spec"].clone())
         .map_err(|error| RequestError::Decode(error.to_string()))
 }

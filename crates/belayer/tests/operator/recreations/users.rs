@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_pod_recreation::api::record_name;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use rstest::rstest;
 use serde_json::json;
@@ -258,6 +259,62 @@ async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
     assert_eq!(yard.world.events("NotRecreated"), 1);
     assert_eq!(uid(&yard.find("web").unwrap()), pod);
     assert!(yard.records().is_empty());
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_under_another_name_is_a_pod_of_its_own() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it runs again", || yard.started("web") == 1)
+        .await;
+    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["belayer.dev/recreation"].is_string());
+    yard.pod_with("web-a", json!({ "annotations": annotations }));
+    // Rejected once, like any other.
+    yard.until("the copy runs again and is let go", || {
+        yard.started("web-a") == 1 && !yard.is_held("web-a")
+    })
+    .await;
+    assert_eq!(yard.records().len(), 2);
+    belayer.stop().await;
+}
+
+#[rstest]
+#[case::no_name("Not A Name!")]
+#[case::another_pods("web-0a1b2c3d")]
+#[tokio::test(start_paused = true)]
+async fn what_a_user_writes_where_the_mark_stands_names_no_record(#[case] text: &str) {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let annotations = json!({
+        "belayer.dev/recreate": "true", "belayer.dev/recreation": text,
+        "belayer.dev/recreation-uid": "u-1", "belayer.dev/recreation-attempt": "-1",
+    });
+    let pod = yard.pod_with("odd", json!({ "annotations": annotations }));
+    yard.until("it runs again", || yard.started("odd") == 1)
+        .await;
+    assert_eq!(yard.record()["metadata"]["name"], record_name("odd", &pod));
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_was_changed_gives_nobody_a_pod() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the name is free", || yard.phase() == "Waiting")
+        .await;
+    let record = yard.record();
+    let name = record["metadata"]["name"].as_str().unwrap();
+    let other = json!({ "spec": { "pod": { "spec": { "hostNetwork": true } } } });
+    yard.world
+        .patch_in(&RECORDS, Some(YARD), name, other, Subresource::None);
+    yard.until("it stops", || yard.phase() == "Ended").await;
+    yard.pass(Duration::from_secs(120)).await;
+    assert_eq!(yard.creates(), 0);
+    assert!(yard.find("web").is_none());
     belayer.stop().await;
 }
 

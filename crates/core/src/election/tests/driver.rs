@@ -84,6 +84,15 @@ impl Server {
         lease["metadata"]["resourceVersion"] = version.into();
     }
 
+    /// Somebody changes something about it that is not the record.
+    fn touched(&self) {
+        let mut world = self.0.lock();
+        world.version += 1;
+        let version = world.version.to_string();
+        let lease = world.lease.as_mut().unwrap();
+        lease["metadata"]["resourceVersion"] = version.into();
+    }
+
     fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -436,4 +445,64 @@ async fn a_settled_election_costs_one_request_a_period_each() {
     sleep(seconds(100)).await;
     let asked = server.0.lock().requests - before;
     assert!((48..=51).contains(&asked), "{asked} requests in 100 s");
+}
+
+/// Somebody labels the Lease: its version is another's, and its record still ours.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_meets_a_change_of_something_else_looks_and_renews_at_once() {
+    let server = Server::new();
+    let leader = server.elector("leader", Timing::default());
+    leader.tenure.begun().await;
+    sleep(seconds(5)).await;
+    server.touched();
+    let before = server.0.lock().requests;
+    sleep(seconds(2)).await;
+    // The renewal, a look, the renewal.
+    assert_eq!(server.0.lock().requests - before, 3);
+    sleep(seconds(60)).await;
+    assert!(leader.tenure.may_write());
+    assert!(!leader.ended.is_finished());
+}
+
+/// It was told to resign while it waited for an answer: to its renewal, or to a look after one that
+/// had failed.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back() {
+    for failed_before in [None, Some(Mood::Down)] {
+        let server = Server::new();
+        let leader = server.elector("leader", Timing::default());
+        leader.tenure.begun().await;
+        sleep(seconds(1)).await;
+        if let Some(trouble) = failed_before {
+            server.mood(trouble);
+            sleep(seconds(2)).await;
+        }
+        server.mood(Mood::Silent);
+        let before = server.0.lock().requests;
+        sleep(seconds(2)).await;
+        assert_eq!(server.0.lock().requests - before, 1, "it waits");
+        server.mood(Mood::Well);
+        let begun = Instant::now();
+        assert_eq!(leader.resigns().await, Ended::Resigned);
+        assert_eq!(
+            (server.holder().as_str(), begun.elapsed()),
+            ("", seconds(0))
+        );
+    }
+}
+
+/// An empty holder says that the lease was given back: everybody would take it at once.
+#[tokio::test(start_paused = true)]
+async fn an_elector_without_a_name_gets_one() {
+    let server = Server::new();
+    let nameless = server.elector("", Timing::default());
+    nameless.tenure.begun().await;
+    assert!(
+        server.holder().starts_with("belayer_"),
+        "{}",
+        server.holder()
+    );
+    let second = server.elector("", Timing::default());
+    sleep(seconds(100)).await;
+    assert!(nameless.tenure.may_write() && !second.tenure.may_write());
 }

@@ -180,6 +180,49 @@ async fn a_watch_that_is_refused_again_and_again_lists_again(#[case] refusal: fn
     assert!(!run.server.requests()[4].contains("watch=true"));
 }
 
+/// Lists would make a busy server busier.
+#[rstest]
+#[case::at_once(|| Reply::Status(429, &[("retry-after", "2")], String::new()))]
+#[case::in_the_stream(|| watch(&[event("ERROR", 
+    r#"{"kind":"Status","code":429,"reason":"TooManyRequests","details":{"retryAfterSeconds":2}}"#)]))]
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_not_asked_for_another_list(#[case] busy: fn() -> Reply) {
+    let busy = (0..10).map(|_| busy());
+    let mut run = by_pages(
+        [page(5, &[])]
+            .into_iter()
+            .chain(busy)
+            .chain([watch(&[bookmark(6)])]),
+    );
+    run.hears(&["at 5", "synced", "at 6"]).await;
+    let requests = run.server.requests();
+    assert!(requests[1..].iter().all(|uri| uri.contains("watch=true")));
+    assert!(run.server.times()[11] >= seconds(20));
+}
+
+/// An object that cannot be read can be deleted unread, and its event then says nothing but that.
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_what_the_server_cannot_read_leads_to_a_new_list_and_to_one() {
+    let unread = event("ERROR", &error_status(500, "StoreReadError"));
+    let mut run = by_pages([
+        page(3, &[object("a", "u1", 1)]),
+        watch(&[added(object("corrupt", "u2", 4)), unread]),
+        page(5, &[object("a", "u1", 1)]),
+        watch(&[bookmark(6)]),
+    ]);
+    run.hears(&[
+        "initial a:u1@1",
+        "at 3",
+        "synced",
+        "added corrupt:u2@4",
+        "at 4",
+    ])
+    .await;
+    run.hears(&["vanished corrupt:u2@4", "at 5", "relisted", "at 6"])
+        .await;
+    assert_eq!(run.server.requests().len(), 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_at_once_is_not_opened_in_a_loop() {
     let endings = (0..500).map(|_| short_watch(&[]));

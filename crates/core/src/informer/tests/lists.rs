@@ -98,8 +98,8 @@ async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case
     run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
         .await;
     run.server.asked(5).await;
-    let streaming = |uri: &&String| uri.contains("sendInitialEvents");
-    assert_eq!(run.server.requests().iter().filter(streaming).count(), 1);
+    let requests = run.server.requests();
+    assert_eq!(requests.iter().filter(|uri| streaming(uri)).count(), 1);
     assert!(run.server.times()[1] <= Duration::from_secs(31));
 }
 
@@ -134,15 +134,95 @@ async fn a_busy_server_that_ignores_the_parameters_does_not_pass_for_a_streaming
     assert!(run.server.times()[1] <= Duration::from_secs(31));
 }
 
+fn in_pages(uri: &str) -> bool {
+    uri.ends_with("?limit=500")
+}
+
+fn streaming(uri: &str) -> bool {
+    uri.contains("sendInitialEvents")
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_server_that_fails_keeps_its_streaming_lists() {
-    let mut run = by_stream([status(503, ""), Reply::Refuse, watch(&[list_end(4)])]);
+async fn a_server_that_is_down_or_busy_keeps_its_streaming_lists() {
+    let down = (0..10).map(|n| {
+        if n % 2 == 0 {
+            status(503, "")
+        } else {
+            Reply::Refuse
+        }
+    });
+    let busy = || Reply::Status(429, &[("retry-after", "7")], String::new());
+    let busy = (0..4).map(|_| busy());
+    let mut run = by_stream(down.chain(busy).chain([watch(&[list_end(4)])]));
     run.hears(&["at 4", "synced"]).await;
+    assert!(run.server.requests().iter().all(|uri| streaming(uri)));
+    let times = run.server.times();
     assert!(
-        run.server
-            .requests()
-            .iter()
-            .all(|uri| uri.contains("sendInitialEvents"))
+        times[14] - times[10] >= Duration::from_secs(28),
+        "{times:?}"
+    );
+}
+
+/// A proxy that cuts long answers, or a server that can do one and not the other: to get on is
+/// better than to insist.
+#[rstest]
+#[case::broken_off(|| short_watch(&[added(object("z", "u9", 2))]))]
+#[case::failed(|| status(500, &error_status(500, "InternalError")))]
+#[case::failed_in_the_stream(|| watch(&[event("ERROR", &error_status(500, "InternalError"))]))]
+#[case::timed_out(|| status(504, ""))]
+#[case::never_answered(|| Reply::Hang)]
+#[tokio::test(start_paused = true)]
+async fn after_streams_that_broke_in_a_row_one_list_is_asked_for_in_pages(
+    #[case] broken: fn() -> Reply,
+) {
+    let mut run = by_stream([
+        broken(),
+        broken(),
+        broken(),
+        page(7, &[object("a", "u1", 3)]),
+        status(410, &error_status(410, "Expired")),
+        watch(&[added(object("a", "u1", 3)), list_end(9)]),
+    ]);
+    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+        .await;
+    let requests = run.server.requests();
+    assert!(
+        requests[..3].iter().all(|uri| streaming(uri)),
+        "{requests:?}"
+    );
+    assert!(in_pages(&requests[3]), "{requests:?}");
+    assert!(requests[4].ends_with("resourceVersion=7"), "{requests:?}");
+    assert!(streaming(&requests[5]), "the next list: {requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_before_its_list_is_asked_for_again_and_leaves_nothing() {
+    let mut run = by_stream([
+        short_watch(&[added(object("a", "u1", 1)), added(object("gone", "u9", 2))]),
+        watch(&[added(object("a", "u1", 1)), list_end(5)]),
+    ]);
+    run.hears(&["initial a:u1@1", "at 5", "synced"]).await;
+    assert!(run.server.requests().iter().all(|uri| streaming(uri)));
+    assert_eq!(run.store.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_after_its_list_goes_on_as_a_watch_from_its_last_version() {
+    let mut run = by_stream([
+        short_watch(&[
+            added(object("a", "u1", 1)),
+            list_end(2),
+            added(object("b", "u2", 3)),
+        ]),
+        watch(&[added(object("c", "u3", 4))]),
+    ]);
+    run.hears(&["initial a:u1@1", "at 2", "synced", "added b:u2@3", "at 3"])
+        .await;
+    run.hears(&["added c:u3@4", "at 4"]).await;
+    let requests = run.server.requests();
+    assert!(
+        !streaming(&requests[1]) && requests[1].ends_with("resourceVersion=3"),
+        "{requests:?}"
     );
 }
 

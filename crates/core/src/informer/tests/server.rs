@@ -225,7 +225,7 @@ pub(super) fn workflows() -> Resource {
     Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows")
 }
 
-fn describe<K: SlimJson>(server: &Server) -> InformerBuilder<K> {
+pub(super) fn describe<K: SlimJson>(server: &Server) -> InformerBuilder<K> {
     let keep = Keep::nothing().labels(["kept"]);
     let decoder = JsonDecoder::new(DecodeContext {
         keep,

@@ -229,16 +229,21 @@ fn believe(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
     }
 }
 
+/// The value after a label's.
+fn following(label: &str) -> String {
+    (label.parse::<u8>().unwrap() + 1).to_string()
+}
+
 fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
     Arc::from([IndexDefinition::<OwnerMeta> {
         name: "l",
         values: Box::new(|object, show| {
-            // Twice the same value counts once.
-            object
-                .0
-                .labels
-                .iter()
-                .for_each(|(_, value)| (0..2).for_each(|_| show(value)));
+            // Several values each, that overlap with those of others; twice the same counts once.
+            for (_, value) in object.0.labels.iter() {
+                show(value);
+                show(value);
+                show(&following(value));
+            }
         }),
     }])
 }
@@ -287,9 +292,9 @@ proptest! {
                 }
             }
             let mut values = 0;
-            for label in 0..3_u8 {
-                let expected: Vec<_> =
-                    model.things.values().filter(|t| t.label == label).cloned().collect();
+            for label in 0..4_u8 {
+                let has = |t: &&Thing| t.label == label || t.label + 1 == label;
+                let expected: Vec<_> = model.things.values().filter(has).cloned().collect();
                 values += usize::from(!expected.is_empty());
                 let label = label.to_string();
                 let Some(found) = store.by_index("l", &label) else {

@@ -13,14 +13,17 @@ use crate::lifecycles::{
     View,
 };
 
-fn view(workers: &Lifecycles<World>, uid: &str) -> View<Arc<<World as Lifecycle>::Snapshot>> {
+pub(super) fn view(
+    workers: &Lifecycles<World>,
+    uid: &str,
+) -> View<Arc<<World as Lifecycle>::Snapshot>> {
     match workers.known(&web(uid)) {
         Known::Known(view) => view,
         other => panic!("{uid} is not known: {other:?}"),
     }
 }
 
-fn phase(workers: &Lifecycles<World>, uid: &str) -> Phase {
+pub(super) fn phase(workers: &Lifecycles<World>, uid: &str) -> Phase {
     view(workers, uid).phase
 }
 

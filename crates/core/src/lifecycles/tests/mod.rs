@@ -7,5 +7,6 @@ mod kubelet;
 mod metering;
 mod model;
 mod node_agent;
+mod pod_workers;
 mod slot;
 mod world;

@@ -130,6 +130,34 @@ async fn adds_count_keys_that_became_ready_and_retries_count_failures() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_counts_as_added_once_however_it_became_ready() {
+    let (recorded, queue) = metered();
+    let now = |band: &str| {
+        queue.refresh_metrics();
+        (
+            recorded.gauge(&format!("workqueue_depth{{name=pods,priority={band}}}")),
+            recorded.counter("workqueue_adds_total{name=pods}"),
+        )
+    };
+    // By an add without delay, in a higher band.
+    queue.add_after("a", Normal, S(3600));
+    assert_eq!(now("normal"), (0.0, 0));
+    queue.add("a", Release);
+    assert_eq!((now("normal"), now("release")), ((0.0, 1), (1.0, 1)));
+    take(&queue).succeeded();
+    assert_eq!(now("release"), (0.0, 1));
+    // By the end of its delay, and added once more then.
+    for round in 2..4 {
+        queue.add_after("b", Resync, MS(500));
+        advance(S(1)).await;
+        queue.add("b", Resync);
+        assert_eq!(now("resync"), (1.0, round));
+        take(&queue).succeeded();
+        assert_eq!(now("resync"), (0.0, round));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn durations_are_reported_with_the_next_refresh() {
     let (recorded, queue) = metered();
     queue.add("a", Normal);

@@ -51,6 +51,30 @@ async fn adding_again_does_not_move_a_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_is_worked_on_blocks_nobody_behind_it() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Release);
+    queue.add("b", Normal);
+    assert_eq!(all(&queue), ["b"]);
+    item.done();
+    assert_eq!(all(&queue), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_runs_again_joins_its_band_when_its_work_is_over() {
+    let queue = queue();
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Normal);
+    queue.add("b", Normal);
+    item.done();
+    queue.add("c", Normal);
+    assert_eq!(all(&queue), ["b", "a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_moves_up_goes_to_the_end_of_its_new_band() {
     let queue = queue();
     for (key, band) in [("a", Resync), ("b", Resync), ("c", Resync), ("r", Release)] {

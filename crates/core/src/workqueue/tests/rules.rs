@@ -340,3 +340,20 @@ async fn a_large_queue_gives_its_memory_back_after_the_burst() {
     queue.add(7, Resync);
     assert_eq!(queue.try_next().map(|item| *item.key()), Some(7));
 }
+
+/// What a key holds on to is let go with it, in a queue that is never empty too.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_done_is_dropped_at_once_or_with_some_dozens_more() {
+    let queue: WorkQueue<std::sync::Arc<str>> = silent(Ageing::default());
+    let big: std::sync::Arc<str> = "big".into();
+    let held = || std::sync::Arc::strong_count(&big) - 1;
+    queue.add(std::sync::Arc::clone(&big), Normal);
+    queue.try_next().expect("a key is ready").succeeded();
+    assert_eq!(held(), 0);
+    queue.add(std::sync::Arc::clone(&big), Release);
+    queue.add_all((0..1000).map(|n| n.to_string().into()), Normal);
+    for _ in 0..100 {
+        queue.try_next().expect("a key is ready").succeeded();
+    }
+    assert_eq!(held(), 0);
+}

@@ -209,3 +209,41 @@ async fn waiters_that_give_up_lose_no_wake_up() {
         .expect("consumers end");
     assert_eq!(taken.iter().sum::<u32>(), KEYS);
 }
+
+/// Whoever adds and takes in a loop must get the end of it, wherever it stands when the queue closes:
+/// at an add, in line, or with a key in its hands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_shutdown_amid_adding_and_taking_ends_everybody() {
+    for round in 0..50 {
+        let queue: WorkQueue<u64> = silent(Ageing::default());
+        let mut busy = JoinSet::new();
+        for seed in 0..20 {
+            let queue = queue.clone();
+            busy.spawn(async move {
+                let mut dice = Dice(seed);
+                loop {
+                    // Fewer keys than takers, so that some wait in line.
+                    if seed % 2 == 0 {
+                        queue.add(dice.roll(1000), Band::ALL[dice.roll(3) as usize]);
+                    }
+                    let Some(item) = queue.next().await else {
+                        return;
+                    };
+                    item.succeeded();
+                }
+            });
+        }
+        yield_now().await;
+        if round % 2 == 0 {
+            queue.shutdown();
+        } else {
+            timeout(DEADLINE, queue.shutdown_with_drain())
+                .await
+                .expect("the drain ends");
+        }
+        timeout(DEADLINE, busy.join_all())
+            .await
+            .expect("everybody ends");
+        assert_eq!(queue.snapshot().known, 0);
+    }
+}

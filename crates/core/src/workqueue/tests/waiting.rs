@@ -153,6 +153,20 @@ async fn an_earlier_delay_sets_the_timekeepers_timer_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delayed_key_that_is_added_without_delay_wakes_its_waiter_at_once() {
+    let queue = queue();
+    let mut waiter = Waiter::waiting(&queue);
+    queue.add_after("a", Normal, S(60));
+    assert_eq!(waiter.poll(), None);
+    let woken = waiter.woken();
+    queue.add("a", Normal);
+    assert_eq!(waiter.woken(), woken + 1);
+    assert_eq!(waiter.poll(), Some("a"));
+    advance(S(61)).await;
+    assert!(nothing_ready(&queue), "it was the same key");
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_the_timekeeper_goes_away_another_waiter_keeps_the_time() {
     let queue = queue();
     queue.add_after("a", Normal, S(1));

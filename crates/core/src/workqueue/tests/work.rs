@@ -173,3 +173,26 @@ async fn dropped_workers_leave_no_key_stuck() {
     sleep(S(1)).await;
     assert_eq!(queue.snapshot().processing, 0);
 }
+
+/// Every key comes straight back, many times as many as there are workers: nobody waits for room.
+#[tokio::test(start_paused = true)]
+async fn keys_that_come_straight_back_fill_nothing_up_and_end_with_a_drain() {
+    let queue: WorkQueue<u32> = silent(Ageing::default());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let workers = Workers::spawn(4, queue.clone(), {
+        let runs = Arc::clone(&runs);
+        move |_| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(Outcome::Again { after: S(0) })
+        }
+    });
+    queue.add_all(0..5000, Normal);
+    while runs.load(Ordering::SeqCst) < 15_000 {
+        tokio::task::yield_now().await;
+    }
+    timeout(S(10), workers.drain()).await.expect("in time");
+    assert_eq!(queue.snapshot().known, 0);
+    // Neither a worker nor the ticker of the metrics is left.
+    tokio::task::yield_now().await;
+    assert_eq!(Arc::strong_count(&queue.shared), 1);
+}
