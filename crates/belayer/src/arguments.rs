@@ -61,19 +61,26 @@ impl OwnNamespace {
             .as_ref()
             .or(sources.pod_namespace.as_ref())
             .map_or(DEFAULT_NAMESPACE, String::as_str);
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let good = !namespace.is_empty()
-            && namespace.len() <= 63
-            && namespace.bytes().all(|b| plain(b) || b == b'-')
-            && !namespace.starts_with('-')
-            && !namespace.ends_with('-');
-        if good {
-            Ok(namespace.to_owned())
-        } else {
-            Err(Failure::configuration(anyhow::anyhow!(
-                "--own-namespace: {namespace:?} is no name of a namespace"
-            )))
-        }
+        self::namespace(namespace)
+            .map_err(|why| Failure::configuration(anyhow::anyhow!("--own-namespace: {why}")))
+    }
+}
+
+/// Reads the name of a namespace: what is none would be looked for at a path that is not meant.
+///
+/// # Errors
+/// If it is no name of a namespace, in words.
+pub fn namespace(name: &str) -> Result<String, String> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let good = !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(|b| plain(b) || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if good {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("{name:?} is no name of a namespace"))
     }
 }
 

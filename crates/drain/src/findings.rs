@@ -39,7 +39,8 @@ impl Findings {
         };
         if !released.is_empty() {
             pass.released += 1;
-            report.taken.objects += 1;
+            let is_another = report.taken.uids.insert(meta.uid.clone());
+            report.taken.objects += u64::from(is_another);
         }
         for (hold, evidence) in released {
             let by = report.taken.holds.entry(hold.to_owned()).or_default();

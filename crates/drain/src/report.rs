@@ -1,8 +1,10 @@
 //! What a run came to, as data: documented and stable, for `-o json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Serialize, Serializer};
+
+use belayer_core::object::Uid;
 
 use crate::decide::Why;
 use crate::passes::Outcome;
@@ -59,8 +61,10 @@ pub struct Taken {
     pub dry_run: bool,
     /// Policies that were removed, as `mutatingadmissionpolicies.../NAME`.
     pub policies: Vec<String>,
-    /// How many objects were let go.
+    /// How many objects were let go. One that was held again meanwhile is one object.
     pub objects: u64,
+    /// Their UIDs.
+    pub(crate) uids: HashSet<Uid>,
     /// How many holds were taken off, by their name and the evidence.
     pub holds: Holds,
 }
@@ -91,6 +95,7 @@ impl Serialize for Taken {
             policies,
             objects,
             holds,
+            uids: _,
         } = self;
         if *dry_run {
             Planned {

@@ -206,6 +206,7 @@ impl Drain {
         }
         self.finish(&mut report).await;
         if self.is_everything() {
+            report.notes.extend(self.site.without_its_namespace().await);
             report.notes.extend(self.site.recreations_under_way().await);
         }
         report.exit_code = report.outcome.exit_code();

@@ -9,7 +9,7 @@ use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_inspect::reader::{Reader, explain};
+use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
@@ -180,6 +180,22 @@ impl Site {
             Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
             Err(error) => Err(explain(&error)),
         }
+    }
+
+    /// That Belayer's namespace is not there, in words: its gate is in another, or it is gone.
+    pub(crate) async fn without_its_namespace(&self) -> Option<String> {
+        let key = ObjectKey::cluster(&*self.namespace);
+        let look = self
+            .reader
+            .object::<Value>(&Resource::namespaces(), &key)
+            .await;
+        matches!(look, Look::Absent).then(|| {
+            format!(
+                "there is no namespace {}: a Belayer that runs in another one is not told, and goes on adding holds; \
+                 --own-namespace names it",
+                self.namespace
+            )
+        })
     }
 
     /// Pods that are in their records alone, in words: nothing holds them, and they would go with

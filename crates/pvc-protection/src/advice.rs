@@ -87,18 +87,24 @@ impl fmt::Display for Advice {
         match self {
             Self::Unmountable { claims } => write!(
                 f,
-                "{claims} claims do not carry {KUBERNETES_PVC_PROTECTION}, and {PVC_PROTECTION_HOLD} alone is not \
+                "{} not carry {KUBERNETES_PVC_PROTECTION}, and {PVC_PROTECTION_HOLD} alone is not \
                  enough: the kubelet mounts a claim that is being deleted only with the former, also for pods \
                  that run there already; switch the API server's admission plugin StorageObjectInUseProtection \
                  and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
-                 pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}"
+                 pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
+                one_or_many(*claims, "claim does", "claims do")
             ),
             Self::LeftBehind { claims } => write!(
                 f,
-                "{claims} claims are being deleted, nothing uses them, and still nobody takes \
+                "{}, and still nobody takes \
                  {KUBERNETES_PVC_PROTECTION} off: kube-controller-manager's \
                  persistentvolumeclaim-protection-controller does not seem to run; switch it on, or set \
-                 pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work"
+                 pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work",
+                one_or_many(
+                    *claims,
+                    "claim is being deleted, nothing uses it",
+                    "claims are being deleted, nothing uses them"
+                )
             ),
             Self::TwoAtWork { foreign } => write!(
                 f,
@@ -109,6 +115,10 @@ impl fmt::Display for Advice {
             ),
         }
     }
+}
+
+fn one_or_many(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -138,5 +148,23 @@ mod tests {
             advice.iter().map(|one| one.name()).collect::<Vec<_>>(),
             names
         );
+    }
+
+    #[rstest]
+    #[case(
+        1,
+        "1 claim does not carry ",
+        "1 claim is being deleted, nothing uses it, and "
+    )]
+    #[case(
+        2,
+        "2 claims do not carry ",
+        "2 claims are being deleted, nothing uses them, and "
+    )]
+    fn one_claim_is_told_as_one(#[case] claims: usize, #[case] bare: &str, #[case] left: &str) {
+        let said = Advice::Unmountable { claims }.to_string();
+        assert!(said.starts_with(bare), "{said}");
+        let said = Advice::LeftBehind { claims }.to_string();
+        assert!(said.starts_with(left), "{said}");
     }
 }

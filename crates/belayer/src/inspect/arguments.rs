@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_inspect::selector::LabelSelector;
 
-use crate::arguments::{ClusterArguments, LookArguments, OwnNamespace};
+use crate::arguments::{ClusterArguments, LookArguments, OwnNamespace, namespace};
 use crate::exit::Failure;
 
 /// What stands below the options of `stuck`.
@@ -84,7 +84,7 @@ pub struct StuckArguments {
     pub cluster: ClusterArguments,
 
     /// Look at one namespace, and at its own deletion. Default: everywhere
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
     /// Look everywhere: the default, for kubectl's sake
@@ -120,7 +120,7 @@ pub struct ExplainArguments {
     pub cluster: ClusterArguments,
 
     /// Namespace of the object. Default: that of the context
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
     /// Go on looking, and print again whenever something has changed
@@ -144,7 +144,7 @@ pub struct StatusArguments {
     pub cluster: ClusterArguments,
 
     /// Count in one namespace. Default: everywhere
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
     /// Where Belayer is.

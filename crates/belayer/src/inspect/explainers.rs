@@ -50,9 +50,13 @@ pub(super) fn belayer(
             own_namespace,
         )?),
         #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation::PodRecreation::new(reader, &source)?),
+        Box::new(pod_recreation::PodRecreation::new(
+            reader,
+            &source,
+            own_namespace,
+        )?),
         #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation_record::Records::new(&source)?),
+        Box::new(pod_recreation_record::Records::new(&source, own_namespace)?),
         #[cfg(feature = "pvc-protection")]
         Box::new(pvc_protection::PvcProtection::new(&source)?),
         #[cfg(feature = "workflow-finalizer")]

@@ -11,10 +11,12 @@ mod status;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::de::IgnoredAny;
 
 use belayer_core::executor::Bounds;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_inspect::explain::Explanation;
-use belayer_inspect::reader::Reader;
+use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::UnseenReason;
 use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
@@ -67,6 +69,9 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     };
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
+    if let Scope::Namespace(namespace) = &query.scope {
+        must_be_there(&reader, namespace).await?;
+    }
     let telling = Telling::on_stderr();
     let found = stuck(&reader, &query, &belayer, &telling, Timestamp::now).await;
     telling.end();
@@ -156,6 +161,19 @@ fn show(screen: &Screen, explanation: &Explanation) -> Result<(), Failure> {
     screen.show(explanation, |screen| {
         text::explanation(explanation, Timestamp::now(), screen.style(), screen)
     })
+}
+
+/// A namespace that is not there holds nothing and nothing hangs in it: nobody should take a slip of
+/// the pen for good news. One that may not be seen may be there.
+async fn must_be_there(reader: &Reader, namespace: &str) -> Result<(), Failure> {
+    let key = ObjectKey::cluster(namespace);
+    let look: Look<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
+    match look {
+        Look::Absent => Err(Failure::Error(anyhow::anyhow!(
+            "there is no namespace {namespace}"
+        ))),
+        Look::Found(_) | Look::Unknown(_) => Ok(()),
+    }
 }
 
 /// The Lease that Belayer leads by, as its configuration has it; nothing where it elects no leader.

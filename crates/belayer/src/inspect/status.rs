@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use belayer_inspect::status::{Hold, Query, status, text};
 
 use super::arguments::StatusArguments;
-use super::{INCOMPLETE, connect, lease};
+use super::{INCOMPLETE, connect, lease, must_be_there};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
@@ -31,6 +31,9 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
         holds: holds(&source)?,
         client: env!("CARGO_PKG_VERSION"),
     };
+    if let Some(namespace) = &query.namespace {
+        must_be_there(&reader, namespace).await?;
+    }
     let found = status(&reader, &query, Timestamp::now).await;
     let found = found.map_err(|error| Failure::Error(error.into()))?;
     let screen = Screen::of_stdout(arguments.look.output);

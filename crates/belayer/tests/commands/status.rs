@@ -1,6 +1,7 @@
 //! `belayer status`.
 
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::world::{TOOL, World};
@@ -319,4 +320,62 @@ async fn a_gate_that_says_draining_is_told() {
         .unwrap();
     let answer = world.run(&["status"]).await;
     assert!(!answer.out.contains("draining"), "{}", answer.out);
+}
+
+/// A namespace that is not there is no good news; what is said of one is not said of all.
+#[rstest]
+#[case::status("status")]
+#[case::stuck("stuck")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_not_there_is_an_error(#[case] command: &str) {
+    let world = World::new().await;
+    held(&world);
+    let answer = world.run(&[command, "-n", "shpo"]).await;
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.out.is_empty(), "{}", answer.out);
+    assert!(
+        answer.err.contains("there is no namespace shpo"),
+        "{}",
+        answer.err
+    );
+    let names = Match::verb(Verb::Get).resource("namespaces").client(TOOL);
+    let no = Fault::on(names).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let answer = world.run(&[command, "-n", "shpo"]).await;
+    assert_ne!(
+        answer.code, 1,
+        "it may be there: {}{}",
+        answer.out, answer.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_in_a_namespace_is_said_of_that_namespace() {
+    let world = World::new().await;
+    held(&world);
+    let answer = world.run(&["status", "-n", "default"]).await;
+    let says = "Belayer holds nothing in namespace default on Kubernetes";
+    assert!(answer.out.starts_with(says), "{}", answer.out);
+    let status = world
+        .run(&["status", "-n", "default", "-ojson"])
+        .await
+        .json();
+    assert_eq!(status["namespace"], "default");
+}
+
+#[rstest]
+#[case(&["explain", "pod/a", "-n", ""])]
+#[case(&["explain", "pod/a", "-n", "a/b"])]
+#[case(&["stuck", "-n", "A"])]
+#[case(&["status", "-n", "-"])]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str]) {
+    let world = World::new().await;
+    let answer = world.run(arguments).await;
+    assert_eq!(answer.code, 2, "{}{}", answer.out, answer.err);
+    assert!(
+        answer.err.contains("is no name of a namespace"),
+        "{}",
+        answer.err
+    );
 }

@@ -326,6 +326,54 @@ async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
     assert!(yaml.contains("dryRun: "), "{yaml}");
 }
 
+/// Somebody holds it again each time: that is many holds of one object.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_held_again_is_counted_once() {
+    let world = installed();
+    map(&world, "a", "belayer.dev/pod-status");
+    let draining = drain(&world, Writes::Sent);
+    let again = async {
+        let finalizers = json!({ "metadata": { "finalizers": ["belayer.dev/pod-status"] } });
+        loop {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            let map = get(&world, &Gvr::CONFIGMAPS, Some(NAMESPACE), "a");
+            if map["metadata"]["finalizers"].is_null() {
+                world.patch(&Gvr::CONFIGMAPS, "a", finalizers.clone());
+            }
+        }
+    };
+    let report = tokio::select! {
+        report = draining.run(&Silent) => report.unwrap(),
+        () = again => unreachable!(),
+    };
+    assert!(report.timed_out);
+    assert_eq!(report.taken.objects, 1);
+    assert!(report.taken.holds["belayer.dev/pod-status"]["Drained"] > 1);
+    let text = text::report(&report);
+    assert!(
+        text.contains(" off 1 object:") && text.contains("with a longer --timeout"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
+    let world = World::new();
+    for writes in [Writes::DryRun, Writes::Sent] {
+        let report = drain(&world, writes).run(&Silent).await.unwrap();
+        let says =
+            "there is no namespace belayer-system: a Belayer that runs in another one is not told";
+        assert!(
+            report.notes.iter().any(|note| note.starts_with(says)),
+            "{:?}",
+            report.notes
+        );
+    }
+    world.create_namespace(OWN);
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    assert_eq!(report.notes, [""; 0]);
+}
+
 #[rstest]
 #[case::one(&["a"], "1 claim that is being deleted waits for kubernetes.io/pvc-protection", "if it stays,")]
 #[case::two(&["a", "b"], "2 claims that are being deleted wait for kubernetes.io/pvc-protection", "if they stay,")]

@@ -137,6 +137,7 @@ pub async fn status(
             server,
             client: query.client,
         },
+        namespace: query.namespace.clone(),
         installation,
         components,
         namespaces,

@@ -37,6 +37,9 @@ pub struct Status {
     pub kind: &'static str,
     /// Who is asked, and who asks.
     pub versions: Versions,
+    /// The only namespace in which was counted; nothing where it was all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// The pods that run it.
     pub installation: Installation,
     /// One per component of this build, with or without holds.

@@ -25,6 +25,7 @@ fn status() -> Status {
             server: Some("v1.36.3".into()),
             client: "0.1.0",
         },
+        namespace: None,
         installation: Installation {
             namespace: "belayer-system".into(),
             leader: Some(Leader {

@@ -49,6 +49,8 @@ fn opening(status: &Status) -> String {
     let (held, waiting) = (sum(|n| n.held), sum(|n| n.waiting));
     let server = status.versions.server.as_deref();
     let server = server.map_or_else(String::new, |version| format!(" on Kubernetes {version}"));
+    let place = status.namespace.as_ref();
+    let place = place.map_or_else(String::new, |name| format!(" in namespace {name}"));
     let least = if status.components.iter().all(|each| each.complete) {
         ""
     } else {
@@ -56,15 +58,21 @@ fn opening(status: &Status) -> String {
     };
     let objects = if held == 1 { "object" } else { "objects" };
     match (held, waiting) {
-        (0, _) if least.is_empty() => format!("Belayer holds nothing{server}."),
+        (0, _) if least.is_empty() => format!("Belayer holds nothing{place}{server}."),
         (_, 0) => {
-            format!("Belayer holds {least}{held} {objects}{server}; no deletion waits for it.")
+            format!(
+                "Belayer holds {least}{held} {objects}{place}{server}; no deletion waits for it."
+            )
         }
         (_, 1) => {
-            format!("Belayer holds {least}{held} {objects}{server}; 1 deletion waits for it.")
+            format!(
+                "Belayer holds {least}{held} {objects}{place}{server}; 1 deletion waits for it."
+            )
         }
         (_, n) => {
-            format!("Belayer holds {least}{held} {objects}{server}; {n} deletions wait for it.")
+            format!(
+                "Belayer holds {least}{held} {objects}{place}{server}; {n} deletions wait for it."
+            )
         }
     }
 }

@@ -18,7 +18,7 @@ use belayer_pod_recreation::snapshot::Hold;
 use belayer_pod_recreation::{NAME, component, holds};
 
 use super::decided::Decided;
-use super::pod_recreation_record::denied;
+use super::pod_recreation_record::{denied, drained};
 use super::read::read;
 use crate::config::Source;
 use crate::exit::Failure;
@@ -27,10 +27,16 @@ use crate::exit::Failure;
 pub(super) struct PodRecreation {
     looks: Looks,
     pods: JsonDecoder<Pod>,
+    /// The ConfigMap that says whether Belayer is drained.
+    gate: ObjectKey,
 }
 
 impl PodRecreation {
-    pub(super) fn new(reader: &Reader, source: &Source) -> Result<Self, Failure> {
+    pub(super) fn new(
+        reader: &Reader,
+        source: &Source,
+        own_namespace: &str,
+    ) -> Result<Self, Failure> {
         let settings = source
             .pod_recreation(None)
             .map_err(Failure::configuration)?;
@@ -48,6 +54,7 @@ impl PodRecreation {
             Decoders::new(JsonDecoder::new(DecodeContext::default())),
         );
         Ok(Self {
+            gate: ObjectKey::new(own_namespace, names::GATE_CONFIG_MAP),
             pods: JsonDecoder::new(context(component::keep_of_pods(&settings))),
             looks: Looks {
                 settings,
@@ -67,7 +74,12 @@ impl PodRecreation {
             .look(&pod)
             .await
             .map_err(|error| error.to_string())?;
-        Ok(self.in_words(&pod, &seen))
+        let mut explained = self.in_words(&pod, &seen);
+        let record = seen.machine.record.as_ref();
+        if record.is_some_and(|record| record.status.finished_at.is_none()) {
+            explained.notes.extend(drained(reader, &self.gate).await);
+        }
+        Ok(explained)
     }
 
     fn in_words(&self, pod: &Pod, seen: &Seen) -> Explained {

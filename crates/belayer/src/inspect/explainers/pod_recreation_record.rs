@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
@@ -11,7 +12,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
-use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_inspect::reader::{Look, Reader, explain as in_words};
 use belayer_inspect::report::age;
 use belayer_pod_recreation::api::{ConditionType, Status};
 use belayer_pod_recreation::decide::{Effect, NamespaceSight, Snapshot, decide};
@@ -26,14 +27,19 @@ use crate::exit::Failure;
 /// Explains records by the state machine that the controller runs.
 pub(super) struct Records {
     settings: Settings,
+    /// The ConfigMap that says whether Belayer is drained.
+    gate: ObjectKey,
 }
 
 impl Records {
-    pub(super) fn new(source: &Source) -> Result<Self, Failure> {
+    pub(super) fn new(source: &Source, own_namespace: &str) -> Result<Self, Failure> {
         let settings = source
             .pod_recreation(None)
             .map_err(Failure::configuration)?;
-        Ok(Self { settings })
+        Ok(Self {
+            settings,
+            gate: ObjectKey::new(own_namespace, names::GATE_CONFIG_MAP),
+        })
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
@@ -54,6 +60,14 @@ impl Records {
         // One that was refused for too long has come to its end by that.
         let refused = status.as_ref().filter(|_| verdict.row != row::DENIED);
         let refused = refused.and_then(|status| denied(status, now));
+        let under_way = status
+            .as_ref()
+            .is_some_and(|status| status.finished_at.is_none());
+        let drained = if under_way {
+            drained(reader, &self.gate).await
+        } else {
+            None
+        };
         let message = status.and_then(|status| status.message);
         Ok(Explained {
             component: NAME,
@@ -70,6 +84,7 @@ impl Records {
                 .map(|notice| notice.message.to_string())
                 .into_iter()
                 .chain(refused)
+                .chain(drained)
                 .collect(),
             why_not: None,
             next: explain::next(&verdict),
@@ -98,6 +113,16 @@ impl Records {
             sight,
         ))))
     }
+}
+
+/// That Belayer is drained: a re-creation that is under way stops where it is.
+pub(super) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
+    let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
+    (look.found()?["data"]["mode"] == "draining").then(|| {
+        format!(
+            "the drain has to end (belayer drain --resume): configmap {gate} says draining, and nothing is re-created"
+        )
+    })
 }
 
 /// What the API server has against the pod that is to be created, if it refused it lately.

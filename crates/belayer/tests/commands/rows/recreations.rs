@@ -309,3 +309,25 @@ async fn a_pod_that_the_api_server_refuses_is_told_so() {
     );
     assert!(absent.err.contains(&says), "{}", absent.err);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recreation_that_waits_for_the_end_of_a_drain_says_so() {
+    const SAYS: &str = "the drain has to end (belayer drain --resume)";
+    let stage = Stage::new().await;
+    let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" });
+    stage.record("a-1", "gone", status);
+    let explain = ["explain", "podrecreation/a-1", "-n", "yard", "-ojson"];
+    let missing = |said: &Value| said["belayer"][0]["missing"].to_string();
+    let before = stage.world.run(&explain).await.json();
+    assert!(!missing(&before).contains(SAYS), "{before:#}");
+    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": "draining" } });
+    stage
+        .world
+        .create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
+    let drained = stage.world.run(&explain).await.json();
+    assert!(missing(&drained).contains(SAYS), "{drained:#}");
+    let ended = json!({ "phase": "Ended", "finishedAt": LONG_AGO });
+    stage.status(&records(), "yard", "a-1", ended);
+    let ended = stage.world.run(&explain).await.json();
+    assert!(!missing(&ended).contains(SAYS), "{ended:#}");
+}
