@@ -4,6 +4,8 @@
 //! and are dropped, counted, when the line is full. The same reason on the same object is told
 //! once in a while only, so that a settled cluster sees no write (invariant QUIET).
 
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,9 @@ const REPEAT_AFTER: Duration = Duration::from_secs(30 * 60);
 /// answer may be the very reason that a person wants to know.
 pub const UNANSWERED: Duration = Duration::from_secs(10);
 
+/// Unless its words have changed: then after this time.
+const CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// The memory of what was told is swept when it grows beyond this.
 const REMEMBERED: usize = 16_384;
 
@@ -56,15 +61,15 @@ pub struct EventRecorder {
 /// What became of a reason on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It was told.
-    At(Instant),
+    /// It was told, in words of this hash.
+    At(Instant, u64),
     /// It waits for an answer, since.
     Waits(Instant),
 }
 
 impl Told {
     fn since(self) -> Instant {
-        let (Self::At(since) | Self::Waits(since)) = self;
+        let (Self::At(since, _) | Self::Waits(since)) = self;
         since
     }
 }
@@ -112,7 +117,7 @@ impl EventRecorder {
     }
 
     fn tell_as(&self, certainty: Certainty, regarding: &Regarding, notice: &Notice) {
-        if !self.is_news(&regarding.uid, notice.reason, certainty) {
+        if !self.is_news(&regarding.uid, notice, certainty) {
             return;
         }
         match notice.severity {
@@ -132,24 +137,26 @@ impl EventRecorder {
         }
     }
 
-    fn is_news(&self, uid: &Uid, reason: &'static str, certainty: Certainty) -> bool {
+    fn is_news(&self, uid: &Uid, notice: &Notice, certainty: Certainty) -> bool {
+        let words = hash(&notice.message);
         let now = Instant::now();
         let mut told = self.told.lock();
         if told.len() > REMEMBERED {
             told.retain(|_, told| now.duration_since(told.since()) < REPEAT_AFTER);
         }
-        let (told, known) = match told.entry((uid.clone(), reason)) {
+        let (told, known) = match told.entry((uid.clone(), notice.reason)) {
             Entry::Occupied(entry) => (entry.into_mut(), true),
             Entry::Vacant(entry) => (entry.insert(Told::Waits(now)), false),
         };
         let passed = now.duration_since(told.since());
         let is_news = match (*told, certainty) {
-            (Told::At(_), _) => passed >= REPEAT_AFTER,
+            (Told::At(_, before), Certainty::Known) if before != words => passed >= CHANGED_AFTER,
+            (Told::At(..), _) => passed >= REPEAT_AFTER,
             (Told::Waits(_), Certainty::Known) => true,
             (Told::Waits(_), Certainty::Awaited) => known && passed >= UNANSWERED,
         };
         if is_news {
-            *told = Told::At(now);
+            *told = Told::At(now, words);
         }
         is_news
     }
@@ -218,8 +225,20 @@ fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
 }
 
 /// The server refuses messages of more than 1,024 bytes.
-fn truncated(message: &str) -> &str {
-    &message[..message.floor_char_boundary(1024)]
+fn truncated(message: &str) -> Cow<'_, str> {
+    const LIMIT: usize = 1024;
+    const CUT: &str = " …";
+    if message.len() <= LIMIT {
+        return message.into();
+    }
+    let kept = &message[..message.floor_char_boundary(LIMIT - CUT.len())];
+    format!("{kept}{CUT}").into()
+}
+
+fn hash(words: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -249,7 +268,11 @@ mod tests {
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
         assert_eq!(body["involvedObject"]["uid"], "u-1");
         assert_eq!(body["firstTimestamp"], "1970-01-01T00:00:00Z");
-        assert_eq!(body["message"].as_str().unwrap().len(), 1024);
+        let message = body["message"].as_str().unwrap();
+        assert!(
+            message.len() == 1024 && message.ends_with("x …"),
+            "{message}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -266,6 +289,28 @@ mod tests {
         tokio::time::advance(REPEAT_AFTER).await;
         recorder.tell(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_words_are_told_sooner() {
+        let (line, mut receiver) = mpsc::channel(8);
+        let recorder = EventRecorder {
+            line,
+            told: Arc::default(),
+        };
+        let used_by = |pods: &'static str| Notice {
+            message: pods.into(),
+            ..notice()
+        };
+        recorder.tell(&regarding(), &used_by("a, b"));
+        receiver.try_recv().unwrap();
+        recorder.tell(&regarding(), &used_by("b"));
+        assert!(receiver.try_recv().is_err(), "too soon");
+        tokio::time::advance(CHANGED_AFTER).await;
+        recorder.tell(&regarding(), &used_by("a, b"));
+        assert!(receiver.try_recv().is_err(), "nothing has changed");
+        recorder.tell(&regarding(), &used_by("b"));
+        receiver.try_recv().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

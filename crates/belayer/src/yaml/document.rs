@@ -48,10 +48,15 @@ impl Node {
             }
             Self::Text(text) => Value::String(text),
             Self::Plain(Value::Null) => Value::Null,
-            Self::Plain(guess) => match written(text, place) {
-                Some(written) if written != guess.to_string() => Value::String(written.to_owned()),
-                _ => guess,
-            },
+            Self::Plain(guess) => {
+                let as_text = guess.to_string();
+                match written(text, place) {
+                    Some(written) if written != as_text.as_str() => {
+                        Value::String(written.to_owned())
+                    }
+                    _ => guess,
+                }
+            }
         }
     }
 }

@@ -281,6 +281,20 @@ fn adopted_finalizers_leave_with_the_release_and_only_then() {
     assert!(decision.adopted.is_empty());
 }
 
+#[rstest]
+#[case::once(1, 30)]
+#[case::again(2, 60)]
+#[case::for_long(40, 600)]
+fn a_record_that_is_refused_is_tried_again_ever_later(#[case] times: u32, #[case] seconds: i64) {
+    let looked_at = |waited: i64| {
+        let case = pod().held().ended().captured().refused_before(times);
+        let at = now() + jiff::SignedDuration::from_secs(waited);
+        outcome(&decide(&case.0, at))
+    };
+    assert_eq!(looked_at(seconds - 1), Expect::Keep(row::KEEP));
+    assert_eq!(looked_at(seconds), Expect::Record(row::CAPTURE));
+}
+
 #[test]
 fn a_record_that_is_refused_is_told_whatever_else_is_decided() {
     for case in [

@@ -21,8 +21,17 @@ use super::build::{Pod as FullPod, Running};
 use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
 use crate::component::NAME;
 
-/// A record that was refused is tried again after this time.
-pub const REFUSED_RETRY: Duration = Duration::from_secs(600);
+/// A record that was refused is tried again after this time, then after twice as long, and so on.
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+
+/// The longest time after which it is.
+const LAST_RETRY: Duration = Duration::from_secs(600);
+
+/// How long a record waits that was refused so many times.
+pub fn retry_after(refusals: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(refusals.saturating_sub(1).min(16));
+    FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY)
+}
 
 /// An outcome that is not final yet is looked at again after this time.
 const NOT_FINAL: Duration = Duration::from_secs(30);
@@ -39,8 +48,10 @@ pub enum RecordState {
     Refused {
         /// Why.
         why: Arc<str>,
-        /// Since when.
+        /// When it was last tried.
         at: Timestamp,
+        /// How often it was refused.
+        times: u32,
     },
 }
 
@@ -96,7 +107,7 @@ impl Outcomes {
     pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Recorded, RequestError> {
         if executor.writes() == Writes::DryRun {
             tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
-            return Ok(Recorded::Later(REFUSED_RETRY));
+            return Ok(Recorded::Later(LAST_RETRY));
         }
         let Some(full) = full_pod(pod, executor).await? else {
             // Gone, or another of that name: its own events say more.
@@ -117,13 +128,21 @@ impl Outcomes {
                 tracing::warn!(pod = %pod.meta.key, %error, "the outcome cannot be recorded");
                 RecordState::Refused {
                     why: error.to_string().into(),
-                    at: Timestamp::now(),
+                    at: belayer_core::ambient::now(),
+                    times: self.refusals(uid).saturating_add(1),
                 }
             }
             Err(error) => return Err(error),
         };
         self.known.lock().insert(uid.clone(), state);
         Ok(Recorded::Settled)
+    }
+
+    fn refusals(&self, pod: &Uid) -> u32 {
+        match self.known.lock().get(pod) {
+            Some(RecordState::Refused { times, .. }) => *times,
+            _ => 0,
+        }
     }
 
     /// Says what came of it: a metric's label value.
@@ -192,7 +211,8 @@ pub async fn look(pod: &Pod, executor: &Executor) -> Result<RecordState, Request
         // No such kind, or the name is taken: nor can it be written.
         ErrorClass::NotServed | ErrorClass::Decode => Ok(RecordState::Refused {
             why: error.to_string().into(),
-            at: Timestamp::now(),
+            at: belayer_core::ambient::now(),
+            times: 1,
         }),
         _ => Err(error),
     }

@@ -170,8 +170,14 @@ impl Case {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| {
             let why = "no quota".into();
-            pod.record = RecordState::Refused { why, at };
+            pod.record = RecordState::Refused { why, at, times: 9 };
         })
+    }
+
+    /// So many times, the last time now.
+    pub(crate) fn refused_before(self, times: u32) -> Self {
+        let (why, at) = ("no quota".into(), super::now());
+        self.with(|pod| pod.record = RecordState::Refused { why, at, times })
     }
 
     pub(crate) fn node_unasked(self) -> Self {
