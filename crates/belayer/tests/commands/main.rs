@@ -9,6 +9,7 @@ mod check;
 mod claims;
 mod fixtures;
 mod help;
+mod namespaces;
 mod polite;
 mod rights;
 mod rows;

@@ -69,7 +69,8 @@ pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> 
     if world.dead_apis.found().is_some_and(|apis| !apis.is_empty()) {
         return vec![behind_a_dead_api(object, world)];
     }
-    if let Some(refused) = condition(state, "NamespaceDeletionContentFailure") {
+    let failure = condition(state, "NamespaceDeletionContentFailure");
+    if let Some(refused) = failure.filter(|failure| !only_remains(&failure.message)) {
         return vec![refused_content(refused)];
     }
     if let Some(failed) = condition(state, "NamespaceDeletionDiscoveryFailure") {
@@ -88,6 +89,18 @@ fn condition<'a>(state: &'a NamespaceState, kind: &str) -> Option<&'a Condition>
         .conditions
         .iter()
         .find(|condition| condition.kind == kind)
+}
+
+/// Whether all that the condition complains of is that something is still there. So it says of every
+/// namespace whose pods take longer to go than was expected: nothing refuses anything then.
+fn only_remains(message: &str) -> bool {
+    let remains = message
+        .matches("unexpected items still remain in namespace")
+        .count();
+    let errors = message
+        .split_once("resource types, ")
+        .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+    remains > 0 && errors.is_none_or(|errors: usize| errors <= remains)
 }
 
 fn behind_a_dead_api(object: &Terminating, world: &World) -> Diagnosis {
@@ -276,4 +289,30 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis
         found = found.detail(format!("and {more} more"));
     }
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const PODS: &str = "unexpected items still remain in namespace: st for gvr: /v1, Resource=pods";
+
+    #[rstest]
+    #[case::of_pods(&format!("Failed to delete all resource types, 1 remaining: {PODS}"), true)]
+    #[case::of_two_kinds(&format!("Failed to delete all resource types, 2 remaining: [{PODS}, {PODS}]"), true)]
+    #[case::one_of_them_is_refused(
+        &format!("Failed to delete all resource types, 2 remaining: [{PODS}, admission webhook denied the request]"),
+        false
+    )]
+    #[case::refused(
+        "Failed to delete all resource types, 1 remaining: no ropes today",
+        false
+    )]
+    fn what_only_remains_is_told_from_what_is_refused(
+        #[case] message: &str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(only_remains(message), expected);
+    }
 }
