@@ -27,6 +27,19 @@ const DOWN_DEADLINE: Duration = Duration::from_secs(20);
 pub(super) struct ControlPlaneCommand {
     #[command(subcommand)]
     action: Action,
+
+    /// Which one, where several are to be up at once
+    #[arg(long, global = true, default_value = "up", value_parser = name, value_name = "NAME")]
+    name: String,
+}
+
+fn name(text: &str) -> Result<String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    ensure!(
+        !text.is_empty() && text.chars().all(good),
+        "a name is made of letters, digits and dashes"
+    );
+    Ok(text.to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -68,7 +81,8 @@ struct State {
 
 impl ControlPlaneCommand {
     pub(super) async fn execute(self) -> Result<()> {
-        let file = cache_dir().join("control-plane").join("up.json");
+        let file = format!("{}.json", self.name);
+        let file = cache_dir().join("control-plane").join(file);
         match self.action {
             Action::Up { nodes } => up(&file, nodes).await,
             Action::Down => down(&file).await,
@@ -85,6 +99,11 @@ impl ControlPlaneCommand {
 }
 
 async fn up(file: &Path, nodes: usize) -> Result<()> {
+    let folder = file.parent().context("a state file without a folder")?;
+    fs::create_dir_all(folder)?;
+    // Two at once would each start one, and one of them would be nobody's.
+    let turn = File::create(file.with_extension("lock"))?;
+    turn.lock()?;
     if let Some(state) = State::running(file)? {
         anstream::eprintln!("already up");
         state.print_env();
@@ -92,9 +111,7 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
     }
     // Built here, where the progress can be seen.
     Binaries::find_or_build()?;
-    let folder = file.parent().context("a state file without a folder")?;
-    fs::create_dir_all(folder)?;
-    let log_path = folder.join("up.log");
+    let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;
     let mut server = tokio::process::Command::new(std::env::current_exe()?)
         .args([
