@@ -59,6 +59,8 @@ struct Memory {
     cancelled: HashSet<Uid>,
     /// Pods that were rejected after their hold had gone, because they had started.
     reported: HashSet<Uid>,
+    /// Pods that carry our marks and were created by somebody else.
+    copies: HashSet<Uid>,
 }
 
 /// The labels and annotations of pods that are read.
@@ -115,11 +117,12 @@ impl PodRecreation {
             }
             Event::Deleted { last, .. } => {
                 self.wake(last);
-                let record = record_key(last);
+                let record = self.record_key(last);
                 let mut memory = self.memory.lock();
                 memory.first_seen_rejected.remove(&last.meta.uid);
                 memory.cancelled.remove(&last.meta.uid);
                 memory.reported.remove(&last.meta.uid);
+                memory.copies.remove(&last.meta.uid);
                 memory.candidates.remove(&record);
             }
             _ => {}
@@ -206,7 +209,7 @@ impl PodRecreation {
         if !held && view.mark.is_none() && view.selection == Selection::No {
             return;
         }
-        let key = record_key(pod);
+        let key = self.record_key(pod);
         if view.is_candidate() {
             let mut memory = self.memory.lock();
             memory.candidates.insert(key.clone(), pod.meta.key.clone());
@@ -229,7 +232,10 @@ impl PodRecreation {
         } else {
             FirstSight::Earlier
         };
-        let view = PodView::of(pod, &self.settings, sight);
+        let mut view = PodView::of(pod, &self.settings, sight);
+        if view.mark.is_some() && self.is_copy(pod) {
+            view.mark = None;
+        }
         if view.selection == Selection::Eligible && self.is_ignored(pod) {
             return PodView {
                 selection: Selection::No,
@@ -237,6 +243,26 @@ impl PodRecreation {
             };
         }
         view
+    }
+
+    /// A pod that carries our marks and is somebody else's work: it is a pod like any other.
+    pub(crate) fn note_copy(&self, pod: &Uid, key: &ObjectKey) {
+        self.memory.lock().copies.insert(pod.clone());
+        self.parts.pods_queue.add(key.clone(), Band::Normal);
+        if let Some(pod) = self.parts.pods.lookup(key).found() {
+            self.wake(&pod);
+        }
+    }
+
+    fn is_copy(&self, pod: &Pod) -> bool {
+        self.memory.lock().copies.contains(&pod.meta.uid)
+    }
+
+    fn record_key(&self, pod: &Pod) -> ObjectKey {
+        if self.is_copy(pod) {
+            return own_record_key(pod);
+        }
+        record_key(pod)
     }
 
     /// Whether the pod's namespace is to be left alone.
@@ -312,11 +338,14 @@ pub fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
     match snapshot::mark(pod) {
         Some(mark) => ObjectKey::new(namespace, mark.record),
-        None => ObjectKey::new(
-            namespace,
-            record_name(pod.meta.key.name(), pod.meta.uid.as_str()),
-        ),
+        None => own_record_key(pod),
     }
+}
+
+/// The record that a pod would have as the first of a chain.
+fn own_record_key(pod: &Pod) -> ObjectKey {
+    let name = record_name(pod.meta.key.name(), pod.meta.uid.as_str());
+    ObjectKey::new(Arc::clone(pod.meta.key.shared_namespace()), name)
 }
 
 /// What to ask about the record that a re-created pod names; nothing for others.
@@ -368,7 +397,7 @@ impl Component<Pod> for PodRecreation {
 
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
-        let record = self.record_of(&record_key(pod));
+        let record = self.record_of(&self.record_key(pod));
         let look = question_about(pod, &view).map(|question| {
             let fact = self.parts.looks.get(&question);
             (question, fact)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belayer_core::decision::Severity;
 use jiff::Timestamp;
 
 use super::ends::{cancelled, cancelled_if_gone, end, exhausted, reported};
@@ -134,12 +135,15 @@ fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Wiped {
         });
     }
     match record.policy.on_wipe_timeout {
-        OnWipeTimeout::Fail => Wiped::Wait(end(
-            record,
-            (row::WIPING, "wipe_failed"),
-            "the node was not wiped in time",
-            now,
-        )),
+        OnWipeTimeout::Fail => {
+            let why = "the node was not wiped in time";
+            let failed = end(record, (row::WIPING, "wipe_failed"), why, now);
+            Wiped::Wait(failed.telling(
+                Severity::Warning,
+                "NotRecreated",
+                format!("not re-created: {why}"),
+            ))
+        }
         OnWipeTimeout::Proceed => {
             avoid(next);
             Wiped::GoOn

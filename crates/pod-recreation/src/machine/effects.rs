@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::Notice;
+use belayer_core::decision::{Notice, Severity};
+use belayer_core::events::Regarding;
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
@@ -10,7 +11,7 @@ use belayer_core::workqueue::{Backoff, Outcome};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::requests::{Live, Trial};
+use super::requests::{Live, Trial, is_denied, is_namespace_terminating, is_too_large};
 use crate::api::{KIND, Phase, Policy, Spec, Status, Wipe};
 use crate::carry::pod_to_create;
 use crate::component::pod_key;
@@ -145,6 +146,23 @@ impl Shared {
             // The answer to an earlier try was lost.
             Err(error) if error.class() == ErrorClass::AlreadyExists => {
                 Ok(Outcome::Again { after: SOON })
+            }
+            Err(error) if is_namespace_terminating(&error) => Err(error),
+            Err(error) if is_denied(&error) || is_too_large(&error) => {
+                tracing::warn!(pod = %pod_key, %error, "a rejection cannot be recorded and will be tried again");
+                let regarding = Regarding {
+                    resource: self.pods.clone(),
+                    key: pod_key,
+                    uid: pod.clone(),
+                };
+                let notice = Notice {
+                    severity: Severity::Warning,
+                    reason: "RecreationDenied",
+                    message: format!("its record cannot be written, and without one nothing is re-created: {error}")
+                        .into(),
+                };
+                self.parts.events.tell(&regarding, &notice);
+                Ok(Outcome::Retry(Backoff::DENIED))
             }
             Err(error) => Err(error),
         }

@@ -184,6 +184,14 @@ pub(super) fn is_denied(error: &RequestError) -> bool {
     matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Invalid)
 }
 
+/// Whether the server cannot store an object of this size: it says so itself, or passes on what etcd
+/// says, as an error of its own.
+pub(super) fn is_too_large(error: &RequestError) -> bool {
+    error
+        .api()
+        .is_some_and(|api| api.code == 413 || api.message.contains("request is too large"))
+}
+
 /// Whether a create was refused because the namespace is being deleted.
 pub(super) fn is_namespace_terminating(error: &RequestError) -> bool {
     error.api().is_some_and(|api| {

@@ -4,7 +4,7 @@ use belayer_core::decision::{Notice, Severity};
 use belayer_core::executor::Sent;
 use belayer_core::http::{Answer, ErrorClass, RequestError};
 use belayer_core::invariants::{self, Invariant};
-use belayer_core::names::RECREATION_UID_ANNOTATION;
+use belayer_core::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::{Backoff, Outcome};
 use serde_json::Value;
@@ -175,7 +175,19 @@ impl Shared {
         if !self.is_same(record, &answer) {
             return Ok(Outcome::Again { after: SOON });
         }
-        self.delete_pod(&pod_key(record), pod).await?;
+        let key = pod_key(record);
+        // A pod that the record does not know is ours by its annotations, which copies have as well.
+        if record.status.rejected_uid.as_deref() != Some(pod.as_str()) {
+            let Some((live, view)) = self.read_pod(&key).await? else {
+                return Ok(Outcome::Again { after: SOON });
+            };
+            if view.uid == *pod && !is_created_by_us(&live) {
+                tracing::info!(pod = %key, uid = %pod, "a copy of a re-created pod is its user's");
+                self.parts.component.note_copy(pod, &key);
+                return Ok(Outcome::Again { after: SOON });
+            }
+        }
+        self.delete_pod(&key, pod).await?;
         Ok(Outcome::Again { after: SOON })
     }
 
@@ -264,6 +276,19 @@ impl Shared {
             avoid_nodes: &status.avoid_nodes,
         }
     }
+}
+
+/// Whether the spec of a pod is what we wrote: `kubectl replace --force`, or whoever applies what they
+/// exported, writes the annotations of a re-created pod as well, under a name of their own.
+fn is_created_by_us(pod: &Value) -> bool {
+    let Some(managers) = pod["metadata"]["managedFields"].as_array() else {
+        return true;
+    };
+    managers.iter().any(|entry| {
+        entry["manager"] == FIELD_MANAGER
+            && entry["subresource"].as_str().is_none_or(str::is_empty)
+            && entry["fieldsV1"]["f:spec"].is_object()
+    })
 }
 
 fn read_spec(object: &Value) -> Result<Spec, RequestError> {

@@ -281,6 +281,57 @@ async fn a_copy_under_another_name_is_a_pod_of_its_own() {
     belayer.stop().await;
 }
 
+/// What `kubectl replace --force` does, and who applies what they exported.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_replaced_by_its_copy_is_its_users() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the chain is over", || yard.phase() == "Started")
+        .await;
+    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    yard.delete("web");
+    yard.until("it is gone", || yard.find("web").is_none())
+        .await;
+    let copy = yard.pod_with("web", json!({ "annotations": annotations }));
+    yard.pass(Duration::from_secs(300)).await;
+    let pod = yard.find("web").expect("the copy was deleted");
+    assert_eq!(uid(&pod), copy);
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    assert!(!yard.is_held("web"), "it is held for ever");
+    belayer.stop().await;
+}
+
+#[rstest]
+#[case::denied(Answer::forbidden("no rights"))]
+#[case::too_large(Answer::error(belayer_sandbox::ApiError::internal(
+    "etcdserver: request is too large"
+)))]
+#[tokio::test(start_paused = true)]
+async fn a_rejection_that_cannot_be_recorded_is_told(#[case] answer: Answer) {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create)
+        .resource("podrecreations")
+        .client(BELAYER);
+    let refused = yard
+        .world
+        .sandbox
+        .faults()
+        .inject(Fault::on(creates).answer(answer));
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
+        .await;
+    yard.pass(Duration::from_secs(600)).await;
+    assert!(
+        refused.hits() < 30,
+        "tried {} times in ten minutes",
+        refused.hits()
+    );
+    assert!(yard.is_held("web"));
+    belayer.stop().await;
+}
+
 #[rstest]
 #[case::no_name("Not A Name!")]
 #[case::another_pods("web-0a1b2c3d")]
