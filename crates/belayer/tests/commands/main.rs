@@ -17,5 +17,6 @@ mod size;
 mod status;
 #[cfg(feature = "otlp")]
 mod traces;
+mod unruled;
 mod usage;
 mod world;

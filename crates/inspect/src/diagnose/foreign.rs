@@ -58,6 +58,9 @@ pub(super) fn controller(
     now: Timestamp,
 ) -> Diagnosis {
     let entry = BOOK.find(finalizer);
+    if entry.is_some_and(Entry::is_ours) {
+        return unruled(object);
+    }
     let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
     match life_of(object, finalizer, world, now) {
         Life::Alive(proof, workload) => {
@@ -97,6 +100,22 @@ pub(super) fn controller(
             found
         }
     }
+}
+
+/// A hold of Belayer on an object of a kind that no rule at hand is about: nobody looks at it.
+fn unruled(object: &Terminating) -> Diagnosis {
+    let kind = &object.object.kind.resource;
+    Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
+        .missing(format!(
+            "by which rule it is held: none of the configuration at hand is about {kind}"
+        ))
+        .next(Step::say(
+            "If Belayer runs with a configuration that has such a rule, give that to this command by --config",
+        ))
+        .next(Step::run(
+            "If it has none any more, Belayer does not look at these objects; this takes its hold off them",
+            "belayer drain --unselected --config FILE",
+        ))
 }
 
 /// What is to be found out about a controller that is known and cannot be seen.
