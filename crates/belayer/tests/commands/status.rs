@@ -81,14 +81,23 @@ fn installed(world: &World) {
     );
 }
 
-/// Two held pods, one deleted and its release denied; one that is not held.
-fn held(world: &World) {
-    namespace(world, "shop");
+/// A pod whose workflow goes: the release of its hold is denied, and it is not deleted itself yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_denied_counts_before_the_object_is_deleted() {
+    let world = World::new().await;
+    installed(&world);
+    namespace(&world, "shop");
     let held = json!({ "finalizers": ["belayer.dev/pod-status"] });
-    let uid = pod(world, "shop", "build-1", held.clone());
-    pod(world, "shop", "build-2", held);
-    pod(world, "shop", "plain", json!({}));
-    delete(world, "shop", "build-1");
+    let uid = pod(&world, "shop", "build-1", held);
+    denied(&world, &uid);
+    let answer = world.run(&["status"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let line = answer.out.lines().find(|line| line.starts_with("shop "));
+    let numbers: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(numbers, ["shop", "pod-finalizer", "1", "0", "1", "-"]);
+}
+
+fn denied(world: &World, uid: &str) {
     world.create(
         &Gvr::EVENTS,
         Some("shop"),
@@ -98,6 +107,17 @@ fn held(world: &World) {
             "reason": "ReleaseDenied", "type": "Warning", "message": "no",
         }),
     );
+}
+
+/// Two held pods, one deleted and its release denied; one that is not held.
+fn held(world: &World) {
+    namespace(world, "shop");
+    let held = json!({ "finalizers": ["belayer.dev/pod-status"] });
+    let uid = pod(world, "shop", "build-1", held.clone());
+    pod(world, "shop", "build-2", held);
+    pod(world, "shop", "plain", json!({}));
+    delete(world, "shop", "build-1");
+    denied(world, &uid);
 }
 
 #[tokio::test(flavor = "multi_thread")]

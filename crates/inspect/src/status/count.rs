@@ -83,13 +83,14 @@ fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Pla
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     let numbers = places.entry(namespace.to_owned()).or_default();
     numbers.held += 1;
+    // Also where nothing waits for this very object yet, such as a pod whose workflow is deleted.
+    if denied.contains(&*meta.uid) {
+        numbers.denied += 1;
+    }
     let Some(since) = meta.deletion_timestamp else {
         return;
     };
     numbers.waiting += 1;
-    if denied.contains(&*meta.uid) {
-        numbers.denied += 1;
-    }
     let older = numbers
         .oldest
         .as_ref()
