@@ -32,6 +32,14 @@ impl Shared {
         let Some(spec) = self.spec(record).await? else {
             return Ok(Outcome::Again { after: SOON });
         };
+        if let Some(node) = spec.pod["spec"]["nodeName"].as_str()
+            && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
+        {
+            let why = format!(
+                "not re-created: its user bound it to node {node}, where it must not go again"
+            );
+            return self.contradicts_itself(snapshot, record, why).await;
+        }
         let tried = rehearsal(&spec.pod, self.chain(record, &step.next, 0));
         let collection = self.pods.path(key.namespace());
         let refused = self
@@ -58,6 +66,24 @@ impl Shared {
                 self.denied(snapshot, record, error, message).await
             }
         }
+    }
+
+    /// The rejected pod stays as it is: what would be created in its place, its node must reject.
+    async fn contradicts_itself(
+        &self,
+        snapshot: &Snapshot,
+        record: &Record,
+        why: String,
+    ) -> Result<Outcome, RequestError> {
+        let next = cut_short(record, &why, (self.parts.clock)());
+        let outcome = self.write(record, &next, Some("reported")).await?;
+        let notice = Notice {
+            severity: Severity::Warning,
+            reason: "NotRecreated",
+            message: why.into(),
+        };
+        self.tell(snapshot, &notice);
+        Ok(outcome)
     }
 
     /// The server does not take the pod.

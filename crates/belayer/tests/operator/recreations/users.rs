@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use rstest::rstest;
@@ -278,6 +279,35 @@ async fn a_copy_under_another_name_is_a_pod_of_its_own() {
     })
     .await;
     assert_eq!(yard.records().len(), 2);
+    belayer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_user_bound_to_the_node_that_is_avoided_is_reported() {
+    let yard = Yard::new();
+    let mut settings = Settings::default();
+    settings.policy.avoid_rejected_node = true;
+    let belayer = yard.run_as(BELAYER, settings);
+    // As the API server notes it, field by field.
+    let by_its_user = json!([{
+        "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "time": "2026-01-01T00:00:00Z", "fieldsV1": { "f:spec": { "f:nodeName": {} } },
+    }]);
+    let pod = json!({
+        "metadata": {
+            "name": "web", "annotations": { "belayer.dev/recreate": "true" }, "managedFields": by_its_user,
+        },
+        "spec": { "nodeName": "fx", "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    yard.world.create(&Gvr::PODS, Some(YARD), pod);
+    yard.until("it stops", || yard.phase() == "Ended").await;
+    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+        .await;
+    let message = yard.record()["status"]["message"].to_string();
+    assert!(message.contains("bound it to node fx"), "{message}");
+    yard.pass(Duration::from_secs(120)).await;
+    assert_eq!(yard.creates(), 0);
+    assert!(yard.find("web").is_some(), "the rejected pod is gone");
     belayer.stop().await;
 }
 
