@@ -132,7 +132,8 @@ impl Steward {
         };
         let message = format!(
             "{unselected} of {held} held pods are selected by no profile any more; they are kept, because that many \
-             at once look like a mistyped selector"
+             at once look like a mistyped selector, or an admission policy reaches further than the profiles: \
+             `belayer check` compares them; if it is meant, `belayer drain --unselected` lets them go"
         );
         let regarding = Regarding {
             resource: Resource::config_maps(),
