@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -144,16 +143,14 @@ impl EventRecorder {
         if told.len() > REMEMBERED {
             told.retain(|_, told| now.duration_since(told.since()) < REPEAT_AFTER);
         }
-        let (told, known) = match told.entry((uid.clone(), notice.reason)) {
-            Entry::Occupied(entry) => (entry.into_mut(), true),
-            Entry::Vacant(entry) => (entry.insert(Told::Waits(now)), false),
-        };
+        let told = told.entry((uid.clone(), notice.reason));
+        let told = told.or_insert(Told::Waits(now));
         let passed = now.duration_since(told.since());
         let is_news = match (*told, certainty) {
             (Told::At(_, before), Certainty::Known) if before != words => passed >= CHANGED_AFTER,
             (Told::At(..), _) => passed >= REPEAT_AFTER,
             (Told::Waits(_), Certainty::Known) => true,
-            (Told::Waits(_), Certainty::Awaited) => known && passed >= UNANSWERED,
+            (Told::Waits(_), Certainty::Awaited) => passed >= UNANSWERED,
         };
         if is_news {
             *told = Told::At(now, words);
@@ -261,6 +258,12 @@ mod tests {
         }
     }
 
+    fn line_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
+        let (line, receiver) = mpsc::channel(8);
+        let told = Arc::default();
+        (EventRecorder { line, told }, receiver)
+    }
+
     #[test]
     fn an_event_names_its_object_and_fits_the_servers_limits() {
         let request = event(&regarding(), &notice(), Timestamp::UNIX_EPOCH);
@@ -277,11 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_same_is_told_once_in_a_while_only() {
-        let (line, mut receiver) = mpsc::channel(8);
-        let recorder = EventRecorder {
-            line,
-            told: Arc::default(),
-        };
+        let (recorder, mut receiver) = line_of_notices();
         recorder.tell(&regarding(), &notice());
         recorder.tell(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
@@ -293,11 +292,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_words_are_told_sooner() {
-        let (line, mut receiver) = mpsc::channel(8);
-        let recorder = EventRecorder {
-            line,
-            told: Arc::default(),
-        };
+        let (recorder, mut receiver) = line_of_notices();
         let used_by = |pods: &'static str| Notice {
             message: pods.into(),
             ..notice()
@@ -315,11 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_an_answer_may_put_right_waits_for_it() {
-        let (line, mut receiver) = mpsc::channel(8);
-        let recorder = EventRecorder {
-            line,
-            told: Arc::default(),
-        };
+        let (recorder, mut receiver) = line_of_notices();
         let told = |message: &'static str| Notice {
             message: message.into(),
             ..notice()
@@ -336,11 +327,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_nobody_answers_is_told_after_a_while() {
-        let (line, mut receiver) = mpsc::channel(8);
-        let recorder = EventRecorder {
-            line,
-            told: Arc::default(),
-        };
+        let (recorder, mut receiver) = line_of_notices();
         recorder.tell_unless_answered(&regarding(), &notice());
         tokio::time::advance(UNANSWERED / 2).await;
         recorder.tell_unless_answered(&regarding(), &notice());

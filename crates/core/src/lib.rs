@@ -29,4 +29,5 @@ pub mod selection;
 pub mod slim;
 pub mod ticks;
 pub mod watch;
+pub mod words;
 pub mod workqueue;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use belayer_core::words::one_or_many;
+
 use crate::passes::Outcome;
 use crate::report::{Left, Reason, Refused, Report};
 
@@ -58,7 +60,7 @@ pub fn report(report: &Report) -> String {
             text,
             "{} for kubernetes.io/pvc-protection, which is Kubernetes' own to take off:\n  \
              if {}, switch kube-controller-manager's persistentvolumeclaim-protection-controller on.",
-            count(
+            one_or_many(
                 report.handed_over,
                 "claim that is being deleted waits",
                 "claims that are being deleted wait"
@@ -101,7 +103,7 @@ fn released(report: &Report, text: &mut String) {
         "Took"
     };
     if holds == 0 {
-        let looked = count(report.objects, "object", "objects");
+        let looked = one_or_many(report.objects, "object", "objects");
         let _ = writeln!(
             text,
             "{verb} no hold off: looked at {looked} of every kind."
@@ -111,8 +113,8 @@ fn released(report: &Report, text: &mut String) {
     let _ = writeln!(
         text,
         "{verb} {} off {}:",
-        count(holds, "hold", "holds"),
-        count(report.taken.objects, "object", "objects")
+        one_or_many(holds, "hold", "holds"),
+        one_or_many(report.taken.objects, "object", "objects")
     );
     for (hold, by) in &report.taken.holds {
         for (evidence, number) in by {
@@ -150,19 +152,19 @@ fn left(report: &Report, text: &mut String) {
         let title = match reason {
             Reason::InUse => format!(
                 "Left, {} in use that only Belayer holds:",
-                count(number, "claim", "claims")
+                one_or_many(number, "claim", "claims")
             ),
             Reason::UseUnknown => format!(
                 "Left, {} of which it is not known whether a pod uses them:",
-                count(number, "claim", "claims")
+                one_or_many(number, "claim", "claims")
             ),
             Reason::OfAnotherVersion => format!(
                 "Left, {} of another version of belayer:",
-                count(number, "hold", "holds")
+                one_or_many(number, "hold", "holds")
             ),
             Reason::SelectionUnknown => format!(
                 "Left, {} of which it is not known whether something selects them:",
-                count(number, "hold", "holds")
+                one_or_many(number, "hold", "holds")
             ),
         };
         let _ = writeln!(text, "{title}");
@@ -216,8 +218,8 @@ fn verdict(report: &Report) -> String {
     match report.outcome {
         Outcome::Clean => format!(
             "Clean: {} looked at, {} in {:.0} s.",
-            count(report.objects, "object", "objects"),
-            count(u64::from(report.passes), "pass", "passes"),
+            one_or_many(report.objects, "object", "objects"),
+            one_or_many(u64::from(report.passes), "pass", "passes"),
             report.seconds
         ),
         Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
@@ -230,8 +232,4 @@ fn verdict(report: &Report) -> String {
         ),
         Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),
     }
-}
-
-fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }

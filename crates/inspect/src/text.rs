@@ -67,11 +67,6 @@ impl Paint for Plain {
     }
 }
 
-/// `1 pod`, `2 pods`.
-pub fn one_or_many(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
 /// The whole report.
 pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();

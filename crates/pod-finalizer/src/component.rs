@@ -149,7 +149,7 @@ impl PodFinalizer {
     }
 
     /// Whether any profile enforces, so that holds are added at all.
-    pub fn writes(&self) -> Mode {
+    pub fn mode(&self) -> Mode {
         let mut profiles = self.world.profiles.iter();
         if profiles.any(|profile| profile.mode == Mode::Enforce) {
             Mode::Enforce
@@ -381,7 +381,7 @@ impl Component<Pod> for PodFinalizer {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodQuestion, asker: &Asker) {
+    fn ask(&self, question: PodQuestion, asker: Asker<'_>) {
         match question {
             PodQuestion::Owner(question) => {
                 self.world.owner_facts.ask(question, asker);

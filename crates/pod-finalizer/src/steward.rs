@@ -176,7 +176,7 @@ impl Steward {
 
     async fn write_gate(&self, gate: Gate) -> Result<(), RequestError> {
         let current = self.read_gate().await?;
-        let Some(data) = current.switched(gate, self.finalizer.writes()) else {
+        let Some(data) = current.switched(gate, self.finalizer.mode()) else {
             return Ok(());
         };
         let body = json!({

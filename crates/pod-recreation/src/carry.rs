@@ -89,10 +89,16 @@ fn spec_to_create(rejected: &Value) -> Value {
 /// Whether whoever created the pod named its node. The scheduler's binding stands in no field manager's
 /// fields; a creator's choice does.
 fn is_bound_by_user(rejected: &Value) -> bool {
-    let managers = rejected["metadata"]["managedFields"].as_array();
-    managers.into_iter().flatten().any(|entry| {
+    let mut writers = writers_of_spec(rejected);
+    writers.any(|entry| entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some())
+}
+
+/// The entries of `managedFields` whose manager wrote something of the spec, not through a subresource.
+pub fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
+    let managers = pod["metadata"]["managedFields"].as_array();
+    managers.into_iter().flatten().filter(|entry| {
         let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
-        whole && entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some()
+        whole && entry["fieldsV1"]["f:spec"].is_object()
     })
 }
 

@@ -416,7 +416,7 @@ impl Component<Pod> for PodRecreation {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, question: OwnerQuestion, asker: &Asker) {
+    fn ask(&self, question: OwnerQuestion, asker: Asker<'_>) {
         self.parts.looks.ask(question, asker);
     }
 }

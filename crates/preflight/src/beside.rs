@@ -10,6 +10,7 @@ use serde::Deserialize;
 use belayer_core::http::RequestError;
 use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::Resource;
+use belayer_core::words::one_or_many;
 use belayer_inspect::evidence::pods;
 use belayer_inspect::reader::{Look, Reader, explain};
 
@@ -183,15 +184,14 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
 
 /// Nobody puts it on.
 fn bare(claims: usize) -> Option<Finding> {
-    let what = match claims {
-        0 => return None,
-        1 => format!("1 claim does not carry {KUBERNETES_PVC_PROTECTION}"),
-        n => format!("{n} claims do not carry {KUBERNETES_PVC_PROTECTION}"),
+    let what = || {
+        let do_not = one_or_many(claims, "claim does", "claims do");
+        Finding::new(
+            Level::Note,
+            About::Finalizer,
+            format!("{do_not} not carry {KUBERNETES_PVC_PROTECTION}"),
+            "a deleted claim without it is mounted by no kubelet any more, also for pods that restart",
+        )
     };
-    Some(Finding::new(
-        Level::Note,
-        About::Finalizer,
-        what,
-        "a deleted claim without it is mounted by no kubelet any more, also for pods that restart",
-    ))
+    (claims > 0).then(what)
 }

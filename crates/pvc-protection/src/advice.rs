@@ -6,6 +6,7 @@
 use std::fmt;
 
 use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_core::words::one_or_many;
 
 use crate::config::Mode;
 
@@ -115,10 +116,6 @@ impl fmt::Display for Advice {
             ),
         }
     }
-}
-
-fn one_or_many(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 #[cfg(test)]

@@ -320,7 +320,7 @@ impl Component<Claim> for PvcProtection {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodsQuestion, asker: &Asker) {
+    fn ask(&self, question: PodsQuestion, asker: Asker<'_>) {
         self.looks.ask(question, asker);
     }
 }

@@ -334,7 +334,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: WorkflowQuestion, asker: &Asker) {
+    fn ask(&self, question: WorkflowQuestion, asker: Asker<'_>) {
         let facts = &self.parts;
         match question {
             WorkflowQuestion::Pods(question) => {

@@ -122,10 +122,10 @@ pub async fn look<Q: Question>(
 }
 
 /// For whom a question is asked, and what was known then.
-#[derive(Debug, Clone)]
-pub struct Asker {
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
     /// Woken when there is an answer.
-    pub key: ObjectKey,
+    pub key: &'a ObjectKey,
     /// When it was gathered what is known: an answer that came later is news to this one.
     pub observed: Moment,
     /// Least delay of the look, from now.
@@ -271,7 +271,7 @@ impl<Q: Question> Facts<Q> {
     /// A look that is under way serves this one too: whether it began late enough is for the
     /// decision to judge, which may ask again. So does an answer that came since the asker
     /// observed: without a look, it is woken to read that first.
-    pub fn ask(&self, question: Q, asker: &Asker) {
+    pub fn ask(&self, question: Q, asker: Asker<'_>) {
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;

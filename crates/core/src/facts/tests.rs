@@ -88,9 +88,26 @@ fn key(name: &'static str) -> ObjectKey {
     ObjectKey::new("a", name)
 }
 
-/// One who observes at this moment, and asks.
-fn asks(name: &'static str, after: Duration) -> Asker {
-    Asker {
+/// One who has observed, and asks.
+struct Asks {
+    key: ObjectKey,
+    observed: Moment,
+    after: Duration,
+}
+
+impl Asks {
+    fn asker(&self) -> Asker<'_> {
+        Asker {
+            key: &self.key,
+            observed: self.observed,
+            after: self.after,
+        }
+    }
+}
+
+/// One who observes at this moment.
+fn asks(name: &'static str, after: Duration) -> Asks {
+    Asks {
         key: key(name),
         observed: Moment::now(),
         after,
@@ -103,7 +120,7 @@ const Q: Ask = Ask("is it so");
 async fn one_look_serves_all_who_wait() {
     let mut world = world([Ok(7)]);
     for name in ["x", "y", "z"] {
-        world.facts.ask(Q, &asks(name, Duration::ZERO));
+        world.facts.ask(Q, asks(name, Duration::ZERO).asker());
     }
     for name in ["x", "y", "z"] {
         assert_eq!(world.woken.recv().await, Some(key(name)));
@@ -116,14 +133,14 @@ async fn one_look_serves_all_who_wait() {
 async fn an_answer_that_came_since_the_asker_observed_costs_no_other_look() {
     let mut world = world([Ok(7)]);
     let early = asks("y", Duration::ZERO);
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("x")));
     // It saw no answer, decided to ask, and was overtaken by the answer.
-    world.facts.ask(Q, &early);
+    world.facts.ask(Q, early.asker());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert_eq!(world.script.looks.lock().len(), 1);
     // Whoever knows the answer and asks all the same gets another look.
-    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert_eq!(world.script.looks.lock().len(), 2);
 }
@@ -132,10 +149,10 @@ async fn an_answer_that_came_since_the_asker_observed_costs_no_other_look() {
 async fn an_answer_that_is_outdated_is_no_news() {
     let mut world = world([Ok(7)]);
     let early = asks("y", Duration::ZERO);
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("x")));
     world.facts.outdate(&Q);
-    world.facts.ask(Q, &early);
+    world.facts.ask(Q, early.asker());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert_eq!(world.script.looks.lock().len(), 2);
 }
@@ -144,15 +161,15 @@ async fn an_answer_that_is_outdated_is_no_news() {
 async fn a_fact_knows_when_its_look_began() {
     let mut world = world([Ok(7)]);
     let before = Moment::now();
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     tokio::time::sleep(Duration::from_millis(500)).await;
     let during = Moment::now();
     // Somebody who asks during the look is served by it, and can tell that it began too early.
-    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
     assert!(world.woken.recv().await.is_some() && world.woken.recv().await.is_some());
     let begun = world.facts.get(&Q).unwrap().begun();
     assert!(before < begun && begun < during);
-    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert!(world.facts.get(&Q).unwrap().begun() > during);
     assert_eq!(world.script.looks.lock().len(), 2);
@@ -162,7 +179,7 @@ async fn a_fact_knows_when_its_look_began() {
 async fn a_failed_look_is_no_answer_and_is_repeated() {
     let mut world = world([Err(None), Err(Some(Duration::from_secs(60))), Ok(1)]);
     let begun = Instant::now();
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(world.facts.get(&Q).is_none());
     assert!(world.facts.last_error(&Q).is_some());
@@ -178,10 +195,10 @@ async fn a_failed_look_is_no_answer_and_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_look_that_fails_makes_the_last_answer_no_newer() {
     let mut world = world([Ok(1), Err(None), Ok(2)]);
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     world.woken.recv().await.unwrap();
     let first = world.facts.get(&Q).unwrap().begun();
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     let failed = async {
         while world.facts.last_error(&Q).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -206,11 +223,13 @@ fn failures(times: usize) -> impl Iterator<Item = Result<u32, Option<Duration>>>
 async fn looks_that_fail_again_and_again_are_told_once_and_so_is_their_end() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(8).chain([Ok(7)]));
-    world.facts.ask(Q, &asks("a", Duration::ZERO));
+    world.facts.ask(Q, asks("a", Duration::ZERO).asker());
     // Another question is answered all the time, which says nothing about this one.
     let other = Ask("is it otherwise");
     while world.facts.get(&Q).is_none() {
-        world.facts.ask(other.clone(), &asks("b", Duration::ZERO));
+        world
+            .facts
+            .ask(other.clone(), asks("b", Duration::ZERO).asker());
         world.woken.recv().await.unwrap();
     }
     assert_eq!(log.lines("live looks fail").len(), 1);
@@ -225,8 +244,10 @@ async fn looks_that_fail_for_one_reason_are_told_of_by_one_of_them() {
     let mut world = world(failures(4));
     let other = Ask("is it otherwise");
     world.script.will_answer(other.clone(), failures(12));
-    world.facts.ask(Q, &asks("a", Duration::ZERO));
-    world.facts.ask(other, &asks("b", Duration::from_secs(1)));
+    world.facts.ask(Q, asks("a", Duration::ZERO).asker());
+    world
+        .facts
+        .ask(other, asks("b", Duration::from_secs(1)).asker());
     // Both have failed three times by now, and neither has been answered.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
@@ -248,7 +269,7 @@ async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
         world.script.will_answer(question.clone(), failures(5));
         world
             .facts
-            .ask(question.clone(), &asks(question.0, Duration::ZERO));
+            .ask(question.clone(), asks(question.0, Duration::ZERO).asker());
     }
     for _ in &questions {
         world.woken.recv().await.unwrap();
@@ -262,12 +283,12 @@ async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
 async fn nobody_looks_on_for_those_who_do_not_ask_again() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(1000));
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     // After ten minutes it is woken. Its object is there, so it asks again.
     assert_eq!(world.woken.recv().await, Some(key("x")));
     assert!(world.facts.get(&Q).is_none());
     let before = world.script.looks.lock().len();
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("x")));
     let looks = world.script.looks.lock().clone();
     assert!(looks.len() > before + 10, "{} and {before}", looks.len());
@@ -284,7 +305,7 @@ async fn nobody_looks_on_for_those_who_do_not_ask_again() {
     assert_eq!(log.lines("live looks fail").len(), 1);
     // Who comes later asks anew.
     world.script.will_answer(Q, [Ok(7)]);
-    world.facts.ask(Q, &asks("y", Duration::ZERO));
+    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key("y")));
 }
 
@@ -292,9 +313,15 @@ async fn nobody_looks_on_for_those_who_do_not_ask_again() {
 async fn a_look_can_be_put_off_and_pulled_forward() {
     let mut world = world([Ok(1), Ok(2)]);
     let begun = Instant::now();
-    world.facts.ask(Q, &asks("x", Duration::from_secs(100)));
-    world.facts.ask(Q, &asks("y", Duration::from_secs(10)));
-    world.facts.ask(Q, &asks("z", Duration::from_secs(50)));
+    world
+        .facts
+        .ask(Q, asks("x", Duration::from_secs(100)).asker());
+    world
+        .facts
+        .ask(Q, asks("y", Duration::from_secs(10)).asker());
+    world
+        .facts
+        .ask(Q, asks("z", Duration::from_secs(50)).asker());
     assert!(world.woken.recv().await.is_some());
     assert_eq!(begun.elapsed(), Duration::from_secs(11));
     tokio::time::sleep(Duration::from_secs(300)).await;
@@ -309,7 +336,7 @@ async fn a_look_can_be_put_off_and_pulled_forward() {
 async fn looks_at_one_question_keep_their_distance() {
     let mut world = world([]);
     for _ in 0..3 {
-        world.facts.ask(Q, &asks("x", Duration::ZERO));
+        world.facts.ask(Q, asks("x", Duration::ZERO).asker());
         assert!(world.woken.recv().await.is_some());
     }
     let looks = world.script.looks.lock().clone();
@@ -321,7 +348,7 @@ async fn looks_at_one_question_keep_their_distance() {
 #[tokio::test(start_paused = true)]
 async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
     let mut world = world([Ok(1), Ok(2)]);
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     tokio::time::sleep(Duration::from_millis(500)).await;
     world.facts.outdate(&Q);
     assert_eq!(world.woken.recv().await, Some(key("x")));
@@ -333,7 +360,7 @@ async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_all_looks() {
     let mut world = world([]);
-    world.facts.ask(Q, &asks("x", Duration::ZERO));
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     world.cancel.cancel();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(world.woken.try_recv().is_err());

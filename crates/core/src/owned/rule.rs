@@ -184,7 +184,7 @@ impl Component<Pod> for OwnerEnds {
         decide(owned)
     }
 
-    fn ask(&self, question: OwnerQuestion, asker: &Asker) {
+    fn ask(&self, question: OwnerQuestion, asker: Asker<'_>) {
         if let Some(facts) = &self.0.facts {
             facts.ask(question, asker);
         }

@@ -50,7 +50,7 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     ) -> Decision<Self::Evidence, Self::Question>;
 
     /// Finds something out for `asker`, and wakes it.
-    fn ask(&self, question: Self::Question, asker: &Asker);
+    fn ask(&self, question: Self::Question, asker: Asker<'_>);
 
     /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
     /// what has to be read for it. What came of it is for the next snapshot to tell.
@@ -173,18 +173,6 @@ pub(super) struct Considered {
     pub asked: Asked,
 }
 
-/// What is told before an answer is there waits for it, and is told without if there is none in time.
-fn look_again_to_tell(
-    notices: &[Notice],
-    asked: Asked,
-    otherwise: Option<Duration>,
-) -> Option<Duration> {
-    if notices.is_empty() || asked != Asked::Now {
-        return otherwise;
-    }
-    Some(otherwise.map_or(UNANSWERED, |sooner| sooner.min(UNANSWERED)))
-}
-
 /// Whose decision it is, and by which row of its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
@@ -242,24 +230,28 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
         let observed = Moment::now();
         let snapshot = self.component.observe(object);
-        let decision = C::decide(&snapshot, now);
+        let mut decision = C::decide(&snapshot, now);
         tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");
         let mut asked = Asked::No;
-        for missing in decision.missing {
+        for missing in std::mem::take(&mut decision.missing) {
             if let Missing::Answer { question, after } = missing {
                 asked = asked.max(if after.is_zero() {
                     Asked::Now
                 } else {
                     Asked::Later
                 });
-                let key = object.object.key().clone();
+                let key = object.object.key();
                 let asker = Asker {
                     key,
                     observed,
                     after,
                 };
-                self.component.ask(question, &asker);
+                self.component.ask(question, asker);
             }
+        }
+        if asked == Asked::Now && !decision.notices.is_empty() {
+            // What is told waits for the answer, and is told without if there is none in time.
+            decision = decision.looking_again_within(UNANSWERED);
         }
         let hold = self.component.hold();
         let adopted = decision.adopted;
@@ -276,8 +268,8 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 Write::Record => AnyWrite::Record,
                 Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
             }),
-            look_again: look_again_to_tell(&decision.notices, asked, decision.look_again),
             notices: decision.notices,
+            look_again: decision.look_again,
             asked,
         }
     }

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
+use belayer_core::words::one_or_many;
 
 use super::count::{count, denied};
 use super::installation::{draining, installation, own};
 use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Status, Versions};
 use crate::reader::Reader;
-use crate::text::one_or_many;
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;

@@ -8,7 +8,7 @@ use belayer_core::decision::{Notice, Severity};
 
 use super::{Found, Reasons, elapsed};
 use crate::evidence::Evidence;
-use crate::outcome::{RecordState, retry_after};
+use crate::outcome::RecordState;
 use crate::profile::{Capture, Mode};
 use crate::row;
 use crate::snapshot::{Ended, PodView, Selection};
@@ -32,9 +32,9 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
     match &pod.record {
         RecordState::Unknown => true,
         RecordState::Written(_) => false,
-        RecordState::Refused { at, times, .. } => {
-            let (pause, waited) = (retry_after(*times), elapsed(*at, now));
-            if waited >= pause {
+        RecordState::Refused { at, pause, .. } => {
+            let waited = elapsed(*at, now);
+            if waited >= *pause {
                 return true;
             }
             let left = pause.saturating_sub(waited);

@@ -15,23 +15,12 @@ use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::runner::Recorded;
 use belayer_core::slim::Pod;
+use belayer_core::workqueue::Backoff;
 use belayer_metrics::outcome as result;
 
 use super::build::{Pod as FullPod, Running};
 use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
 use crate::component::NAME;
-
-/// A record that was refused is tried again after this time, then after twice as long, and so on.
-const FIRST_RETRY: Duration = Duration::from_secs(30);
-
-/// The longest time after which it is.
-const LAST_RETRY: Duration = Duration::from_secs(600);
-
-/// How long a record waits that was refused so many times.
-pub fn retry_after(refusals: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(refusals.saturating_sub(1).min(16));
-    FIRST_RETRY.saturating_mul(doubled).min(LAST_RETRY)
-}
 
 /// An outcome that is not final yet is looked at again after this time.
 const NOT_FINAL: Duration = Duration::from_secs(30);
@@ -50,8 +39,8 @@ pub enum RecordState {
         why: Arc<str>,
         /// When it was last tried.
         at: Timestamp,
-        /// How often it was refused.
-        times: u32,
+        /// How long it waits for the next try: [`Backoff::DENIED`]'s curve.
+        pause: Duration,
     },
 }
 
@@ -107,7 +96,7 @@ impl Outcomes {
     pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Recorded, RequestError> {
         if executor.writes() == Writes::DryRun {
             tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
-            return Ok(Recorded::Later(LAST_RETRY));
+            return Ok(Recorded::Later(Backoff::DENIED.cap()));
         }
         let Some(full) = full_pod(pod, executor).await? else {
             // Gone, or another of that name: its own events say more.
@@ -129,7 +118,7 @@ impl Outcomes {
                 RecordState::Refused {
                     why: error.to_string().into(),
                     at: belayer_core::ambient::now(),
-                    times: self.refusals(uid).saturating_add(1),
+                    pause: Backoff::DENIED.ceiling_after(self.last_pause(uid)),
                 }
             }
             Err(error) => return Err(error),
@@ -138,10 +127,11 @@ impl Outcomes {
         Ok(Recorded::Settled)
     }
 
-    fn refusals(&self, pod: &Uid) -> u32 {
-        match self.known.lock().get(pod) {
-            Some(RecordState::Refused { times, .. }) => *times,
-            _ => 0,
+    /// How long it waited for the last try, if that was one after a refusal.
+    fn last_pause(&self, pod: &Uid) -> Option<Duration> {
+        match self.known.lock().get(pod)? {
+            RecordState::Refused { pause, .. } => Some(*pause),
+            RecordState::Unknown | RecordState::Written(_) => None,
         }
     }
 
@@ -212,7 +202,7 @@ pub async fn look(pod: &Pod, executor: &Executor) -> Result<RecordState, Request
         ErrorClass::NotServed | ErrorClass::Decode => Ok(RecordState::Refused {
             why: error.to_string().into(),
             at: belayer_core::ambient::now(),
-            times: 1,
+            pause: Backoff::DENIED.first(),
         }),
         _ => Err(error),
     }

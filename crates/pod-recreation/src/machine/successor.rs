@@ -14,7 +14,7 @@ use super::effects::SOON;
 use super::owners::Owners;
 use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
-use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed};
+use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed, writers_of_spec};
 use crate::component::pod_key;
 use crate::decide::{Snapshot, Step, cut_short, finished};
 use crate::record::Record;
@@ -307,14 +307,8 @@ impl Shared {
 /// Whether the spec of a pod is what we wrote: `kubectl replace --force`, or whoever applies what they
 /// exported, writes the annotations of a re-created pod as well, under a name of their own.
 fn is_created_by_us(pod: &Value) -> bool {
-    let Some(managers) = pod["metadata"]["managedFields"].as_array() else {
-        return true;
-    };
-    managers.iter().any(|entry| {
-        entry["manager"] == FIELD_MANAGER
-            && entry["subresource"].as_str().is_none_or(str::is_empty)
-            && entry["fieldsV1"]["f:spec"].is_object()
-    })
+    let is_noted = pod["metadata"]["managedFields"].is_array();
+    !is_noted || writers_of_spec(pod).any(|entry| entry["manager"] == FIELD_MANAGER)
 }
 
 fn read_spec(object: &Value) -> Result<Spec, RequestError> {

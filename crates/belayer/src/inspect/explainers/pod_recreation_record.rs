@@ -11,6 +11,7 @@ use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
+use belayer_drain::gate::{DRAINING, MODE};
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
 use belayer_inspect::reader::{Look, Reader, explain as in_words};
 use belayer_inspect::report::age;
@@ -118,7 +119,7 @@ impl Records {
 /// That Belayer is drained: a re-creation that is under way stops where it is.
 pub(super) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
     let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
-    (look.found()?["data"]["mode"] == "draining").then(|| {
+    (look.found()?["data"][MODE] == DRAINING).then(|| {
         format!(
             "the drain has to end (belayer drain --resume): configmap {gate} says draining, and nothing is re-created"
         )

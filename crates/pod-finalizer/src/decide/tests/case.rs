@@ -11,6 +11,7 @@ use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::selection::MassRelease;
 use belayer_core::slim::ObjectMeta;
+use belayer_core::workqueue::Backoff;
 
 use super::now;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
@@ -170,14 +171,20 @@ impl Case {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| {
             let why = "no quota".into();
-            pod.record = RecordState::Refused { why, at, times: 9 };
+            pod.record = RecordState::Refused {
+                why,
+                at,
+                pause: Backoff::DENIED.cap(),
+            };
         })
     }
 
     /// So many times, the last time now.
     pub(crate) fn refused_before(self, times: u32) -> Self {
         let (why, at) = ("no quota".into(), super::now());
-        self.with(|pod| pod.record = RecordState::Refused { why, at, times })
+        let next = |pause, _| Some(Backoff::DENIED.ceiling_after(pause));
+        let pause = (0..times).fold(None, next).unwrap_or_default();
+        self.with(|pod| pod.record = RecordState::Refused { why, at, pause })
     }
 
     pub(crate) fn node_unasked(self) -> Self {

@@ -1,0 +1,20 @@
+//! Numbers in sentences.
+
+use std::fmt::Display;
+
+/// `1 pod`, `2 pods`.
+pub fn one_or_many<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
+    let noun = if number == N::from(1) { one } else { many };
+    format!("{number} {noun}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_one_and_none_are_many() {
+        let pods = |number: u64| one_or_many(number, "pod", "pods");
+        assert_eq!([pods(0), pods(1), pods(2)], ["0 pods", "1 pod", "2 pods"]);
+    }
+}
