@@ -75,7 +75,14 @@ fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> Wo
         let _ = sender.send(key);
     });
     let cancel = CancellationToken::new();
-    let facts = Facts::new(script.clone(), wake, Pace::default(), cancel.clone());
+    let reads = LiveReads::default();
+    let facts = Facts::new(
+        script.clone(),
+        wake,
+        Pace::default(),
+        reads.clone(),
+        cancel.clone(),
+    );
     World {
         facts,
         script,
