@@ -8,6 +8,7 @@ pub mod election;
 pub mod events;
 pub mod executor;
 pub mod facts;
+pub mod fair_queue;
 pub mod freshness;
 pub mod holding;
 pub mod http;

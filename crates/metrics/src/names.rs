@@ -95,6 +95,8 @@ pub const INFORMER_LAG: &str = "belayer_informer_lag_seconds";
 pub const INFORMER_RELISTS: &str = "belayer_informer_relists_total";
 /// Objects that could not be decoded and were skipped.
 pub const INFORMER_BAD_OBJECTS: &str = "belayer_informer_bad_objects_total";
+/// What waits to be sent to the API server, in line by namespace.
+pub const API_WAITING: &str = "belayer_api_waiting";
 /// Live questions, per answer.
 pub const FACTS: &str = "belayer_facts_total";
 

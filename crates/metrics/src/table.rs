@@ -2,7 +2,9 @@
 
 use metrics::Unit;
 
-use crate::values::{CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, wipe};
+use crate::values::{
+    CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, waiting, wipe,
+};
 use crate::{buckets, names as n};
 
 /// What a metric is called, what it counts and how its series differ.
@@ -421,6 +423,14 @@ pub const ALL: &[Metric] = &[
         Count,
         &[KIND],
         "Objects that could not be decoded and were skipped.",
+    ),
+    metric(
+        n::API_WAITING,
+        Gauge,
+        Count,
+        &[fixed("queue", waiting::ALL)],
+        "What waits for its turn at the API server: live reads for one of 64 slots; reads, writes and \
+         Events for a token of --kube-api-qps. Releases never wait for one.",
     ),
     metric(
         n::FACTS,

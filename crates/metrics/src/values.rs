@@ -12,6 +12,20 @@ pub mod band {
     pub const ALL: &[&str] = &[RELEASE, NORMAL, RESYNC];
 }
 
+/// Lines in which something waits for its turn at the API server.
+pub mod waiting {
+    /// Live reads that have not begun.
+    pub const LIVE_READS: &str = "live-reads";
+    /// Reads that wait for a token.
+    pub const EVIDENCE: &str = "evidence";
+    /// Writes that wait for a token, releases apart.
+    pub const WRITE: &str = "write";
+    /// Events that wait for a token.
+    pub const NOTICE: &str = "notice";
+    /// All of them.
+    pub const ALL: &[&str] = &[LIVE_READS, EVIDENCE, WRITE, NOTICE];
+}
+
 /// Why an informer listed.
 pub mod cause {
     /// The first list of the process.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use belayer_core::decision::Notice;
 use belayer_core::events::{EventRecorder, Regarding};
-use belayer_core::executor::Executor;
+use belayer_core::executor::{Executor, Tickets};
 use belayer_core::facts::{Oracle, OwnerQuestion};
 use belayer_core::freshness::OwnWrites;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
@@ -37,13 +37,13 @@ use crate::storm::Storm;
 pub struct Parts {
     /// Knows pods and records.
     pub component: Arc<PodRecreation>,
-    /// Sends the requests.
-    pub executor: Arc<Executor>,
+    /// Tokens for what is sent about the records in their queue.
+    pub tickets: Tickets,
     /// Reads single pods.
     pub pod_decoders: Decoders<Pod>,
     /// Reads single records.
     pub record_decoders: Decoders<Record>,
-    /// Looks at owners of pods.
+    /// Looks at owners of pods, by the executor of the tickets: a step that has begun does not wait.
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Tells people.
     pub events: EventRecorder,
@@ -148,7 +148,12 @@ impl Shared {
         }
     }
 
+    fn executor(&self) -> &Executor {
+        self.parts.tickets.executor()
+    }
+
     async fn work_on(&self, key: ObjectKey) -> Outcome {
+        let mut work = self.parts.tickets.begin(&key);
         let records = self.parts.component.records();
         if matches!(records.lookup(&key), Lookup::Unknown) {
             return Outcome::Again {
@@ -170,10 +175,14 @@ impl Shared {
             return again.map_or(Outcome::Done, |after| Outcome::Again { after });
         };
         // A pod is created with our hold on it, and everything before leads there.
-        if effect.leads_to_a_hold() && !self.parts.executor.holding().allows() {
+        if effect.leads_to_a_hold() && !self.executor().holding().allows() {
             return Outcome::Again {
                 after: effects::DRAINED,
             };
+        }
+        // A step is several requests. It begins when there is a token, and then it is not held up.
+        if !work.may_send() {
+            return Outcome::Waiting;
         }
         let outcome = self
             .take(&key, &snapshot, effect, verdict.notice.as_ref())

@@ -2,17 +2,16 @@
 //! release does not hold up another's one.
 //!
 //! What waited for a look is woken all at once. Instead of lining up in the queue, the keys line up
-//! here, per namespace, and are fed to the queue one namespace after the other, never many more than
+//! in a [`FairQueue`] and are fed to the queue one namespace after the other, never many more than
 //! the workers can take.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::fair_queue::FairQueue;
 use belayer_core::object::ObjectKey;
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -36,9 +35,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Lanes {
-    keys: HashMap<Arc<str>, VecDeque<ObjectKey>>,
-    /// Namespaces with keys, whose turn is next in front.
-    order: VecDeque<Arc<str>>,
+    keys: FairQueue<ObjectKey>,
     feeding: bool,
 }
 
@@ -58,7 +55,7 @@ impl Turns {
     /// Puts a key in its namespace's line.
     pub fn add(&self, key: ObjectKey) {
         let mut lanes = self.shared.lanes.lock();
-        lanes.push(key);
+        lanes.keys.push(key.shared_namespace(), key.clone());
         if lanes.feeding {
             return;
         }
@@ -72,33 +69,6 @@ impl Turns {
     }
 }
 
-impl Lanes {
-    fn push(&mut self, key: ObjectKey) {
-        let namespace = key.shared_namespace();
-        match self.keys.get_mut(namespace) {
-            Some(lane) => lane.push_back(key),
-            None => {
-                let namespace = Arc::clone(namespace);
-                self.order.push_back(Arc::clone(&namespace));
-                self.keys.insert(namespace, VecDeque::from([key]));
-            }
-        }
-    }
-
-    /// The next key, of the namespace whose turn it is.
-    fn next(&mut self) -> Option<ObjectKey> {
-        let namespace = self.order.pop_front()?;
-        let lane = self.keys.get_mut(&namespace)?;
-        let key = lane.pop_front();
-        if lane.is_empty() {
-            self.keys.remove(&namespace);
-        } else {
-            self.order.push_back(namespace);
-        }
-        key
-    }
-}
-
 impl Shared {
     async fn feed(&self) {
         loop {
@@ -106,7 +76,7 @@ impl Shared {
                 tokio::time::sleep(PAUSE).await;
             }
             let mut lanes = self.lanes.lock();
-            let Some(key) = lanes.next() else {
+            let Some(key) = lanes.keys.pop() else {
                 lanes.feeding = false;
                 return;
             };

@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
     restart("leaderElection.retryPeriod", "duration", "2s", "--leader-elect-retry-period", "How often a leader renews and the others look."),
     restart("leaderElection.resourceName", "name", "belayer", "--leader-elect-resource-name", "Name of the Lease."),
     restart("leaderElection.resourceNamespace", "name", "", "--leader-elect-resource-namespace", "Namespace of the Lease; Belayer's own if left out."),
-    live("limits.qps", "requests a second", "100", "Requests to the API server: live looks, holds, records and Events. Releases are apart, bounded by `concurrentReleases` and the server's own 429 alone; so are the lists and watches that keep the caches, one at a time for each kind.").flag("--kube-api-qps"),
+    live("limits.qps", "requests a second", "100", "Requests to the API server: live reads, holds, records and Events. Where all of them wait, live reads get half, writes three tenths and Events the rest; what one does not need the others get. Namespaces take turns. Releases are apart, bounded by `concurrentReleases` and the server's own 429 alone; so are the lists and watches that keep the caches, one at a time for each kind.").flag("--kube-api-qps"),
     live("limits.burst", "requests", "200", "Such requests that may go at once after a pause.").flag("--kube-api-burst"),
     live("limits.concurrentReleases", "1 to 1024", "32", "Releases under way at once.").flag("--concurrent-releases"),
     restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Where `/metrics`, `/livez` and `/readyz` are served: `:8080` is every address, `0` alone is off."),

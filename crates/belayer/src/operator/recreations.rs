@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
+use belayer_core::executor::Tickets;
 use belayer_core::facts::OwnerOracle;
 use belayer_core::slim::Keep;
 use belayer_core::workqueue::WorkQueue;
@@ -55,15 +56,16 @@ pub(super) fn join(
             queue: queue.clone(),
         },
     ));
+    let tickets = Tickets::new(&ground.executor, queue.clone());
     let machine = Machine::new(machine::Parts {
         component: Arc::clone(&recreation),
-        executor: Arc::clone(&ground.executor),
         pod_decoders: pods.watched.decoders.clone(),
         record_decoders: watched.decoders.clone(),
         owners: Arc::new(OwnerOracle::new(
-            Arc::clone(&ground.executor),
+            Arc::clone(tickets.executor()),
             ground.decoders(Keep::nothing()),
         )),
+        tickets,
         events: ground.events.clone(),
         clock: Arc::new(belayer_core::ambient::now),
     });

@@ -24,8 +24,9 @@ pub struct RunArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Requests per second to the API server. Releases are apart, and so are the
-    /// lists and watches that keep the caches, one for each kind [default: 100]
+    /// Requests per second to the API server: at least half for live reads, and a
+    /// fifth for writes. Releases are apart, and so are the lists and watches
+    /// that keep the caches, one for each kind [default: 100]
     #[arg(
         long,
         value_name = "N",
@@ -53,8 +54,8 @@ pub struct RunArguments {
     )]
     pub concurrent_releases: Option<u32>,
 
-    /// Objects worked on at once, per controller. Counts more than the
-    /// configuration file [default: 32]
+    /// Objects worked on at once, per controller. What waits for its turn at
+    /// --kube-api-qps takes no worker. Counts more than the configuration file [default: 32]
     #[arg(
         long,
         value_name = "N",

@@ -9,6 +9,7 @@
 )]
 
 mod answers;
+mod backlog;
 mod claims;
 mod determinism;
 mod drain;

@@ -1,4 +1,4 @@
-//! How much Belayer may ask of the API server, by priority.
+//! How much Belayer may ask of the API server, by what it is for.
 //!
 //! Releases are bounded by concurrency and by the server's 429 alone; everything else that goes by
 //! an executor shares a token bucket. Informers do not: each has one list or one watch under way,
@@ -6,25 +6,55 @@
 //! where the server streams it. The limits stand here and not in a tower layer because `kube::Client` puts a
 //! first-in-first-out buffer in front of its service: a create that waits for a token there would
 //! block the releases behind it.
+//!
+//! Where the bucket is empty, what waits lines up by [`Class`], and within a class its namespaces take
+//! turns ([`FairQueue`]). Each class gets its share of the tokens (rule L1), and the others what it leaves.
+//! One timer serves them all: each of its wake-ups serves whom there are tokens for, and nobody else
+//! wakes. [`Tickets`](super::Tickets) are how a key waits without a worker.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use belayer_metrics::waiting;
+use metrics::Gauge;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-/// What a request is for. Earlier classes go first.
+use crate::fair_queue::FairQueue;
+use crate::object::ObjectKey;
+
+/// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Takes a hold off.
+    /// Takes a hold off, or reads anew what a release found changed. Takes no token.
     Release,
-    /// Finds out whether a hold may be taken off.
+    /// Finds out whether a hold may be taken off: at least 50 % of the bucket.
     Evidence,
-    /// Any other write, such as adding a hold.
+    /// Any other write, such as adding a hold: at least 20 % of the bucket.
     Write,
     /// Tells somebody: Kubernetes Events.
     Notice,
+}
+
+/// The classes that share the bucket: their parts where all of them wait, and their names in metrics.
+const SHARES: [(f64, &str); 3] = [
+    (0.5, waiting::EVIDENCE),
+    (0.3, waiting::WRITE),
+    (0.2, waiting::NOTICE),
+];
+
+impl Class {
+    /// Its place in [`SHARES`]; `None` if it takes no tokens.
+    fn line(self) -> Option<usize> {
+        match self {
+            Self::Release => None,
+            Self::Evidence => Some(0),
+            Self::Write => Some(1),
+            Self::Notice => Some(2),
+        }
+    }
 }
 
 /// The bounds, as the flags give them.
@@ -55,7 +85,44 @@ pub struct Leave {
     _release: Option<OwnedSemaphorePermit>,
 }
 
-/// Hands out leave to send, in the order of [`Class`].
+/// A token that was taken out of the bucket for somebody who waited. It goes back if it is dropped
+/// before it is spent.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Token {
+    limits: Weak<Limits>,
+    line: usize,
+}
+
+impl Token {
+    fn spend(mut self) {
+        self.limits = Weak::new();
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(limits) = self.limits.upgrade() {
+            limits.take_back(self.line);
+        }
+    }
+}
+
+/// Who waits for a token without a task of its own.
+pub(super) trait Waiter: Send + Sync {
+    /// There is one for `key`.
+    fn served(&self, key: ObjectKey, token: Token);
+}
+
+/// A place in a line.
+enum Ticket {
+    /// Of a task that sleeps until it is served.
+    Task(oneshot::Sender<Token>),
+    /// Of a key.
+    Key(ObjectKey, Weak<dyn Waiter>),
+}
+
+/// Hands out leave to send, in shares by [`Class`].
 #[derive(Debug)]
 pub struct Limits {
     releases: Arc<Semaphore>,
@@ -64,26 +131,58 @@ pub struct Limits {
     burst: f64,
 }
 
-#[derive(Debug)]
 struct Bucket {
+    /// Negative where work that had begun had to send more.
     tokens: f64,
     filled: Instant,
-    /// How many of each class wait, so that a lower one steps back.
-    waiting: [usize; 4],
+    lines: [Line; SHARES.len()],
+    /// How far the line that was served last had come.
+    position: f64,
+    /// Whether somebody waits, so that the timer runs. Nobody overtakes those who wait.
+    feeding: bool,
+    /// How often the timer woke.
+    #[cfg(test)]
+    wake_ups: u64,
+}
+
+/// Those of one class who wait.
+struct Line {
+    waiting: FairQueue<Ticket>,
+    /// What it has been served, divided by its share: the line that is least far is served next.
+    position: f64,
+    gauge: Gauge,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.lines.each_ref().map(|line| line.waiting.len());
+        f.debug_struct("Bucket")
+            .field("tokens", &self.tokens)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Limits {
     /// Limits within `bounds`. A rate that is not positive means no limit.
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: Bounds) -> Arc<Self> {
         let burst = f64::from(bounds.burst.max(1));
-        Self {
+        Arc::new(Self {
             releases: Arc::new(Semaphore::new(
                 bounds.concurrent_releases.clamp(1, Semaphore::MAX_PERMITS),
             )),
             bucket: Mutex::new(Bucket {
                 tokens: burst,
                 filled: Instant::now(),
-                waiting: [0; 4],
+                lines: SHARES.map(|(_, name)| Line {
+                    waiting: FairQueue::default(),
+                    position: 0.0,
+                    gauge: metrics::gauge!(belayer_metrics::API_WAITING, "queue" => name),
+                }),
+                position: 0.0,
+                feeding: false,
+                #[cfg(test)]
+                wake_ups: 0,
             }),
             qps: if bounds.qps > 0.0 {
                 bounds.qps
@@ -91,143 +190,196 @@ impl Limits {
                 f64::INFINITY
             },
             burst,
-        }
+        })
     }
 
-    /// Waits until a request of `class` may be sent. Cancel-safe.
-    pub async fn leave(&self, class: Class) -> Leave {
-        if class == Class::Release {
-            // The semaphore is never closed, so an error cannot happen; without a permit the
-            // release still goes, bounded by the number of workers.
-            return Leave {
-                _release: Arc::clone(&self.releases).acquire_owned().await.ok(),
-            };
-        }
-        let waiting = Waiting::new(&self.bucket, class);
-        while let Some(pause) = self.take(waiting.class) {
-            tokio::time::sleep(pause).await;
+    /// Waits until a request of `class` may be sent. Cancel-safe. For tasks of their own: a worker
+    /// does not wait, its key takes a [ticket](super::Tickets).
+    pub async fn leave(self: &Arc<Self>, class: Class) -> Leave {
+        let Some(line) = class.line() else {
+            return self.release().await;
+        };
+        let served = {
+            let mut bucket = self.bucket.lock();
+            if self.is_free(&mut bucket) {
+                bucket.tokens -= 1.0;
+                return Leave { _release: None };
+            }
+            let (ticket, served) = oneshot::channel();
+            self.line_up(&mut bucket, line, &Arc::default(), Ticket::Task(ticket));
+            served
+        };
+        // Whoever waits borrows the limits, so that its ticket lives until it is served.
+        if let Ok(token) = served.await {
+            token.spend();
         }
         Leave { _release: None }
     }
 
-    /// Takes a token, or says how long to wait before trying again.
-    fn take(&self, class: Class) -> Option<Duration> {
+    /// Leave for work that has begun: a release waits for others to end, anything else goes at once and
+    /// is charged, so that it is the next ones that wait for it.
+    pub(super) async fn charge(&self, class: Class) -> Leave {
+        let Some(line) = class.line() else {
+            return self.release().await;
+        };
         let mut bucket = self.bucket.lock();
+        if self.qps.is_finite() {
+            self.fill(&mut bucket);
+            bucket.tokens -= 1.0;
+            if bucket.feeding {
+                bucket.lines[line].position += 1.0 / SHARES[line].0;
+            }
+        }
+        Leave { _release: None }
+    }
+
+    async fn release(&self) -> Leave {
+        // The semaphore is never closed, so an error cannot happen; without a permit the
+        // release still goes, bounded by the number of workers.
+        Leave {
+            _release: Arc::clone(&self.releases).acquire_owned().await.ok(),
+        }
+    }
+
+    /// Whether work may begin to send now. What it sends is [charged](Self::charge).
+    pub(super) fn may_begin(&self) -> bool {
+        self.is_free(&mut self.bucket.lock())
+    }
+
+    /// Has `waiter` told as soon as there is a token for `key`.
+    pub(super) fn line_up_key(
+        self: &Arc<Self>,
+        class: Class,
+        key: ObjectKey,
+        waiter: Weak<dyn Waiter>,
+    ) {
+        // What takes no token never comes here; it would wait among the writes.
+        let line = class.line().unwrap_or(1);
+        let namespace = Arc::clone(key.shared_namespace());
+        let mut bucket = self.bucket.lock();
+        self.line_up(&mut bucket, line, &namespace, Ticket::Key(key, waiter));
+    }
+
+    fn line_up(
+        self: &Arc<Self>,
+        bucket: &mut Bucket,
+        line: usize,
+        namespace: &Arc<str>,
+        ticket: Ticket,
+    ) {
+        let position = bucket.position;
+        let line = &mut bucket.lines[line];
+        if line.waiting.is_empty() {
+            // Nobody saves up for later what it did not want before.
+            line.position = line.position.max(position);
+        }
+        line.waiting.push(namespace, ticket);
+        line.gauge.set(line.waiting.len() as f64);
+        if !bucket.feeding {
+            bucket.feeding = true;
+            tokio::spawn(feed(Arc::downgrade(self)));
+        }
+    }
+
+    fn fill(&self, bucket: &mut Bucket) {
         let now = Instant::now();
         let gained = now.duration_since(bucket.filled).as_secs_f64() * self.qps;
-        bucket.tokens =
-            (bucket.tokens + if gained.is_nan() { 0.0 } else { gained }).min(self.burst);
+        bucket.tokens = (bucket.tokens + gained).min(self.burst);
         bucket.filled = now;
+    }
+
+    fn is_free(&self, bucket: &mut Bucket) -> bool {
         if self.qps.is_infinite() {
-            return None;
+            return true;
         }
-        let ahead: usize = bucket.waiting[..class as usize].iter().sum();
-        let needed = 1.0 + ahead as f64;
-        if bucket.tokens >= needed {
-            bucket.tokens -= 1.0;
-            return None;
+        self.fill(bucket);
+        !bucket.feeding && bucket.tokens >= 1.0
+    }
+
+    /// A token that was not needed.
+    fn take_back(&self, line: usize) {
+        let mut bucket = self.bucket.lock();
+        bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
+        if bucket.feeding {
+            bucket.lines[line].position -= 1.0 / SHARES[line].0;
         }
-        let pause = Duration::from_secs_f64((needed - bucket.tokens) / self.qps);
-        Some(pause.max(Duration::from_millis(1)))
+    }
+
+    /// Serves whom there are tokens for; says after how long to go on, if anybody is left.
+    fn serve(self: &Arc<Self>) -> Option<Duration> {
+        #[cfg(test)]
+        {
+            self.bucket.lock().wake_ups += 1;
+        }
+        loop {
+            let (ticket, token) = {
+                let mut bucket = self.bucket.lock();
+                self.fill(&mut bucket);
+                let Some(line) = bucket.next_line() else {
+                    bucket.idle();
+                    return None;
+                };
+                if bucket.tokens < 1.0 {
+                    let pause = Duration::from_secs_f64((1.0 - bucket.tokens) / self.qps);
+                    return Some(pause.max(Duration::from_millis(1)));
+                }
+                let Some(ticket) = bucket.take(line) else {
+                    continue;
+                };
+                let limits = Arc::downgrade(self);
+                (ticket, Token { limits, line })
+            };
+            match ticket {
+                // Whoever was cancelled meanwhile leaves its token to the next one.
+                Ticket::Task(task) => drop(task.send(token)),
+                Ticket::Key(key, waiter) => match waiter.upgrade() {
+                    Some(waiter) => waiter.served(key, token),
+                    None => drop(token),
+                },
+            }
+        }
     }
 }
 
-/// Counts a waiter, also when its future is dropped.
-struct Waiting<'a> {
-    bucket: &'a Mutex<Bucket>,
-    class: Class,
-}
+impl Bucket {
+    /// Of the lines in which somebody waits, the one that is least far.
+    fn next_line(&self) -> Option<usize> {
+        let position = |line: &usize| self.lines[*line].position;
+        (0..self.lines.len())
+            .filter(|line| !self.lines[*line].waiting.is_empty())
+            .min_by(|one, other| position(one).total_cmp(&position(other)))
+    }
 
-impl<'a> Waiting<'a> {
-    fn new(bucket: &'a Mutex<Bucket>, class: Class) -> Self {
-        bucket.lock().waiting[class as usize] += 1;
-        Self { bucket, class }
+    fn take(&mut self, line: usize) -> Option<Ticket> {
+        let share = SHARES[line].0;
+        let line = &mut self.lines[line];
+        let ticket = line.waiting.pop()?;
+        self.tokens -= 1.0;
+        self.position = line.position;
+        line.position += 1.0 / share;
+        line.gauge.set(line.waiting.len() as f64);
+        Some(ticket)
+    }
+
+    /// Nobody waits: the next ones start even.
+    fn idle(&mut self) {
+        self.feeding = false;
+        self.position = 0.0;
+        for line in &mut self.lines {
+            line.position = 0.0;
+        }
     }
 }
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.bucket.lock().waiting[self.class as usize] -= 1;
+/// The timer of all who wait.
+async fn feed(limits: Weak<Limits>) {
+    loop {
+        let Some(pause) = limits.upgrade().and_then(|limits| limits.serve()) else {
+            return;
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limits(qps: f64, burst: u32) -> Arc<Limits> {
-        Arc::new(Limits::new(Bounds {
-            qps,
-            burst,
-            concurrent_releases: 2,
-        }))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn releases_are_never_held_behind_other_traffic() {
-        let limits = limits(1.0, 1);
-        let _ = limits.leave(Class::Write).await;
-        let begun = Instant::now();
-        for _ in 0..1000 {
-            let _ = limits.leave(Class::Release).await;
-        }
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn releases_are_bounded_by_concurrency() {
-        let limits = limits(1.0, 1);
-        let first = limits.leave(Class::Release).await;
-        let _second = limits.leave(Class::Release).await;
-        let third = tokio::time::timeout(Duration::from_secs(5), limits.leave(Class::Release));
-        assert!(third.await.is_err());
-        drop(first);
-        let _ = limits.leave(Class::Release).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn other_traffic_goes_at_the_rate_after_the_burst() {
-        let limits = limits(10.0, 5);
-        let begun = Instant::now();
-        for _ in 0..25 {
-            let _ = limits.leave(Class::Write).await;
-        }
-        let took = begun.elapsed();
-        assert!(
-            (Duration::from_millis(1950)..Duration::from_millis(2100)).contains(&took),
-            "{took:?}"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn evidence_is_looked_for_before_anything_is_added() {
-        let limits = limits(10.0, 1);
-        let _ = limits.leave(Class::Write).await;
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut tasks = Vec::new();
-        for class in [
-            Class::Write,
-            Class::Notice,
-            Class::Evidence,
-            Class::Evidence,
-        ] {
-            let (limits, order) = (Arc::clone(&limits), Arc::clone(&order));
-            tasks.push(tokio::spawn(async move {
-                let _ = limits.leave(class).await;
-                order.lock().push(class);
-            }));
-        }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        assert_eq!(
-            *order.lock(),
-            [
-                Class::Evidence,
-                Class::Evidence,
-                Class::Write,
-                Class::Notice
-            ]
-        );
-    }
-}
+mod tests;

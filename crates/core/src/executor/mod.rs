@@ -2,8 +2,10 @@
 //! priority and with dry run. What an answer means is decided by who asked.
 
 mod limits;
+mod tickets;
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube::Client;
 use serde::Deserialize;
@@ -20,6 +22,7 @@ use crate::release::FinalizerPatch;
 use crate::slim::protobuf::{PROTOBUF, object_version};
 
 pub use limits::{Bounds, Class, Leave, Limits};
+pub use tickets::{Tickets, Work};
 
 /// Whether writes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +36,20 @@ pub enum Writes {
 /// Sends requests within [`Limits`].
 pub struct Executor {
     client: Client,
-    limits: Limits,
+    limits: Arc<Limits>,
+    pays: Pays,
     writes: Writes,
     tenure: Tenure,
     holding: HoldSwitch,
+}
+
+/// When the token of a request is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pays {
+    /// Before it is sent, which waits for it.
+    Before,
+    /// When it is sent, at once: the work that it belongs to has begun.
+    WhenSent,
 }
 
 /// How a write ended that did not fail.
@@ -72,6 +85,7 @@ impl Executor {
         Self {
             client,
             limits: Limits::new(bounds),
+            pays: Pays::Before,
             writes,
             tenure: Tenure::unlimited(),
             holding: HoldSwitch::default(),
@@ -90,6 +104,26 @@ impl Executor {
         Self {
             holding: switch,
             ..self
+        }
+    }
+
+    /// The same within the same limits, for work that [`Tickets`] have let begin: nothing that it sends
+    /// waits for a token.
+    fn for_work_that_has_begun(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            limits: Arc::clone(&self.limits),
+            pays: Pays::WhenSent,
+            writes: self.writes,
+            tenure: self.tenure.clone(),
+            holding: self.holding.clone(),
+        }
+    }
+
+    async fn leave(&self, class: Class) -> Leave {
+        match self.pays {
+            Pays::Before => self.limits.leave(class).await,
+            Pays::WhenSent => self.limits.charge(class).await,
         }
     }
 
@@ -114,7 +148,7 @@ impl Executor {
     ///
     /// As [`Request::send`].
     pub async fn read(&self, request: &Request, class: Class) -> Result<Answer, RequestError> {
-        let _leave = self.limits.leave(class).await;
+        let _leave = self.leave(class).await;
         request.send(&self.client).await
     }
 
@@ -129,7 +163,7 @@ impl Executor {
         if self.writes == Writes::DryRun {
             return Ok(Sent::DryRun);
         }
-        let _leave = self.limits.leave(class).await;
+        let _leave = self.leave(class).await;
         let answer = self.tenure.within(request.send(&self.client)).await;
         answer.map(Sent::Applied)
     }

@@ -10,6 +10,7 @@
 
 mod namespace;
 mod owner;
+mod reads;
 mod telling;
 
 use std::fmt::{Debug, Display};
@@ -29,6 +30,7 @@ pub use namespace::{
     NamespaceView, is_ignored,
 };
 pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
+pub use reads::LiveReads;
 
 use crate::http::RequestError;
 use crate::moment::Moment;
@@ -170,6 +172,7 @@ struct Shared<Q: Question> {
     oracle: Arc<dyn Oracle<Q>>,
     wake: Wake,
     pace: Pace,
+    reads: LiveReads,
     cancel: CancellationToken,
     state: Mutex<State<Q>>,
 }
@@ -215,11 +218,13 @@ enum Wanted {
 const SWEEP_EVERY: usize = 4096;
 
 impl<Q: Question> Facts<Q> {
-    /// Answers by `oracle`; `wake` is told who waited. Looks end when `cancel` is cancelled.
+    /// Answers by `oracle`, within the `reads` of the process; `wake` is told who waited. Looks end when
+    /// `cancel` is cancelled.
     pub fn new(
         oracle: Arc<dyn Oracle<Q>>,
         wake: Wake,
         pace: Pace,
+        reads: LiveReads,
         cancel: CancellationToken,
     ) -> Self {
         let state = State {
@@ -232,6 +237,7 @@ impl<Q: Question> Facts<Q> {
                 oracle,
                 wake,
                 pace,
+                reads,
                 cancel,
                 state: Mutex::new(state),
             }),
@@ -308,21 +314,27 @@ impl<Q: Question> Facts<Q> {
         }
         drop(guard);
         let shared = Arc::clone(&self.shared);
+        let namespace = Arc::clone(asker.key.shared_namespace());
         tokio::spawn(async move {
             let cancel = shared.cancel.clone();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                () = shared.fly(question, due) => {}
+                () = shared.fly(question, due, &namespace) => {}
             }
         });
     }
 }
 
 impl<Q: Question> Shared<Q> {
-    /// Waits until `due`, then looks until there is an answer, then wakes all who wait.
-    async fn fly(self: &Arc<Self>, question: Q, due: Instant) {
+    /// Waits until `due` and for its turn among the live reads, then looks until there is an answer, then
+    /// wakes all who wait. The look counts for the namespace of who asked first.
+    async fn fly(self: &Arc<Self>, question: Q, due: Instant, namespace: &Arc<str>) {
         tokio::time::sleep_until(due).await;
+        if !self.is_planned(&question, due) {
+            return;
+        }
+        let mut slot = self.reads.slot(namespace).await;
         {
             let mut state = self.state.lock();
             let Some(entry) = state.entries.get_mut(&question) else {
@@ -359,10 +371,20 @@ impl<Q: Question> Shared<Q> {
                         return;
                     }
                     failures += 1;
+                    // Others look meanwhile.
+                    drop(slot);
                     tokio::time::sleep(delay).await;
+                    slot = self.reads.slot(namespace).await;
                 }
             }
         }
+    }
+
+    /// Whether the look that was to begin at `due` has not been replaced by a sooner one.
+    fn is_planned(&self, question: &Q, due: Instant) -> bool {
+        let state = self.state.lock();
+        let flight = state.entries.get(question).and_then(|entry| entry.flight);
+        flight == Some(Flight::Planned(due))
     }
 
     fn failed(&self, question: &Q, error: LookError, before: u32) -> Wanted {

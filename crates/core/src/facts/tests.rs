@@ -75,7 +75,14 @@ fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> Wo
         let _ = sender.send(key);
     });
     let cancel = CancellationToken::new();
-    let facts = Facts::new(script.clone(), wake, Pace::default(), cancel.clone());
+    let reads = LiveReads::default();
+    let facts = Facts::new(
+        script.clone(),
+        wake,
+        Pace::default(),
+        reads.clone(),
+        cancel.clone(),
+    );
     World {
         facts,
         script,
@@ -364,4 +371,47 @@ async fn cancelling_ends_all_looks() {
     world.cancel.cancel();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(world.woken.try_recv().is_err());
+}
+
+/// More questions than one namespace may have in flight, each of which keeps its slot for a second.
+fn crowd(world: &World) -> Vec<Ask> {
+    let crowd: Vec<Ask> = (0..100).map(|n| Ask(format!("crowd {n}").leak())).collect();
+    for question in &crowd {
+        let asks = asks(question.0, Duration::ZERO);
+        world.facts.ask(question.clone(), asks.asker());
+    }
+    crowd
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_a_look_that_waits_for_its_turn_begins_after_it_was_asked_for() {
+    let mut world = world([Ok(7)]);
+    let crowd = crowd(&world);
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = world.script.looks.lock().len();
+    assert!(before < crowd.len(), "all of {before} looked at once");
+    // Whoever asks while it waits is served by it, and it began late enough for this one, too.
+    let late = asks("y", Duration::ZERO);
+    world.facts.ask(Q, late.asker());
+    for _ in 0..crowd.len() + 2 {
+        world.woken.recv().await.unwrap();
+    }
+    let fact = world.facts.get(&Q).unwrap();
+    assert!(*fact.answer() == 7 && fact.begun() > late.observed);
+    assert_eq!(world.script.looks.lock().len(), crowd.len() + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_a_look_that_will_be_repeated_gives_way_to_others() {
+    let mut world = world([Ok(7)]);
+    for question in crowd(&world) {
+        let no = std::iter::repeat_n(Err(Some(Duration::from_secs(60))), 9);
+        world.script.will_answer(question, no);
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.script.looks.lock().len(), 100);
+    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    let answered = tokio::time::timeout(Duration::from_secs(2), world.woken.recv()).await;
+    assert_eq!(answered, Ok(Some(key("x"))));
 }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::events::{EventRecorder, Regarding};
-use crate::executor::Executor;
+use crate::executor::{Executor, Tickets};
 use crate::freshness::OwnWrites;
 use crate::informer::{Decoders, Event, Handler, Store};
 use crate::object::{ObjectKey, Resource};
@@ -44,7 +44,9 @@ struct Shared<K: Slim> {
     ours: &'static [&'static str],
     store: Store<K>,
     queue: WorkQueue<ObjectKey>,
+    /// Of the workers, who never wait for a token.
     executor: Arc<Executor>,
+    tickets: Tickets,
     decoders: Decoders<K>,
     events: EventRecorder,
     own: OwnWrites,
@@ -143,13 +145,15 @@ impl<K: Slim> Builder<K> {
             observer,
         } = self.parts;
         let switch = executor.holding().clone();
+        let tickets = Tickets::new(&executor, queue.clone());
         let runner = Runner {
             shared: Arc::new(Shared {
                 resource,
                 ours,
                 store,
                 queue,
-                executor,
+                executor: Arc::clone(tickets.executor()),
+                tickets,
                 decoders,
                 events,
                 own: OwnWrites::default(),

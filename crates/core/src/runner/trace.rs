@@ -40,6 +40,7 @@ fn next(outcome: &Outcome) -> &'static str {
         Outcome::Done => "done",
         Outcome::Again { .. } => "look again",
         Outcome::Retry(_) => "retry",
+        Outcome::Waiting => "waits for a token",
     }
 }
 

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::decision::{Notice, Severity};
-use crate::executor::{Class, Patched, Sent};
+use crate::executor::{Class, Patched, Sent, Work};
 use crate::http::{ErrorClass, Request, RequestError};
 use crate::informer::{Lookup, Reading, Stored};
 use crate::moment::Moment;
@@ -56,6 +56,7 @@ enum Next<K> {
 
 impl<K: Slim> Shared<K> {
     pub(super) async fn work_on(&self, key: ObjectKey) -> Outcome {
+        let mut work = self.tickets.begin(&key);
         let mut object = match self.store.lookup(&key) {
             // Unknown is never treated as absent: the key comes back.
             Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
@@ -68,7 +69,7 @@ impl<K: Slim> Shared<K> {
             return Outcome::Done;
         }
         for attempt in 0..=IN_PLACE_RETRIES {
-            match self.attempt(&object, attempt).await {
+            match self.attempt(&object, attempt, &mut work).await {
                 Next::End(outcome) => return outcome,
                 Next::Decide(newer) => object = newer,
             }
@@ -76,7 +77,7 @@ impl<K: Slim> Shared<K> {
         Outcome::Retry(Backoff::CONFLICT)
     }
 
-    async fn attempt(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
+    async fn attempt(&self, object: &Stored<K>, attempt: u32, work: &mut Work<'_>) -> Next<K> {
         let now = (self.clock)();
         let mut considered: Vec<Considered> = self
             .components
@@ -107,6 +108,11 @@ impl<K: Slim> Shared<K> {
             }
             return Next::End(end);
         };
+        // A release takes no token. Whatever else is to be sent waits for one in line, not here: the
+        // worker is free for the releases of others.
+        if !matches!(merged, Merged::Release { .. }) && !work.may_send() {
+            return Next::End(Outcome::Waiting);
+        }
         let (patch, class) = match &merged {
             Merged::Release { patch, .. } => {
                 self.due.lock().note(key);
@@ -124,7 +130,7 @@ impl<K: Slim> Shared<K> {
                 self.report(object, &merged, &patched);
                 Next::End(end)
             }
-            Err(error) => self.failed(object, &merged, error, attempt).await,
+            Err(error) => self.failed(object, &merged, error, (attempt, class)).await,
         }
     }
 
@@ -268,7 +274,7 @@ impl<K: Slim> Shared<K> {
         object: &Stored<K>,
         merged: &Merged,
         error: RequestError,
-        attempt: u32,
+        (attempt, class): (u32, Class),
     ) -> Next<K> {
         let key = object.object.key();
         match error.class() {
@@ -276,8 +282,8 @@ impl<K: Slim> Shared<K> {
                 self.due.lock().forget(key);
                 Next::End(Outcome::Done)
             }
-            ErrorClass::Conflict => self.reread(object, attempt).await,
-            ErrorClass::Invalid if error.names_uid() => self.reread(object, attempt).await,
+            ErrorClass::Conflict => self.reread(object, attempt, class).await,
+            ErrorClass::Invalid if error.names_uid() => self.reread(object, attempt, class).await,
             ErrorClass::Forbidden | ErrorClass::Invalid => {
                 self.denied(object, merged, &error);
                 Next::End(Outcome::Retry(Backoff::DENIED))
@@ -290,8 +296,9 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    /// A conflict: somebody changed the object. Takes the cache if it is newer already, else asks.
-    async fn reread(&self, object: &Stored<K>, attempt: u32) -> Next<K> {
+    /// A conflict: somebody changed the object. Takes the cache if it is newer already, else asks, in the
+    /// class of the write: a release takes no token for that either.
+    async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
         if attempt == IN_PLACE_RETRIES {
             return Next::End(Outcome::Retry(Backoff::CONFLICT));
         }
@@ -307,7 +314,7 @@ impl<K: Slim> Shared<K> {
         }
         let request = Request::get(self.resource.object_path(slim.key()))
             .accept(self.decoders.accept(Reading::Object));
-        let answer = match self.executor.read(&request, Class::Evidence).await {
+        let answer = match self.executor.read(&request, class).await {
             Ok(answer) => answer,
             Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
             Err(error) => {

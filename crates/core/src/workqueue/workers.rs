@@ -30,6 +30,9 @@ pub enum Outcome {
     },
     /// Badly: the key comes back after a delay drawn from this curve.
     Retry(Backoff),
+    /// Not at all: the key waits for something that adds it again. Failures are neither counted nor
+    /// forgotten.
+    Waiting,
 }
 
 /// Tasks that take keys from a queue and hand them to a handler. The queue alone serialises them.
@@ -142,6 +145,7 @@ where
             Ok(Outcome::Retry(backoff)) => {
                 item.retry(backoff);
             }
+            Ok(Outcome::Waiting) => item.done(),
             Err(panic) => {
                 panics.count.fetch_add(1, Ordering::Relaxed);
                 panics.counter.increment(1);

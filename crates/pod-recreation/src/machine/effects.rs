@@ -239,7 +239,7 @@ impl Shared {
         counts: Option<&'static str>,
     ) -> Result<Outcome, RequestError> {
         self.put_status(record, next).await?;
-        if self.parts.executor.writes() == Writes::DryRun {
+        if self.executor().writes() == Writes::DryRun {
             return Ok(Outcome::Done);
         }
         tracing::info!(record = %record.meta.key, phase = ?next.phase, attempts = next.attempts, "recorded");
@@ -280,7 +280,7 @@ impl Shared {
         let request = belayer_core::http::Request::get(nodes.object_path(&key))
             .accept(belayer_core::http::METADATA_ONLY);
         let class = belayer_core::executor::Class::Evidence;
-        match self.parts.executor.read(&request, class).await {
+        match self.executor().read(&request, class).await {
             Ok(_) => Ok(Outcome::Done),
             Err(error) if self.says_gone(&error, &nodes, &key) => {
                 self.write(record, &step.next, step.counts).await

@@ -137,8 +137,7 @@ impl Shared {
             group => format!("/apis/{group}/{version}"),
         };
         let answer = match self
-            .parts
-            .executor
+            .executor()
             .read(&Request::get(path), Class::Evidence)
             .await
         {

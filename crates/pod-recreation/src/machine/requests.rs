@@ -21,7 +21,7 @@ pub(super) enum Live<T> {
 impl Shared {
     pub(super) async fn live_pod(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
         let request = Request::get(self.pods.object_path(key));
-        match self.parts.executor.read(&request, Class::Evidence).await {
+        match self.executor().read(&request, Class::Evidence).await {
             Ok(answer) => Ok(Live::There(answer)),
             Err(error) if self.says_gone(&error, &self.pods, key) => Ok(Live::Gone),
             Err(error) => Err(error),
@@ -30,7 +30,7 @@ impl Shared {
 
     pub(super) async fn live_record(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
         let request = Request::get(self.records.object_path(key));
-        match self.parts.executor.read(&request, Class::Evidence).await {
+        match self.executor().read(&request, Class::Evidence).await {
             Ok(answer) => Ok(Live::There(answer)),
             Err(error) if self.says_gone(&error, &self.records, key) => Ok(Live::Gone),
             Err(error) => Err(error),
@@ -65,7 +65,7 @@ impl Shared {
         });
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        if let Sent::Applied(answer) = self.parts.executor.write(&request, Class::Write).await?
+        if let Sent::Applied(answer) = self.executor().write(&request, Class::Write).await?
             && let Some(version) = version_of(&answer)
         {
             self.own.wrote(key, version);
@@ -79,7 +79,7 @@ impl Shared {
             "preconditions": { "uid": uid.as_str() },
         });
         let request = Request::delete(self.pods.object_path(key), options.to_string());
-        match self.parts.executor.write(&request, Class::Write).await {
+        match self.executor().write(&request, Class::Write).await {
             // 409: the name belongs to another by now.
             Err(error) if matches!(error.class(), ErrorClass::Conflict) => Ok(()),
             Err(error) if self.says_gone(&error, &self.pods, key) => Ok(()),
@@ -98,7 +98,7 @@ impl Shared {
             },
         });
         let request = Request::delete(self.records.object_path(key), options.to_string());
-        match self.parts.executor.write(&request, Class::Write).await {
+        match self.executor().write(&request, Class::Write).await {
             Err(error) if self.says_gone(&error, &self.records, key) => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Ok(()),
@@ -122,8 +122,7 @@ impl Shared {
         let path = self.pods.object_path(key);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        self.parts
-            .executor
+        self.executor()
             .write(&request, Class::Write)
             .await
             .map(drop)
@@ -141,7 +140,7 @@ impl Shared {
             Trial::Real => request,
             Trial::Rehearsal => request.query("dryRun", "All"),
         };
-        self.parts.executor.write(&request, Class::Write).await
+        self.executor().write(&request, Class::Write).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Facts, LookError, Oracle, Pace};
+use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, Pace};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
 use belayer_core::moment::Moment;
 use belayer_core::names::PVC_PROTECTION_HOLD;
@@ -68,7 +68,13 @@ impl Desk {
             Parts {
                 claims: claims.clone(),
                 pods,
-                looks: Facts::new(Arc::new(Nobody), wake, pace(), stop.clone()),
+                looks: Facts::new(
+                    Arc::new(Nobody),
+                    wake,
+                    pace(),
+                    LiveReads::default(),
+                    stop.clone(),
+                ),
                 queue: queue.clone(),
             },
         ));

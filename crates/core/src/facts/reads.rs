@@ -1,0 +1,142 @@
+//! How many live reads may be in flight, and whose is next.
+
+use std::sync::Arc;
+
+use belayer_metrics::waiting;
+use hashbrown::HashMap;
+use metrics::Gauge;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::fair_queue::FairQueue;
+
+/// Live reads in flight at once in a process (rule L1), whatever kinds of questions they answer.
+const IN_FLIGHT: usize = 64;
+
+/// The live reads of a process. Cheap to clone; the clones share the bound.
+///
+/// What waits is served one namespace after the other. A namespace never has more reads in flight than
+/// are free, so that one with ten thousand questions, each of many pages, takes half of the slots and
+/// another's question finds one at once.
+#[derive(Debug, Clone)]
+pub struct LiveReads {
+    slots: Arc<Mutex<Slots>>,
+}
+
+#[derive(Debug)]
+struct Slots {
+    free: usize,
+    /// How many each namespace has; none of them zero.
+    taken: HashMap<Arc<str>, usize>,
+    waiting: FairQueue<oneshot::Sender<Slot>>,
+    gauge: Gauge,
+}
+
+/// Leave for one live read, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Slot {
+    /// `None` once it is given back.
+    slots: Option<Arc<Mutex<Slots>>>,
+    namespace: Arc<str>,
+}
+
+impl Default for LiveReads {
+    fn default() -> Self {
+        Self {
+            slots: Arc::new(Mutex::new(Slots {
+                free: IN_FLIGHT,
+                taken: HashMap::new(),
+                waiting: FairQueue::default(),
+                gauge: metrics::gauge!(belayer_metrics::API_WAITING, "queue" => waiting::LIVE_READS),
+            })),
+        }
+    }
+}
+
+impl LiveReads {
+    /// Waits for the turn of `namespace`. Cancel-safe.
+    pub(super) async fn slot(&self, namespace: &Arc<str>) -> Slot {
+        let served = {
+            let mut slots = self.slots.lock();
+            if slots.waiting.is_empty() && slots.may_take(namespace) {
+                return slots.take(Arc::clone(namespace), &self.slots);
+            }
+            let (sender, served) = oneshot::channel();
+            slots.waiting.push(namespace, sender);
+            slots.gauge.set(slots.waiting.len() as f64);
+            served
+        };
+        serve(&self.slots);
+        // Whoever waits borrows the slots, and the other half is nowhere but there: an error cannot
+        // happen.
+        served.await.unwrap_or_else(|_| Slot {
+            slots: None,
+            namespace: Arc::clone(namespace),
+        })
+    }
+}
+
+impl Slots {
+    fn may_take(&self, namespace: &Arc<str>) -> bool {
+        self.taken.get(namespace).copied().unwrap_or_default() < self.free
+    }
+
+    fn take(&mut self, namespace: Arc<str>, slots: &Arc<Mutex<Self>>) -> Slot {
+        self.free -= 1;
+        *self.taken.entry(Arc::clone(&namespace)).or_default() += 1;
+        Slot {
+            slots: Some(Arc::clone(slots)),
+            namespace,
+        }
+    }
+
+    fn give_back(&mut self, namespace: &Arc<str>) {
+        self.free += 1;
+        if let Some(taken) = self.taken.get_mut(namespace) {
+            *taken -= 1;
+            if *taken == 0 {
+                self.taken.remove(namespace);
+            }
+        }
+    }
+}
+
+/// Gives free slots to those who wait.
+fn serve(slots: &Arc<Mutex<Slots>>) {
+    loop {
+        let (sender, slot) = {
+            let mut guard = slots.lock();
+            let this = &mut *guard;
+            if this.free == 0 {
+                return;
+            }
+            // Passes over less than one namespace per read in flight: those that have none may.
+            let (free, taken) = (this.free, &this.taken);
+            let may = |namespace: &Arc<str>| taken.get(namespace).is_none_or(|has| *has < free);
+            let Some((namespace, sender)) = this.waiting.pop_where(may) else {
+                return;
+            };
+            this.gauge.set(this.waiting.len() as f64);
+            (sender, this.take(namespace, slots))
+        };
+        // Whoever was cancelled meanwhile leaves it to the next one; not by dropping it, which would
+        // serve the next one from within.
+        if let Err(mut unwanted) = sender.send(slot) {
+            unwanted.slots = None;
+            slots.lock().give_back(&unwanted.namespace);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(slots) = self.slots.take() {
+            slots.lock().give_back(&self.namespace);
+            serve(&slots);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

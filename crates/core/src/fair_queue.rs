@@ -1,0 +1,136 @@
+//! A queue in which namespaces take turns, so that ten thousand items of one namespace do not hold
+//! up another's one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+/// Items in line by namespace: FIFO within a namespace, and the namespaces one after the other.
+///
+/// Pushing and popping cost O(1), whatever the number of items and of namespaces.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belayer_core::fair_queue::FairQueue;
+///
+/// let (hot, quiet): (Arc<str>, Arc<str>) = ("hot".into(), "quiet".into());
+/// let mut queue = FairQueue::default();
+/// queue.push(&hot, 1);
+/// queue.push(&hot, 2);
+/// queue.push(&quiet, 3);
+/// assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(1), Some(3), Some(2)));
+/// ```
+pub struct FairQueue<T> {
+    items: HashMap<Arc<str>, VecDeque<T>>,
+    /// Namespaces with items, whose turn is next in front.
+    order: VecDeque<Arc<str>>,
+    len: usize,
+}
+
+impl<T> Default for FairQueue<T> {
+    fn default() -> Self {
+        Self {
+            items: HashMap::new(),
+            order: VecDeque::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<T> fmt::Debug for FairQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairQueue")
+            .field("namespaces", &self.order.len())
+            .field("len", &self.len)
+            .finish()
+    }
+}
+
+impl<T> FairQueue<T> {
+    /// Puts an item at the end of its namespace's line. What belongs to no namespace lines up under
+    /// the empty name.
+    pub fn push(&mut self, namespace: &Arc<str>, item: T) {
+        self.len += 1;
+        if let Some(items) = self.items.get_mut(namespace) {
+            items.push_back(item);
+            return;
+        }
+        self.order.push_back(Arc::clone(namespace));
+        self.items
+            .insert(Arc::clone(namespace), VecDeque::from([item]));
+    }
+
+    /// The next item, of the namespace whose turn it is.
+    pub fn pop(&mut self) -> Option<T> {
+        self.pop_where(|_| true).map(|(_, item)| item)
+    }
+
+    /// The next item of a namespace that `may` have one now. A namespace that may not is passed over:
+    /// its turn comes again after the others'.
+    pub fn pop_where(&mut self, may: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, T)> {
+        for _ in 0..self.order.len() {
+            let namespace = self.order.pop_front()?;
+            if !may(&namespace) {
+                self.order.push_back(namespace);
+                continue;
+            }
+            let items = self.items.get_mut(&namespace)?;
+            let item = items.pop_front()?;
+            if items.is_empty() {
+                self.items.remove(&namespace);
+            } else {
+                self.order.push_back(Arc::clone(&namespace));
+            }
+            self.len -= 1;
+            return Some((namespace, item));
+        }
+        None
+    }
+
+    /// How many items wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(items: &[(&str, u32)]) -> FairQueue<u32> {
+        let mut queue = FairQueue::default();
+        for (namespace, item) in items {
+            queue.push(&Arc::from(*namespace), *item);
+        }
+        queue
+    }
+
+    fn all(queue: &mut FairQueue<u32>) -> Vec<u32> {
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn namespaces_take_turns_and_each_is_first_in_first_out() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("", 5), ("b", 6)]);
+        assert_eq!(queue.len(), 6);
+        assert_eq!(all(&mut queue), [1, 4, 5, 2, 6, 3]);
+        assert!(queue.is_empty() && queue.items.is_empty() && queue.order.is_empty());
+    }
+
+    #[test]
+    fn a_namespace_that_may_have_none_is_passed_over_and_loses_nothing() {
+        let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3)]);
+        let not_a = |namespace: &Arc<str>| **namespace != *"a";
+        assert_eq!(queue.pop_where(not_a).map(|(_, item)| item), Some(2));
+        assert_eq!(queue.pop_where(not_a), None);
+        assert_eq!(queue.len(), 2);
+        assert_eq!(all(&mut queue), [1, 3]);
+    }
+}
