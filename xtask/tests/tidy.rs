@@ -74,10 +74,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
-    // Who uses a claim is pvc-protection's to know, whether it runs or not.
+    // Who uses a claim is pvc-protection's to know, and what a record knows pod-recreation's, whether
+    // they run or not.
     (
         "belayer-drain",
-        &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
+        &[
+            "belayer-core",
+            "belayer-inspect",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+        ],
     ),
     ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (

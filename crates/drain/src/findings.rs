@@ -1,10 +1,14 @@
 //! What a pass found and what came of it, on its way into the report.
 
+use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 
+use belayer_pod_recreation::api;
+
 use crate::decide::Why;
 use crate::passes::Pass;
+use crate::records::Alone;
 use crate::release::{LetGo, Trouble};
 use crate::report::{Left, Reason, Refused, Report, Unseen, why_in_words};
 
@@ -49,7 +53,7 @@ impl Findings {
         for one in &kept {
             // What could not be found out is an error, not a fact about the object.
             match one.why {
-                Why::UseUnknown(_) => pass.unsettled += 1,
+                Why::UseUnknown(_) | Why::Unrecorded(_) => pass.unsettled += 1,
                 _ => pass.left += 1,
             }
             self.left.push(Left {
@@ -79,6 +83,31 @@ impl Findings {
                     code: 0,
                 });
             }
+        }
+    }
+
+    /// Notes pods that are in their records alone: somebody finishes them, or they are left.
+    pub(crate) fn note_alone(&mut self, alone: Vec<Alone>, pass: &mut Pass) {
+        for Alone {
+            key,
+            pod,
+            why,
+            moves,
+        } in alone
+        {
+            if moves {
+                pass.unsettled += 1;
+            } else {
+                pass.left += 1;
+            }
+            self.left.push(Left {
+                reason: Reason::InItsRecord,
+                resource: api::resource().to_string(),
+                namespace: key.namespace().unwrap_or_default().to_owned(),
+                name: key.name().to_owned(),
+                hold: POD_RECREATION_HOLD.to_owned(),
+                why: format!("pod {pod} is to be created: {why}"),
+            });
         }
     }
 

@@ -115,7 +115,7 @@ impl Home {
 
     fn turn(&self, now: &Now) {
         let to = match (now.ends, now.gate) {
-            (true, _) => Holding::Draining,
+            (true, _) => Holding::Leaving,
             (false, Some(said)) => said,
             (false, None) => Holding::Unknown,
         };
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(switch.now(), Holding::Allowed);
         home.namespace_ends(true);
         home.gate(Some(&state("normal")));
-        assert_eq!(switch.now(), Holding::Draining, "home is being deleted");
+        assert_eq!(switch.now(), Holding::Leaving, "home is being deleted");
         home.namespace_ends(false);
         assert_eq!(switch.now(), Holding::Allowed, "a new one");
     }

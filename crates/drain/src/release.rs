@@ -16,6 +16,7 @@ use belayer_core::slim::OwnerMeta;
 use belayer_inspect::reader::Reader;
 
 use crate::decide::{Kept, Look, Purpose, View, Wanted, decide};
+use crate::records::{Recorded, Records};
 use crate::scan::Found;
 use crate::selection::Selection;
 use crate::users::Users;
@@ -35,6 +36,7 @@ pub(crate) struct Releaser<'a> {
     pub(crate) reader: &'a Reader,
     pub(crate) decoders: &'a Decoders<OwnerMeta>,
     pub(crate) users: &'a Users,
+    pub(crate) records: &'a Records,
     pub(crate) selection: &'a dyn Selection,
     pub(crate) ignored: &'a BTreeSet<String>,
     pub(crate) purpose: &'a Purpose,
@@ -79,6 +81,7 @@ enum Next {
 impl Releaser<'_> {
     pub(crate) async fn let_go(&self, mut object: Found) -> LetGo {
         let mut look: Option<Look> = None;
+        let mut recorded: Option<Recorded> = None;
         let mut attempt = 0;
         loop {
             let verdict = decide(
@@ -91,11 +94,16 @@ impl Releaser<'_> {
                             .selects(hold, &object.kind, &object.meta, self.ignored)
                     },
                     look: look.as_ref(),
+                    recorded: recorded.as_ref(),
                 },
                 self.purpose,
             );
             if verdict.look == Wanted::Yes {
                 look = Some(self.users.of(&object.meta, object.seen).await);
+                continue;
+            }
+            if verdict.ask_record == Wanted::Yes {
+                recorded = Some(self.records.told_of(&object.meta).await);
                 continue;
             }
             let mut done = LetGo {

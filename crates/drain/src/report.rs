@@ -147,6 +147,10 @@ pub enum Reason {
     OfAnotherVersion,
     /// A hold of a component that cannot say here what it selects.
     SelectionUnknown,
+    /// A pod that pod-recreation created, of which its record could not be told.
+    Unrecorded,
+    /// No hold: a pod that is in its `PodRecreation` alone, and that nobody creates.
+    InItsRecord,
 }
 
 impl Reason {
@@ -156,6 +160,7 @@ impl Reason {
             Why::UseUnknown(_) => Self::UseUnknown,
             Why::OfAnotherVersion => Self::OfAnotherVersion,
             Why::SelectionUnknown(_) => Self::SelectionUnknown,
+            Why::Unrecorded(_) => Self::Unrecorded,
         }
     }
 }
@@ -164,7 +169,7 @@ impl Reason {
 pub(crate) fn why_in_words(why: &Why) -> String {
     match why {
         Why::InUse(users) => format!("in use by {users}"),
-        Why::UseUnknown(why) | Why::SelectionUnknown(why) => why.clone(),
+        Why::UseUnknown(why) | Why::SelectionUnknown(why) | Why::Unrecorded(why) => why.clone(),
         Why::OfAnotherVersion => "this version of belayer does not know this hold".to_owned(),
     }
 }

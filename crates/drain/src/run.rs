@@ -18,6 +18,7 @@ use crate::findings::Findings;
 use crate::gate::Gate;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
+use crate::records::Records;
 use crate::report::{API_VERSION, Refused, Report, Taken, Unseen};
 use crate::selection::Selection;
 use crate::site::{GateState, Site};
@@ -61,6 +62,7 @@ pub struct Drain {
     selection: Box<dyn Selection>,
     timeout: Duration,
     users: Users,
+    records: Records,
 }
 
 /// Why nothing can be done at all.
@@ -83,6 +85,7 @@ impl Drain {
             selection,
             timeout,
         } = parts;
+        let records = Records::new(Arc::clone(&executor), reader.clone());
         Self {
             site: Site {
                 gate: Gate::new(Arc::clone(&executor), &namespace),
@@ -94,6 +97,7 @@ impl Drain {
             kinds,
             selection,
             timeout,
+            records,
             users: Users::new(reader),
         }
     }
@@ -114,8 +118,8 @@ impl Drain {
             return Ok(Vec::new());
         }
         // The namespace first: what may be held again must not be left alone.
-        if let Err(why) = self.site.mark_namespace("false").await {
-            tracing::warn!(why, "the namespace's mark could not be taken back");
+        for (what, why) in self.site.mark("false").await {
+            tracing::warn!(what, why, "the mark of the drain could not be taken back");
         }
         self.site.open_gate().await
     }
@@ -207,7 +211,6 @@ impl Drain {
         self.finish(&mut report).await;
         if self.is_everything() {
             report.notes.extend(self.site.without_its_namespace().await);
-            report.notes.extend(self.site.recreations_under_way().await);
         }
         report.exit_code = report.outcome.exit_code();
         report.seconds = started.elapsed().as_secs_f64();
@@ -318,15 +321,13 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        let clean = report.outcome == Outcome::Clean;
-        if clean
-            && report.gate != GateState::NoNamespace
-            && let Err(why) = self.site.mark_namespace("true").await
-        {
+        if report.outcome != Outcome::Clean || report.gate == GateState::NoNamespace {
+            return;
+        }
+        for (what, why) in self.site.mark("true").await {
             report.notes.push(format!(
-                "namespace {} could not be marked as drained ({why}): the policy that guards it goes on refusing \
-                 its deletion",
-                self.site.namespace
+                "{what} could not be marked as drained ({why}): the policy that guards it goes on refusing its \
+                 deletion"
             ));
         }
     }

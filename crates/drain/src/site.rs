@@ -17,6 +17,18 @@ use crate::holds;
 /// The label of everything that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
 
+/// Our definitions: with one go all its objects, the records of pods that are to be created among them.
+const DEFINITIONS: &[&str] = &["podoutcomes.belayer.dev", "podrecreations.belayer.dev"];
+
+fn definitions() -> Resource {
+    Resource::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    )
+}
+
 /// What is in the cluster besides holds.
 pub(crate) struct Site {
     pub(crate) executor: Arc<Executor>,
@@ -168,16 +180,44 @@ impl Site {
         }
     }
 
-    /// Says on Belayer's namespace whether it may go. A namespace that is not there needs no word.
-    pub(crate) async fn mark_namespace(&self, drained: &str) -> Result<(), String> {
-        let namespaces = Resource::namespaces();
-        let path = namespaces.object_path(&ObjectKey::cluster(&*self.namespace));
+    /// Says on what is guarded, Belayer's namespace and its definitions, whether it may go. What is not there
+    /// needs no word. Gives back what could not be marked, and why.
+    pub(crate) async fn mark(&self, drained: &str) -> Vec<(String, String)> {
+        let namespace = ObjectKey::cluster(&*self.namespace);
+        let named = format!("namespace {}", self.namespace);
+        let mut failed = Vec::new();
+        let definitions = DEFINITIONS.iter().map(|name| {
+            let key = ObjectKey::cluster(*name);
+            (
+                definitions(),
+                key,
+                format!("customresourcedefinition {name}"),
+            )
+        });
+        for (kind, key, named) in
+            std::iter::once((Resource::namespaces(), namespace, named)).chain(definitions)
+        {
+            if let Err(why) = self.mark_one(&kind, &key, drained).await {
+                failed.push((named, why));
+            }
+        }
+        failed
+    }
+
+    async fn mark_one(
+        &self,
+        kind: &Resource,
+        key: &ObjectKey,
+        drained: &str,
+    ) -> Result<(), String> {
         let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
-        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+        let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         match self.executor.write(&request, Class::Write).await {
             Ok(_) => Ok(()),
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
+            Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+                Ok(())
+            }
             Err(error) => Err(explain(&error)),
         }
     }
@@ -198,42 +238,9 @@ impl Site {
         })
     }
 
-    /// Pods that are in their records alone, in words: nothing holds them, and they would go with
-    /// the records.
-    pub(crate) async fn recreations_under_way(&self) -> Option<String> {
-        let records = Resource::new("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations");
-        // Where the kind is not served, or may not be read, there is nothing to be said.
-        let all = self.reader.all::<Value>(&records.path(None)).await;
-        let under_way = all.found()?.iter().filter(|record| is_under_way(record));
-        let names: Vec<String> = under_way.filter_map(name_of).collect();
-        let first = names.first()?;
-        let they = match names.len() {
-            1 => "1 pod is to be re-created and is in its PodRecreation alone,".to_owned(),
-            n => format!(
-                "{n} pods are to be re-created and are in their PodRecreation alone, such as"
-            ),
-        };
-        Some(format!(
-            "{they} {first}: let Belayer finish (belayer drain --resume) before you remove such records or their \
-             definition"
-        ))
-    }
-
     pub(crate) fn is_dry_run(&self) -> bool {
         self.executor.writes() == Writes::DryRun
     }
-}
-
-/// Whether the rejected pod has been deleted, or is about to be, and its successor is not there.
-fn is_under_way(record: &Value) -> bool {
-    let phase = record["status"]["phase"].as_str().unwrap_or_default();
-    record["metadata"]["deletionTimestamp"].is_null()
-        && matches!(phase, "Deleting" | "Waiting" | "Creating")
-}
-
-fn name_of(record: &Value) -> Option<String> {
-    let text = |key: &str| record["metadata"][key].as_str();
-    Some(format!("{}/{}", text("namespace")?, text("name")?))
 }
 
 fn is_terminating(error: &RequestError) -> bool {
@@ -250,16 +257,6 @@ fn is_terminating(error: &RequestError) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
-
-    #[rstest]
-    #[case::deleted_and_not_yet_created(json!({"status": {"phase": "Waiting"}}), true)]
-    #[case::created(json!({"status": {"phase": "Recreated"}}), false)]
-    #[case::rejected_and_still_there(json!({"status": {"phase": "Rejected"}}), false)]
-    #[case::new(json!({}), false)]
-    #[case::cancelled(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Creating"}}), false)]
-    fn pods_that_are_in_their_record_alone(#[case] record: Value, #[case] expected: bool) {
-        assert_eq!(is_under_way(&record), expected);
-    }
 
     #[rstest]
     #[case::ours(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]

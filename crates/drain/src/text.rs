@@ -23,6 +23,13 @@ fn way_out(reason: Reason) -> &'static str {
         Reason::SelectionUnknown => {
             "Use a build with that component, and its configuration by --config."
         }
+        Reason::Unrecorded => {
+            "Without that, a pod that ran could be created again. Drain again once the record can be written."
+        }
+        Reason::InItsRecord => {
+            "A running Belayer creates them while it is drained, unless the API server refuses. Start it and run drain\n  \
+             again, or save the records, which hold the pods, before you delete them (docs/uninstall.md)."
+        }
     }
 }
 
@@ -139,6 +146,8 @@ fn left(report: &Report, text: &mut String) {
         Reason::UseUnknown,
         Reason::OfAnotherVersion,
         Reason::SelectionUnknown,
+        Reason::Unrecorded,
+        Reason::InItsRecord,
     ] {
         let of: Vec<&Left> = report
             .left
@@ -165,6 +174,14 @@ fn left(report: &Report, text: &mut String) {
             Reason::SelectionUnknown => format!(
                 "Left, {} of which it is not known whether something selects them:",
                 one_or_many(number, "hold", "holds")
+            ),
+            Reason::Unrecorded => format!(
+                "Left, {} of which the record does not know:",
+                one_or_many(number, "re-created pod", "re-created pods")
+            ),
+            Reason::InItsRecord => format!(
+                "Left, {} in a PodRecreation alone:",
+                one_or_many(number, "pod that is", "pods that are")
             ),
         };
         let _ = writeln!(text, "{title}");

@@ -139,6 +139,7 @@ pub const KEYS: &[Key] = &[
     live("podRecreation.onWipeTimeout", "proceed or fail", "proceed", "What follows when it takes longer: re-create on another node, or not at all."),
     live("podRecreation.avoidRejectedNode", "true or false", "false", "Never go back to a node that rejected the pod."),
     live("podRecreation.classes", "reason: race, transient, permanent or unknown", "{}", "What single reasons of rejections mean; race and transient are re-created."),
+    live("podRecreation.allowArgo", "true or false", "false", "Whether `podRecreation.owners` may name the workflows of Argo Workflows, which retries its pods itself. Without it they are left out, with a warning."),
     live("podRecreation.recordTtlSeconds", "seconds", "3600", "How long a record is kept after its end."),
     live("podRecreation.storm.perOwner.perSecond", "number above 0", "5", "Re-creations a second of one owner's pods."),
     live("podRecreation.storm.perOwner.burst", "1 or more", "50", "How many of them may go at once after a pause."),

@@ -12,7 +12,9 @@ use crate::arguments::{ClusterArguments, LookArguments, Output, OwnNamespace};
 pub(crate) const HELP: &str = "\
 It takes off what only Belayer put on, and nothing else: other systems'
 finalizers stay, kubernetes.io/pvc-protection included. A claim that a pod uses
-and that nothing but Belayer holds stays as well, and is listed.
+and that nothing but Belayer holds stays as well, and is listed. A pod that is in
+its PodRecreation alone is created first, by a Belayer that runs; without one it
+stays there, and is listed.
 
 Draining is a state: it holds until `belayer drain --resume`, or until the
 manifests are applied again. Killed, it can be started again at any time.
@@ -27,7 +29,8 @@ Exit codes:
   0  nothing of ours is left
   1  an error: something could not be done or looked at, or time ran out
   2  wrong usage or configuration; nothing has been touched
-  3  something must stay: a claim in use that only Belayer holds
+  3  something must stay: a claim in use that only Belayer holds, or a pod that
+     is in its PodRecreation alone
   4  the API server refuses something: rights, a policy or a webhook";
 
 /// Arguments of `belayer drain`.

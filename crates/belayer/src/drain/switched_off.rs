@@ -167,7 +167,11 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     component,
                     released,
                     left,
-                    "switched off: claims in use that nothing else protects keep its hold"
+                    what = %report.left.first().map_or_else(String::new, |left| {
+                        format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
+                    }),
+                    "switched off, and something must stay: a claim in use that nothing else protects keeps its \
+                     hold, a pod that is in its PodRecreation alone is created once pod-recreation is on again"
                 );
                 LEFT_AGAIN
             }

@@ -264,6 +264,7 @@ fn cases() -> Vec<Case> {
             "podRecreation: {selectors: [{matchLabels: {a: c}}]}",
         ),
         plain("podRecreation.owners", "[Workspace.example.com]"),
+        plain("podRecreation.allowArgo", "true"),
         plain("podRecreation.maxRetries", "7"),
         plain("podRecreation.backoffSeconds", "7"),
         plain("podRecreation.wipeTimeoutSeconds", "7"),

@@ -73,6 +73,8 @@ pub struct Failure {
     /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so it is left
     /// out of [`Slim::differs`].
     pub status_written: Option<Timestamp>,
+    /// `metadata.creationTimestamp`: no node had the pod before.
+    pub created: Option<Timestamp>,
 }
 
 /// What is kept of a pod only while it is being deleted: rules that judge whether its deletion ended

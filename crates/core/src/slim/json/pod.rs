@@ -265,6 +265,7 @@ impl SlimJson for Pod {
                 message: (!status.message.is_empty()).then(|| Arc::from(&*status.message)),
                 start_time: timestamp("status.startTime", &status.start_time)?,
                 status_written: metadata.status_written(),
+                created: metadata.created(),
             }))
         } else {
             None

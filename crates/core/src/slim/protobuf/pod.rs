@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::meta::{meta, status_written};
+use super::meta::{created, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
 use crate::slim::{
     Container, ContainerKind, ContainerState, DecodeContext, DecodeError, Failure, Interner, Phase,
@@ -214,6 +214,7 @@ impl<'a> Status<'a> {
             message: (!self.message.is_empty()).then(|| Arc::from(&*self.message)),
             start_time,
             status_written: status_written(metadata)?,
+            created: created(metadata)?,
         })
     }
 }
