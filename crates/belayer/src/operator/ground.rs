@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::ambient;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Facts, Oracle, Pace, Question, Wake};
+use belayer_core::facts::{Budget, Facts, Oracle, Pace, Question, Wake};
 use belayer_core::holding::{HoldSwitch, Holding};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
@@ -36,6 +36,8 @@ pub(super) struct Ground {
     pub(super) observer: Arc<dyn Observer>,
     /// How often one thing may be asked live.
     pub(super) pace: Pace,
+    /// What all live answers may take.
+    answers: Budget,
     /// Ends live looks and the telling of Events: after the workers have ended.
     pub(super) after_work: CancellationToken,
     /// All namespaces.
@@ -67,6 +69,7 @@ impl Ground {
             events,
             observer: Arc::clone(&options.observer),
             pace: Pace::default(),
+            answers: Budget::default(),
             after_work: CancellationToken::new(),
             namespaces,
             told: Told::default(),
@@ -87,7 +90,8 @@ impl Ground {
         wake: Wake,
         pace: Pace,
     ) -> Facts<Q> {
-        Facts::new(Arc::new(oracle), wake, pace, self.after_work.clone())
+        let cancel = self.after_work.clone();
+        Facts::within(Arc::new(oracle), wake, pace, cancel, &self.answers)
     }
 
     /// What a runner of a kind is made of; `ours` are the finalizers that it may touch.

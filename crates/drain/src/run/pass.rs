@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
-use tokio::time::Instant;
 
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
@@ -27,7 +26,6 @@ impl Drain {
     pub(super) async fn pass(
         &self,
         kinds: &[Resource],
-        deadline: Instant,
         pass: &mut Pass,
         found: &mut Findings,
         report: &mut Report,
@@ -49,6 +47,7 @@ impl Drain {
         found.unseen.extend(unseen);
         objects.sort_by_key(order);
         progress.found(objects.len());
+        pass.found = objects.len();
         let releaser = Releaser {
             executor: &self.site.executor,
             reader: &self.site.reader,
@@ -57,7 +56,6 @@ impl Drain {
             selection: &*self.selection,
             ignored: &ignored,
             purpose: &self.purpose,
-            deadline,
         };
         let mut done = futures::stream::iter(objects)
             .map(|object| {

@@ -55,7 +55,7 @@ impl Shared {
         next: &Status,
     ) -> Result<(), RequestError> {
         let key = &record.meta.key;
-        let path = format!("{}/status", self.records.object_path(key));
+        let path = self.records.subresource_path(key, "status");
         let body = json!({
             "metadata": {
                 "uid": record.meta.uid.as_str(),
