@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Pass {
     /// When it began, from the start of the run.
     pub begun: Duration,
+    /// Objects that it found with a hold of ours.
+    pub found: usize,
     /// Objects that were let go, or went by themselves meanwhile.
     pub released: usize,
     /// Objects that may go and did not, for reasons that pass.
@@ -81,6 +83,11 @@ impl Outcome {
 #[derive(Debug, Clone)]
 pub struct Passes {
     timeout: Duration,
+    /// The fewest objects that a pass found with a hold.
+    fewest: usize,
+    /// When a pass last found fewer than all before it: that, and nothing else, is progress. What
+    /// is held anew as fast as it is let go is none, so that every run ends.
+    progressed: Duration,
     /// Before that, from the start of the run, no pass is the last.
     settled: Duration,
     /// When the last pass began that found nothing to do, if the latest one did not.
@@ -89,10 +96,12 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// A run that may take so long, and before whose time `settled` nothing can be trusted.
+    /// A run that may take so long without progress, and before whose time `settled` nothing can be trusted.
     pub fn new(timeout: Duration, settled: Duration) -> Self {
         Self {
             timeout,
+            fewest: usize::MAX,
+            progressed: Duration::ZERO,
             settled,
             clean: None,
             refused: 0,
@@ -104,8 +113,17 @@ impl Passes {
         self.settled = self.settled.max(settled);
     }
 
+    /// Whether there has been no progress for too long.
+    pub fn is_late(&self, now: Duration) -> bool {
+        now >= self.progressed + self.timeout
+    }
+
     /// What follows this pass, which ended at `now`.
     pub fn next(&mut self, pass: &Pass, now: Duration) -> Next {
+        if pass.found < self.fewest {
+            self.fewest = pass.found;
+            self.progressed = now;
+        }
         self.refused = if pass.refused > 0 {
             self.refused + 1
         } else {
@@ -126,7 +144,7 @@ impl Passes {
             }
             self.clean = Some(earlier);
         }
-        if now >= self.timeout {
+        if self.is_late(now) {
             return Next::Stop(match outcome(pass) {
                 Outcome::Clean => Outcome::Error,
                 other => other,
@@ -140,7 +158,7 @@ impl Passes {
             None if pass.refused > 0 && pass.released == 0 => REFUSED_PAUSE,
             None => PAUSE,
         };
-        Next::Again(pause.min(self.timeout - now))
+        Next::Again(pause.min(self.progressed + self.timeout - now))
     }
 }
 
@@ -196,6 +214,14 @@ mod tests {
         Pass { refused: 1, ..pass }
     }
 
+    /// No fewer than before.
+    fn more(begun: u64) -> Pass {
+        Pass {
+            found: 2,
+            ..at(begun)
+        }
+    }
+
     fn left(pass: Pass) -> Pass {
         Pass { left: 1, ..pass }
     }
@@ -226,12 +252,26 @@ mod tests {
     }
 
     #[rstest]
-    #[case::while_something_moves(&[released(at(0)), released(at(9))], Outcome::Error)]
-    #[case::before_two_were_clean(&[at(9)], Outcome::Error)]
-    #[case::with_what_must_stay(&[left(at(9))], Outcome::LeftOver)]
-    #[case::with_refusals(&[refused(at(9))], Outcome::Refused)]
+    #[case::while_something_moves(&[released(more(5)), released(more(9))], Outcome::Error)]
+    #[case::before_two_were_clean(&[more(9)], Outcome::Error)]
+    #[case::with_what_must_stay(&[left(more(9))], Outcome::LeftOver)]
+    #[case::with_refusals(&[refused(more(9))], Outcome::Refused)]
     fn time_runs_out(#[case] rows: &[Pass], #[case] expected: Outcome) {
-        assert_eq!(played(rows, 0, 10), (rows.len(), Some(expected)));
+        let first = Pass { found: 1, ..at(0) };
+        let rows = [&[released(first)], rows].concat();
+        // The first pass ends at second 1: it found what there is, which is progress.
+        assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
+    }
+
+    #[test]
+    fn l6_time_counts_from_the_last_progress() {
+        let found = |begun, found| released(Pass { found, ..at(begun) });
+        // Each pass finds fewer: it may take as long as it likes.
+        let fewer: Vec<Pass> = (0..20).map(|n| found(n * 8, 100 - n as usize)).collect();
+        assert_eq!(played(&fewer, 0, 10), (20, None));
+        // As many are held anew as were let go.
+        let as_many: Vec<Pass> = (0..20).map(|n| found(n, 5)).collect();
+        assert_eq!(played(&as_many, 0, 10), (11, Some(Outcome::Error)));
     }
 
     #[rstest]

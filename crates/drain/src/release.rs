@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use belayer_core::ambient;
 use belayer_core::decision::Evidence as _;
 use belayer_core::executor::{Class, Executor};
@@ -40,8 +38,6 @@ pub(crate) struct Releaser<'a> {
     pub(crate) selection: &'a dyn Selection,
     pub(crate) ignored: &'a BTreeSet<String>,
     pub(crate) purpose: &'a Purpose,
-    /// Nothing is begun after this.
-    pub(crate) deadline: Instant,
 }
 
 /// What came of an object.
@@ -117,6 +113,7 @@ impl Releaser<'_> {
             let (kind, key) = (&object.kind, &object.meta.key);
             let error = match self.executor.patch(kind, key, &patch, Class::Release).await {
                 Ok(_) => {
+                    self.reader.contact().heard();
                     let names = verdict.release.iter();
                     done.released = names.map(|(hold, why)| (*hold, why.name())).collect();
                     for (hold, evidence) in &done.released {
@@ -126,6 +123,7 @@ impl Releaser<'_> {
                 }
                 Err(error) => error,
             };
+            self.reader.contact().failed(&error);
             match self.failed(&object, &error, attempt).await {
                 Next::Decide(newer) => {
                     look = None;
@@ -149,7 +147,7 @@ impl Releaser<'_> {
             ErrorClass::Invalid => error.names_uid(),
             _ => false,
         };
-        let over = attempt >= ATTEMPTS || Instant::now() >= self.deadline;
+        let over = attempt >= ATTEMPTS;
         if changed && !over {
             tokio::time::sleep(pause(attempt)).await;
             return self.reread(object).await;
@@ -196,7 +194,8 @@ impl Releaser<'_> {
     }
 }
 
-fn pause(attempt: u32) -> Duration {
+/// The pause after so many attempts that somebody else's writes overtook.
+pub(crate) fn pause(attempt: u32) -> Duration {
     let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
     ceiling.mul_f64(0.5 + ambient::unit() / 2.0)
 }

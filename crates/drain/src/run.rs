@@ -11,7 +11,7 @@ use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
 use belayer_inspect::kinds::discover;
-use belayer_inspect::reader::{Reader, explain};
+use belayer_inspect::reader::{Reader, Trouble, explain};
 
 use crate::decide::Purpose;
 use crate::findings::Findings;
@@ -24,8 +24,17 @@ use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
 
-/// A server that does not say what kinds it has is asked again after this time.
-const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
+/// A server that does not say what kinds it has is asked again after this time, doubled each time.
+const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// A server that has not answered at all within this time is told of.
+const FIRST_ANSWER: Duration = Duration::from_millis(1500);
+
+/// One that has answered, and does not for so long, is told of as well.
+const NO_ANSWER: Duration = Duration::from_secs(10);
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -50,7 +59,7 @@ pub struct Parts {
     pub kinds: Kinds,
     /// What is still selected, where that matters.
     pub selection: Box<dyn Selection>,
-    /// How long it may take.
+    /// How long it may take without progress. See [`Passes`].
     pub timeout: Duration,
 }
 
@@ -71,6 +80,12 @@ pub enum DrainError {
     /// The server does not say what kinds it has.
     #[error("the server does not say what kinds it has: {0}")]
     Discovery(String),
+    /// The server has not given one usable answer within the timeout.
+    #[error("the server does not answer")]
+    Unreachable {
+        /// Why, if anybody knows.
+        trouble: Option<Trouble>,
+    },
 }
 
 impl Drain {
@@ -112,11 +127,23 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// As the requests that write the gate.
-    pub async fn resume(&self) -> Result<Vec<(String, String)>, RequestError> {
+    /// As the requests that write the gate; a timeout if they do not end within the run's.
+    pub async fn resume(
+        &self,
+        progress: &dyn Progress,
+    ) -> Result<Vec<(String, String)>, RequestError> {
         if self.site.is_dry_run() {
             return Ok(Vec::new());
         }
+        tokio::select! {
+            biased;
+            ended = self.end_draining() => ended,
+            () = tokio::time::sleep(self.timeout) => Err(RequestError::Timeout(self.timeout)),
+            () = self.tell_silence(progress) => Err(RequestError::Timeout(self.timeout)),
+        }
+    }
+
+    async fn end_draining(&self) -> Result<Vec<(String, String)>, RequestError> {
         // The namespace first: what may be held again must not be left alone.
         for (what, why) in self.site.mark("false").await {
             tracing::warn!(what, why, "the mark of the drain could not be taken back");
@@ -124,14 +151,15 @@ impl Drain {
         self.site.open_gate().await
     }
 
-    /// Runs to its end. Bounded by the timeout, but for requests under way.
+    /// Runs to its end. Without progress it ends after the timeout.
     ///
     /// # Errors
     ///
-    /// When the server does not say what kinds it has.
+    /// When the server does not answer, or does not say what kinds it has.
     pub async fn run(&self, progress: &dyn Progress) -> Result<Report, DrainError> {
         let started = Instant::now();
-        let deadline = started + self.timeout;
+        let contact = self.site.reader.contact();
+        contact.begin();
         let mut report = Report {
             api_version: API_VERSION,
             kind: "DrainReport",
@@ -154,6 +182,51 @@ impl Drain {
             objects: 0,
             seconds: 0.0,
         };
+        let ended = tokio::select! {
+            biased;
+            ended = self.passes(started, &mut report, progress) => Some(ended?),
+            () = contact.silence(self.timeout) => None,
+            () = self.tell_silence(progress) => None,
+        };
+        if ended.is_none() {
+            let trouble = contact.trouble();
+            if !contact.is_made() {
+                return Err(DrainError::Unreachable { trouble });
+            }
+            report.timed_out = true;
+            report.outcome = Outcome::Error;
+            report.notes.push(match trouble {
+                Some(trouble) => format!("the API server gave no usable answer any more: {trouble}"),
+                None => "the API server did not answer any more".to_owned(),
+            });
+        }
+        report.exit_code = report.outcome.exit_code();
+        report.seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// Tells of a server that does not answer, once until it does again. Never ends.
+    async fn tell_silence(&self, progress: &dyn Progress) {
+        let contact = self.site.reader.contact();
+        loop {
+            let limit = if contact.is_made() {
+                NO_ANSWER
+            } else {
+                FIRST_ANSWER
+            };
+            contact.silence(limit).await;
+            progress.waiting(contact.trouble().as_ref());
+            contact.answer().await;
+        }
+    }
+
+    /// Passes until there is nothing left to do, and what follows the last.
+    async fn passes(
+        &self,
+        started: Instant,
+        report: &mut Report,
+        progress: &dyn Progress,
+    ) -> Result<(), DrainError> {
         let settle = if self.is_everything() && !report.taken.dry_run {
             SETTLE
         } else {
@@ -166,23 +239,16 @@ impl Drain {
                 ..Pass::default()
             };
             let mut found = Findings::default();
-            let kinds = self.kinds(deadline, &mut report).await?;
+            let kinds = self.kinds(report).await?;
             if self.is_everything() {
-                let changed = self.close(&kinds, &mut found, &mut report, progress).await;
+                let changed = self.close(&kinds, &mut found, report, progress).await;
                 if changed {
                     // From now on the API server has to learn of it.
                     passes.settle_at(started.elapsed() + settle);
                 }
             }
-            self.pass(
-                &kinds,
-                deadline,
-                &mut pass,
-                &mut found,
-                &mut report,
-                progress,
-            )
-            .await;
+            self.pass(&kinds, &mut pass, &mut found, report, progress)
+                .await;
             report.passes += 1;
             report.left = found.left;
             report.refused = found.refused;
@@ -202,30 +268,25 @@ impl Drain {
                     tokio::time::sleep(pause).await;
                 }
                 Next::Stop(outcome) => {
-                    report.timed_out = started.elapsed() >= self.timeout;
+                    report.timed_out = passes.is_late(started.elapsed());
                     report.outcome = outcome;
                     break;
                 }
             }
         }
-        self.finish(&mut report).await;
+        self.finish(report).await;
         if self.is_everything() {
             report.notes.extend(self.site.without_its_namespace().await);
         }
-        report.exit_code = report.outcome.exit_code();
-        report.seconds = started.elapsed().as_secs_f64();
-        Ok(report)
+        Ok(())
     }
 
     /// The kinds to look at. A server that is away for a moment is waited for.
-    async fn kinds(
-        &self,
-        deadline: Instant,
-        report: &mut Report,
-    ) -> Result<Vec<Resource>, DrainError> {
+    async fn kinds(&self, report: &mut Report) -> Result<Vec<Resource>, DrainError> {
         if let Kinds::These(kinds) = &self.kinds {
             return Ok(kinds.clone());
         }
+        let mut pause = DISCOVERY_PAUSE;
         loop {
             match discover(&self.site.reader).await {
                 Ok(discovered) => {
@@ -237,8 +298,10 @@ impl Drain {
                     let kinds = discovered.kinds.iter();
                     return Ok(kinds.map(|kind| kind.resource.clone()).collect());
                 }
-                Err(error) if error.class().is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(DISCOVERY_PAUSE).await;
+                // Whether that goes on for too long is not for this to say.
+                Err(error) if error.class().is_transient() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => return Err(DrainError::Discovery(explain(&error))),
             }

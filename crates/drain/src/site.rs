@@ -13,6 +13,7 @@ use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
+use crate::release::pause;
 
 /// The label of everything that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
@@ -92,10 +93,20 @@ impl PolicyObject {
 }
 
 impl Site {
+    /// Notes whether the server answered.
+    fn heard<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
+        match &answer {
+            Ok(_) => self.reader.contact().heard(),
+            Err(error) => self.reader.contact().failed(error),
+        }
+        answer
+    }
+
     /// Sets the gate to draining, if it is not; makes it where there is none.
     pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
+        let mut attempt = 0;
         loop {
-            let written = match self.gate.read().await? {
+            let written = match self.heard(self.gate.read().await)? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => self.gate.write(&state, &state.to_draining()).await,
                 None => self.gate.create(&State::made_draining()).await,
@@ -106,7 +117,10 @@ impl Site {
             };
             match error.class() {
                 // Somebody wrote at the same time.
-                ErrorClass::Conflict | ErrorClass::AlreadyExists => {}
+                ErrorClass::Conflict | ErrorClass::AlreadyExists => {
+                    attempt += 1;
+                    tokio::time::sleep(pause(attempt)).await;
+                }
                 ErrorClass::NotFound => return Ok(GateState::NoNamespace),
                 // Its namespace is being deleted, and nothing can be made there any more.
                 ErrorClass::Forbidden if is_terminating(&error) => {
@@ -119,8 +133,9 @@ impl Site {
 
     /// Sets the gate to normal. Says which switches stay off, as they were before.
     pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
+        let mut attempt = 0;
         loop {
-            let Some(state) = self.gate.read().await? else {
+            let Some(state) = self.heard(self.gate.read().await)? else {
                 return Ok(Vec::new());
             };
             let change = state.to_normal();
@@ -130,7 +145,10 @@ impl Site {
             }
             match self.gate.write(&state, &change).await {
                 Ok(()) => return Ok(stay_off),
-                Err(error) if error.class() == ErrorClass::Conflict => {}
+                Err(error) if error.class() == ErrorClass::Conflict => {
+                    attempt += 1;
+                    tokio::time::sleep(pause(attempt)).await;
+                }
                 Err(error) => return Err(error),
             }
         }

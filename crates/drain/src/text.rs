@@ -242,9 +242,9 @@ fn verdict(report: &Report) -> String {
         Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
         Outcome::Refused => "The API server refuses: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(
-            "Time ran out after {:.0} s, before two looks in a row, seconds apart, found nothing more to do: run drain \
-             again, with a longer --timeout. If something goes on adding holds (an older Belayer that does not know \
-             draining?), stop it first.",
+            "Gave up after {:.0} s: there was no progress for as long as --timeout allows, and no two looks in a row, \
+             seconds apart, found nothing more to do. Run drain again. If something goes on adding holds (an older \
+             Belayer that does not know draining?), stop it first.",
             report.seconds
         ),
         Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),

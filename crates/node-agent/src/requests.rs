@@ -126,7 +126,7 @@ impl Api {
             let Some(patch) = patch(&live, &self.node, report, ambient::now()) else {
                 return Ok(());
             };
-            let path = format!("{}/status", self.records.object_path(key));
+            let path = self.records.subresource_path(key, "status");
             let request = Request::patch(path, PatchKind::Merge, patch.to_string())
                 .query("fieldManager", FIELD_MANAGER);
             match self.executor.write(&request, Class::Write).await {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use belayer_core::decision::Decision;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::facts::{Asker, Fact, Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
@@ -24,13 +24,13 @@ use belayer_core::workqueue::{Band, WorkQueue};
 use crate::census::{Backlog, Census, HeldPod, Selected};
 use crate::decide::{decide, is_awaited, is_missed};
 use crate::evidence::{Evidence, is_ignored};
-use crate::observe::{World, admin_asked, adopted, held};
+use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles};
 use crate::question::PodQuestion;
 use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
-use crate::status::StatusQuestion;
+use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
@@ -285,7 +285,7 @@ impl PodFinalizer {
             } else {
                 Selected::No
             },
-            backlog: if meta.is_deleting() || pod.object.is_ended() {
+            backlog: if self.is_backlog(&pod.object) {
                 Backlog::Part
             } else {
                 Backlog::NotYet
@@ -293,6 +293,23 @@ impl PodFinalizer {
             deleting: meta.deletion_timestamp,
         });
         self.census.note(&meta.key, entry);
+    }
+
+    /// Whether a held pod waits for something that Belayer or its consumer has yet to do. One whose
+    /// workflow's status is too large does not: whoever wrote that must not close the gate for
+    /// others (T3).
+    fn is_backlog(&self, pod: &Pod) -> bool {
+        if !pod.meta.is_deleting() && !pod.is_ended() {
+            return false;
+        }
+        let Selection::By { profile, .. } = self.selection(&pod.meta) else {
+            return true;
+        };
+        let status = node_of(&pod.meta, &profile)
+            .and_then(|(_, question)| self.world.status_facts.get(&question));
+        let too_large =
+            |fact: &Fact<StatusState>| matches!(fact.answer(), StatusState::TooLarge(_));
+        !status.as_ref().is_some_and(too_large)
     }
 
     /// Row 14: a pod whose deletion began before our hold was on it.
@@ -369,8 +386,13 @@ impl Component<Pod> for PodFinalizer {
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        let view = self.world.view(pod);
+        if view.node.as_ref().is_some_and(|node| node.fact.is_some()) {
+            // What is known of its workflow's status may have changed without an event.
+            self.note(pod);
+        }
         Snapshot {
-            pod: Some(self.world.view(pod)),
+            pod: Some(view),
             gate: self.census.gate(),
             mass_release: self.census.mass_release(),
             resync: self.resync,

@@ -21,7 +21,7 @@ use crate::row;
 use crate::snapshot::{
     CachedOwner, Ended, Gate, MassRelease, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
 };
-use crate::status::StatusQuestion;
+use crate::status::{Asked, StatusOracle};
 
 /// What is looked at live.
 pub struct Looks {
@@ -31,9 +31,7 @@ pub struct Looks {
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Answers about namespaces.
     pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
-    /// Answers about the status of owners.
-    pub statuses: Arc<dyn Oracle<StatusQuestion>>,
-    /// Reads records of outcomes.
+    /// Reads records of outcomes, and the status of owners.
     pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
     pub resync: Duration,
@@ -108,7 +106,9 @@ impl Looks {
         let Some((node, question)) = node_of(&pod.meta, profile).filter(|_| waits) else {
             return Ok(None);
         };
-        let fact = look(&*self.statuses, &question).await?;
+        let asked = Asked::One(node.clone());
+        let statuses = StatusOracle::new(Arc::clone(&self.executor), asked);
+        let fact = look(&statuses, &question).await?;
         Ok(Some(NodeView {
             node,
             question,

@@ -20,7 +20,7 @@ use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NodeView, Owner, OwnerView,
     PodView, Selection,
 };
-use crate::status::{NODE_ID, NODE_NAME, NodeRef, StatusQuestion};
+use crate::status::{self, NodeRef, StatusQuestion};
 
 /// Everything a pod is looked at together with.
 pub(crate) struct World {
@@ -185,12 +185,7 @@ pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, S
     if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
         return None;
     }
-    let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
-    let node = match (annotation(NODE_ID), annotation(NODE_NAME)) {
-        (Some(id), _) => NodeRef::Id(id.into()),
-        (None, Some(name)) => NodeRef::Name(name.into()),
-        (None, None) => return None,
-    };
+    let node = status::node_of(pod)?;
     let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
     Some((node, question))
 }

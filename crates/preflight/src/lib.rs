@@ -57,7 +57,7 @@ pub async fn check(
     }
     let server = match reader.json::<Version>(&Request::get("/version")).await {
         Ok(version) => Some(version.git_version),
-        Err(error) if error.api().is_some() => None,
+        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
         Err(error) => return Err(error),
     };
     let mut parts = Vec::new();

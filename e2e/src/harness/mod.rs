@@ -12,6 +12,7 @@ mod pods;
 mod proxy;
 mod runner;
 mod scenario;
+mod tenant;
 mod wait;
 mod workflows;
 
@@ -25,4 +26,5 @@ pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finali
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
 pub use self::scenario::{Scenario, Sharing};
+pub(crate) use self::wait::gone;
 pub use self::wait::{eventually, throughout};

@@ -17,6 +17,8 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_names;
+mod hostile_status;
 mod identity;
 mod install;
 mod kubectl;
@@ -87,6 +89,8 @@ pub fn all() -> Vec<Scenario> {
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
+        hostile_names::scenarios(),
+        hostile_status::scenarios(),
     ]
     .into_iter()
     .flatten()

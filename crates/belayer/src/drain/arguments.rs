@@ -27,7 +27,8 @@ Examples:
 
 Exit codes:
   0  nothing of ours is left
-  1  an error: something could not be done or looked at, or time ran out
+  1  an error: something could not be done or looked at, or there was no progress
+     for as long as --timeout says; also if the server cannot be reached
   2  wrong usage or configuration; nothing has been touched
   3  something must stay: a claim in use that only Belayer holds, or a pod that
      is in its PodRecreation alone
@@ -62,8 +63,8 @@ pub struct DrainArguments {
     #[arg(long)]
     pub resume: bool,
 
-    /// How long it may take, such as 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = timeout)]
+    /// How long it may go on without progress, such as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = timeout)]
     pub timeout: Duration,
 
     /// Releases under way at once
@@ -106,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_ten_minutes_at_most_unless_told() {
-        assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(600));
+    fn it_waits_two_minutes_for_progress_unless_told() {
+        assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(120));
         let told = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
         assert_eq!(told.timeout, Duration::from_secs(90));
         assert_eq!(told.look.output, Some(Output::Json));

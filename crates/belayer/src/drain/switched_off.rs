@@ -151,9 +151,13 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
     let component = off.component;
     loop {
         // It asks for no kinds, so that it cannot fail but in its report.
-        let Ok(report) = drain.run(&Silent).await else {
-            tokio::time::sleep(ERROR_AGAIN).await;
-            continue;
+        let report = match drain.run(&Silent).await {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::info!(component, %error, "switched off; its holds are looked for again later");
+                tokio::time::sleep(ERROR_AGAIN).await;
+                continue;
+            }
         };
         count(off, &report);
         let (released, left) = (report.taken.objects, report.left.len());
@@ -188,7 +192,18 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 );
                 REFUSED_AGAIN
             }
-            Outcome::Error => ERROR_AGAIN,
+            Outcome::Error => {
+                let why = report.failed.iter().map(|failed| &failed.why);
+                let unseen = report.unseen.iter().map(|unseen| &unseen.why);
+                let why = why.chain(unseen).chain(&report.notes).next();
+                tracing::info!(
+                    component,
+                    released,
+                    why,
+                    "switched off; not all of its holds could be looked at or taken off: tried again"
+                );
+                ERROR_AGAIN
+            }
         };
         if dry {
             return;

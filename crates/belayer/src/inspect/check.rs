@@ -35,7 +35,7 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     }
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
-    let (reader, _) = super::connect(&arguments.cluster).await?;
+    let (reader, _, server) = super::connect(&arguments.cluster).await?;
     // Reviews are creates, so this needs an executor that sends: it is given nothing else to send.
     let reviewer = reviewer(&reader);
     let query = Query {
@@ -45,8 +45,11 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
         client: env!("CARGO_PKG_VERSION"),
         now: Timestamp::now(),
     };
-    let report = check(&reader, &reviewer, &query).await;
-    let report = report.map_err(|error| Failure::Error(error.into()))?;
+    let report = server.ask(&reader, async {
+        let report = check(&reader, &reviewer, &query).await;
+        report.map_err(|error| server.failed(&error))
+    });
+    let report = report.await?;
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&report, |screen| text(&report, screen.style(), screen))?;
     let any = |level| report.of(level).next().is_some();

@@ -11,7 +11,7 @@ use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
 use belayer_pod_finalizer::outcome::{self, Sweeper};
 use belayer_pod_finalizer::profile::config::Settings;
-use belayer_pod_finalizer::status::{self, StatusOracle};
+use belayer_pod_finalizer::status::{self, Asked, StatusOracle};
 use belayer_pod_finalizer::steward::Steward;
 
 use super::ground::Ground;
@@ -41,7 +41,7 @@ pub(super) fn join(
         &[
             zeros::OWNER,
             zeros::NAMESPACE,
-            ("status", &["read", "unreadable", "error"]),
+            ("status", &["read", "too_large", "unreadable", "error"]),
         ],
     );
     let owner_oracle = OwnerOracle::new(
@@ -68,7 +68,10 @@ pub(super) fn join(
             owner_facts: ground.facts(owner_oracle, pods.wake()),
             namespace_facts: ground.facts(namespace_oracle, pods.wake()),
             status_facts: ground.facts_at(
-                StatusOracle::new(Arc::clone(&ground.executor)),
+                StatusOracle::new(
+                    Arc::clone(&ground.executor),
+                    Asked::OfPods(pods.watched.store.clone()),
+                ),
                 pods.wake(),
                 status::pace(),
             ),

@@ -49,7 +49,6 @@ impl Explainer {
                 profiles,
                 owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
                 namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
-                statuses: Arc::new(StatusOracle::new(Arc::clone(&executor))),
                 executor,
                 resync: Duration::from_secs(600),
             },

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
-use tokio::time::Instant;
 
 use belayer_core::http::RequestError;
 use belayer_core::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
@@ -29,7 +28,6 @@ impl Drain {
     pub(super) async fn pass(
         &self,
         kinds: &[Resource],
-        deadline: Instant,
         pass: &mut Pass,
         found: &mut Findings,
         report: &mut Report,
@@ -52,6 +50,7 @@ impl Drain {
         found.unseen.extend(unseen);
         objects.sort_by_key(order);
         progress.found(objects.len());
+        pass.found = objects.len();
         let releaser = Releaser {
             executor: &self.site.executor,
             reader: &self.site.reader,
@@ -61,7 +60,6 @@ impl Drain {
             selection: &*self.selection,
             ignored: &ignored,
             purpose: &self.purpose,
-            deadline,
         };
         let mut done = futures::stream::iter(objects)
             .map(|object| {

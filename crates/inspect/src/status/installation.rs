@@ -92,7 +92,7 @@ async fn replicas(
         kind: String,
         status: String,
     }
-    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let path = Resource::pods().path(Some(namespace));
     let request = Request::get(path).query("labelSelector", "app.kubernetes.io/name=belayer");
     let list: List = reader
         .json(&request)

@@ -47,7 +47,7 @@ pub async fn status(
     let server = match server {
         Ok(version) => Some(version.git_version),
         // Not everybody may ask.
-        Err(error) if error.api().is_some() => None,
+        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
         Err(error) => return Err(error),
     };
     let mut unknown = Vec::new();

@@ -164,6 +164,14 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().deleting("11:59:59").node(&[]).owner_changed(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
+#[case::row_10_a_look_that_was_not_for_its_node_is_no_answer(
+    pod().held().deleting("11:59:59").nodes_of_others(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_10_a_status_that_is_too_large_is_no_evidence(
+    pod().held().deleting("11:59:59").status_too_large(),
+    Expect::Keep(row::NODE_FULFILLED)
+)]
 #[case::row_10_an_offloaded_status_is_no_evidence(
     pod().held().deleting("11:59:59").node_offloaded(),
     Expect::Keep(row::NODE_FULFILLED)
@@ -370,4 +378,15 @@ fn an_inconclusive_answer_is_asked_for_again_later_not_at_once() {
         Missing::Event(_) => None,
     });
     assert_eq!(asked, Some(RECHECK));
+}
+
+#[test]
+fn t3_a_status_that_is_too_large_is_told() {
+    let case = pod().held().deleting("11:59:59").status_too_large();
+    let decision = decide(&case.0, now());
+    let [notice] = &*decision.notices else {
+        panic!("{:?}", decision.notices);
+    };
+    assert_eq!(notice.reason, "WorkflowStatusTooLarge");
+    assert!(notice.message.contains("300 MiB"), "{}", notice.message);
 }

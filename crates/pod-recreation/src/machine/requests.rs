@@ -146,7 +146,7 @@ pub(super) enum Trial {
 
 /// The request that writes a status, if nobody wrote the record since.
 pub fn status_patch(record: &Record, next: &Status) -> Request {
-    let path = format!("{}/status", api::resource().object_path(&record.meta.key));
+    let path = api::resource().subresource_path(&record.meta.key, "status");
     let body = json!({
         "metadata": {
             "uid": record.meta.uid.as_str(),

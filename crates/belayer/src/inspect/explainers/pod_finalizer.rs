@@ -23,7 +23,6 @@ use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::profile::MaxUnselected;
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapshot};
-use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::{BACKLOG_CLOSED, BACKLOG_KEY};
 
 use super::census::{Census, census};
@@ -72,7 +71,6 @@ impl PodFinalizer {
                 profiles,
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
-                statuses: Arc::new(StatusOracle::new(Arc::clone(reader.executor()))),
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },

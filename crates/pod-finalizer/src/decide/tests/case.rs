@@ -212,7 +212,16 @@ impl Case {
     }
 
     pub(crate) fn node(self, fulfilled: &[&str]) -> Self {
-        self.status_fact(StatusState::Read(Nodes::scripted(10, fulfilled)))
+        self.status_fact(StatusState::Read(Nodes::scripted(10, &["node-1"], fulfilled)))
+    }
+
+    pub(crate) fn nodes_of_others(self) -> Self {
+        let nodes = Nodes::scripted(10, &["node-2"], &["node-2"]);
+        self.status_fact(StatusState::Read(nodes))
+    }
+
+    pub(crate) fn status_too_large(self) -> Self {
+        self.status_fact(StatusState::TooLarge("300 MiB".into()))
     }
 
     pub(crate) fn node_offloaded(self) -> Self {
