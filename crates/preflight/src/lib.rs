@@ -4,6 +4,7 @@ mod beside;
 mod finalizers;
 mod kinds;
 mod needs;
+mod node_agent;
 mod policies;
 mod report;
 mod rights;
@@ -93,6 +94,8 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
+        let agent = node_agent::look(reader, server.as_deref()).await;
+        first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);
     }
     Ok(Report {

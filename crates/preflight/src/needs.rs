@@ -57,6 +57,8 @@ pub struct Policy {
 /// How claims are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claims {
+    /// Not at all: kube-controller-manager's controller protects them, and Belayer reports.
+    Advised,
     /// Beside kube-controller-manager's controller, by a name of our own.
     Beside,
     /// In its place, by its name.

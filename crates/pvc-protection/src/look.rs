@@ -129,7 +129,11 @@ impl Listed {
         }
         let name = pod.meta.key.name();
         for claim in &pod.claims {
-            self.by_name.entry_ref(claim).or_default().plain.note(name);
+            self.by_name
+                .entry_ref(claim)
+                .or_default()
+                .plain
+                .note_pod(pod);
         }
         if pod.is_shut_down() {
             return;

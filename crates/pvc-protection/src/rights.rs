@@ -13,7 +13,7 @@ pub fn rights() -> Vec<Right> {
         "",
         "persistentvolumeclaims",
         "patch",
-        "holds are neither added nor taken off: what is held stays",
+        "finalizers are neither added nor removed: what is held stays, also what an earlier version held",
     ));
     rights.extend(Right::on(
         &pods,

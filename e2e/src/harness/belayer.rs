@@ -65,6 +65,12 @@ impl BelayerOptions {
         self
     }
 
+    /// With pvc-protection holding claims by Belayer's own finalizer, which it does only if it is told to.
+    #[must_use]
+    pub fn holding_claims() -> Self {
+        Self::default().argument("--pvc-protection-finalizer=belayer.dev/pvc-protection")
+    }
+
     /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
     #[must_use]
     pub fn node_agent(node: &str) -> Self {

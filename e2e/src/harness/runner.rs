@@ -169,7 +169,8 @@ impl Run<'_> {
         let dir = self.files.join("shared");
         fs::create_dir_all(&dir)?;
         let (binary, kubeconfig) = (&self.options.setting.belayer, backend.belayer_kubeconfig());
-        let mut belayer = Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::default())?;
+        let mut belayer =
+            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_claims())?;
         belayer.ready().await?;
         let belayer = Arc::new(belayer);
 

@@ -7,6 +7,7 @@ mod argo_nodes;
 mod argo_options;
 mod check;
 mod claims;
+mod claims_advised;
 mod claims_replacing;
 mod crash;
 mod decision_table;
@@ -81,6 +82,7 @@ pub fn all() -> Vec<Scenario> {
         peers::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
+        claims_advised::scenarios(),
         claims_replacing::scenarios(),
         drain::scenarios(),
         drain_running::scenarios(),

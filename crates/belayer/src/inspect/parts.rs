@@ -235,6 +235,12 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
         .pvc_protection(None)
         .map_err(Failure::configuration)?;
     let (mode, policies, holds) = match settings.mode {
+        // The policy may be there: the gate keeps it off.
+        Mode::Advise => (
+            Claims::Advised,
+            Vec::new(),
+            vec![(Resource::claims(), names::PVC_PROTECTION_HOLD.to_owned())],
+        ),
         Mode::Beside => (
             Claims::Beside,
             vec![Policy {

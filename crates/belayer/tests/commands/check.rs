@@ -70,10 +70,6 @@ pod-recreation: 16 of 16 rights
            apply it from the manifests
 
 pvc-protection: 7 of 7 rights
-  note     policy belayer-claim-hold is not there
-           holds are added when an object is first seen: one that vanishes within that moment is
-           missed
-           apply it from the manifests
 ";
     assert_eq!(answer.out, expected);
 }
@@ -119,6 +115,34 @@ async fn controllers_and_configuration_say_what_is_checked() {
     assert_eq!(capture["fix"], "belayer crds | kubectl apply -f -");
 }
 
+/// A node agent on a server whose tokens do not name their node. The sandbox calls itself newer, so the
+/// version is said by a proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
+    let world = World::new().await;
+    let agent = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": "belayer-node-agent",
+            "labels": { "app.kubernetes.io/name": "belayer-node-agent" },
+        },
+        "spec": {},
+    });
+    let daemonsets = Gvr::new("apps", "v1", "daemonsets");
+    world.create(&daemonsets, Some("default"), agent);
+    let answer = world.run(&["check", "--controllers=pvc-protection"]).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    let old = json!({ "major": "1", "minor": "31", "gitVersion": "v1.31.9" });
+    let old = Answer::raw(200, "application/json", old.to_string());
+    let old = Fault::on(Match::any().path_prefix("/version")).answer(old);
+    world.sandbox.faults().inject(old);
+    let answer = world.run(&["check", "--controllers=pvc-protection"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let says =
+        "daemonset default/belayer-node-agent is the node agent, and this API server is v1.31.9";
+    assert!(answer.out.contains(says), "{}", answer.out);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn another_belayer_is_found() {
     let world = World::new().await;
@@ -160,6 +184,13 @@ const OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller"
     0,
     "pvc-protection: 7 of 7 rights"
 )]
+#[case::a18_advising_beside_what_runs("", "--controllers=*", 0, "pvc-protection: 7 of 7 rights")]
+#[case::a18_advising_beside_what_is_off(
+    "",
+    OFF,
+    3,
+    "persistentvolumeclaim-protection-controller is switched off in pod"
+)]
 #[case::beside_what_is_off(
     "belayer.dev/pvc-protection",
     OFF,
@@ -177,9 +208,12 @@ async fn claims_are_protected_by_exactly_one(
     controller_manager(&world, flag);
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
-    let text = format!(
-        "apiVersion: config.belayer.dev/v1alpha1\npvcProtection:\n  finalizer: {finalizer}\n"
-    );
+    let key = match finalizer {
+        "" => String::new(),
+        finalizer => format!("  finalizer: {finalizer}\n"),
+    };
+    let text =
+        format!("apiVersion: config.belayer.dev/v1alpha1\npvcProtection:\n  workers: 4\n{key}");
     std::fs::write(&config, text).unwrap();
     let config = format!("--config={}", config.display());
     let answer = world

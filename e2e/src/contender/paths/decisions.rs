@@ -96,6 +96,8 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
     Snapshot {
         claim: Some(ClaimView {
             question: claims::look::PodsQuestion::new(NAMESPACE),
+            mode: claims::Mode::Replacing,
+            owner: None,
             hold: Hold::Present,
             deletion_seen: Some(Moment::now()),
             cached: CachedUsers::Known {
