@@ -14,34 +14,40 @@ use belayer_core::executor::Executor;
 use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Store, Stored};
+use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::runner::{Change, Component, Recorded};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
-use crate::census::{Backlog, Census, HeldPod, Selected};
+use crate::backlog::Limits;
+use crate::census::{Census, HeldPod, Selected};
 use crate::decide::{decide, is_awaited, is_missed};
 use crate::evidence::{Evidence, is_ignored};
-use crate::observe::{World, admin_asked, adopted, held};
+use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
-use crate::profile::{Mode, Profiles};
+use crate::profile::{Mode, Profiles, argo};
 use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
-use crate::status::StatusQuestion;
+use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Gate, Held, Selection, Snapshot};
+use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {
-    Keep::nothing().labels(profiles.pod_labels()).annotations(
-        [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
-            .into_iter()
-            .chain(profiles.pod_annotations()),
-    )
+    let built_in = Profiles::argo();
+    Keep::nothing()
+        .labels(profiles.pod_labels().union(&built_in.pod_labels()))
+        .annotations(
+            [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
+                .into_iter()
+                .chain(profiles.pod_annotations())
+                .chain(built_in.pod_annotations()),
+        )
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
@@ -49,7 +55,12 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
     let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
     let expires = profiles.capture().then_some(outcome::EXPIRES_LABEL);
-    Keep::nothing().labels(labels.chain(expires))
+    let built_in = Profiles::argo();
+    Keep::nothing().labels(
+        labels
+            .chain(expires)
+            .chain(built_in.owner_labels(&argo::workflow())),
+    )
 }
 
 /// The labels of namespaces that the rules read.
@@ -131,7 +142,7 @@ impl PodFinalizer {
         };
         let census = Arc::new(Census::new(
             settings.max_unselected,
-            settings.backlog_threshold,
+            Limits::of(settings.backlog_threshold),
         ));
         Self {
             world,
@@ -178,9 +189,13 @@ impl PodFinalizer {
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added { object, .. } => self.note(object),
+            Event::Added {
+                object,
+                initial: true,
+            } => self.note(object, UnselectedBy::Configuration),
+            Event::Added { object, .. } => self.note(object, UnselectedBy::Labels),
             Event::Updated { old, new } => {
-                self.note(new);
+                self.note(new, UnselectedBy::Labels);
                 let before = &old.object.meta;
                 let known = before.is_deleting() && self.is_selected(before);
                 if new.object.meta.is_deleting() && !known {
@@ -208,7 +223,7 @@ impl PodFinalizer {
             .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
         {
-            self.note(&pod);
+            self.note(&pod, UnselectedBy::Labels);
             self.queue_if_ours(&pod, Band::Normal);
         }
     }
@@ -238,11 +253,42 @@ impl PodFinalizer {
 
     /// Queues every pod that waits for a hold: the gate has opened.
     pub fn queue_unheld(&self) {
-        self.pods.for_each(|pod| {
-            if held(&pod.object.meta) == Held::No {
-                self.queue_if_ours(pod, Band::Normal);
+        self.pods.for_each(|pod| self.queue_if_unheld(pod));
+    }
+
+    /// Queues those of a namespace: its gate has opened.
+    pub fn queue_unheld_in(&self, namespace: &str) {
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        for pod in pods.unwrap_or_default() {
+            self.queue_if_unheld(&pod);
+        }
+    }
+
+    fn queue_if_unheld(&self, pod: &Stored<Pod>) {
+        if held(&pod.object.meta) == Held::No {
+            self.queue_if_ours(pod, Band::Normal);
+        }
+    }
+
+    /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
+    /// was asked: they are a part of the backlog that no consumer of theirs takes away.
+    pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
+        let unreadable = |key: ObjectKey| {
+            let Lookup::Found(pod) = self.pods.lookup(&key) else {
+                return None;
+            };
+            let meta = &pod.object.meta;
+            let Selection::By { profile, .. } = self.selection(meta) else {
+                return None;
+            };
+            let (_, question) = node_of(meta, &profile)?;
+            match self.world.status_facts.get(&question)?.answer() {
+                StatusState::Unreadable(why) => Some((key, why.clone())),
+                StatusState::Read(_) => None,
             }
-        });
+        };
+        let waiting = self.census.waiting_in(namespace).into_iter();
+        waiting.filter_map(unreadable).collect()
     }
 
     /// Queues every held pod that no profile selects: there are few enough again.
@@ -263,6 +309,11 @@ impl PodFinalizer {
         self.queue.add(meta.key.clone(), band);
     }
 
+    /// Whether holds are added to pods of this one's namespace.
+    fn gate(&self, pod: &ObjectKey) -> Gate {
+        self.census.gate(pod.shared_namespace())
+    }
+
     fn selection(&self, pod: &ObjectMeta) -> Selection {
         self.world
             .selection(pod, self.world.cached_namespace(pod).as_ref())
@@ -277,18 +328,19 @@ impl PodFinalizer {
         matches!(self.selection(pod), Selection::By { .. })
     }
 
-    fn note(&self, pod: &Stored<Pod>) {
+    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
+    fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
         let meta = &pod.object.meta;
         let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: if self.is_selected(meta) {
-                Selected::Yes
-            } else {
-                Selected::No
+            selected: match self.selection(meta) {
+                Selection::By { .. } => Selected::Yes,
+                Selection::None => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
             },
-            backlog: if meta.is_deleting() || pod.object.is_ended() {
-                Backlog::Part
+            ended: if pod.object.is_ended() {
+                Ended::Yes
             } else {
-                Backlog::NotYet
+                Ended::No
             },
             deleting: meta.deletion_timestamp,
         });
@@ -369,10 +421,11 @@ impl Component<Pod> for PodFinalizer {
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        let key = &pod.object.meta.key;
         Snapshot {
             pod: Some(self.world.view(pod)),
-            gate: self.census.gate(),
-            mass_release: self.census.mass_release(),
+            gate: self.gate(key),
+            mass_release: self.census.mass_release(key),
             resync: self.resync,
         }
     }

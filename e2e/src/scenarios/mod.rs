@@ -17,6 +17,7 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_backlog;
 mod identity;
 mod install;
 mod kubectl;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Scenario> {
         faults::scenarios(),
         size::scenarios(),
         gate::scenarios(),
+        hostile_backlog::scenarios(),
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),

@@ -22,12 +22,15 @@ Examples:
   belayer drain                      before Belayer is removed
   belayer drain --unselected         only what no profile selects any more
   belayer drain --resume             back to work
+  belayer drain --except-namespace team-a
+                                     end, though somebody there adds holds
 
 Exit codes:
   0  nothing of ours is left
   1  an error: something could not be done or looked at, or time ran out
   2  wrong usage or configuration; nothing has been touched
-  3  something must stay: a claim in use that only Belayer holds
+  3  something must stay: a claim in use that only Belayer holds; or somebody
+     goes on adding holds, in namespaces that are named
   4  the API server refuses something: rights, a policy or a webhook";
 
 /// Arguments of `belayer drain`.
@@ -62,6 +65,11 @@ pub struct DrainArguments {
     /// How long it may take, such as 90s, 10m, 2h
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = timeout)]
     pub timeout: Duration,
+
+    /// New holds in this namespace do not keep drain from ending: what it finds there
+    /// it takes off, and it does not count. May be given several times
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
+    pub except_namespace: Vec<String>,
 
     /// Releases under way at once
     #[arg(
@@ -113,6 +121,7 @@ mod tests {
     #[rstest]
     #[case(&["--resume", "--dry-run"])]
     #[case(&["--resume", "--unselected"])]
+    #[case(&["--resume", "--except-namespace=a"])]
     #[case(&["--timeout=0s"])]
     #[case(&["--timeout=5"])]
     #[case(&["-owide"])]

@@ -63,6 +63,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         kinds: Kinds::Served,
         selection,
         timeout: arguments.timeout,
+        except_namespaces: arguments.except_namespace,
     });
     if arguments.resume {
         return resume(&drain).await;
@@ -98,7 +99,7 @@ async fn resume(drain: &Drain) -> Result<(), Failure> {
     anstream::println!("{said}");
     for (switch, word) in stay_off {
         anstream::println!(
-            "Its gate still says {switch}: {word}, as before it was drained: that policy ties nothing."
+            "Its gate still says {switch}: {word}, as before it was drained: no policy holds at creation what that is about."
         );
     }
     Ok(())

@@ -139,6 +139,7 @@ pub(crate) async fn take_off(
             kinds: Kinds::These(component.kinds.clone()),
             selection: Box::new(NoSelection),
             timeout: WITHIN,
+            except_namespaces: Vec::new(),
         });
         let dry = executor.writes() == Writes::DryRun;
         async move { one(&component, &drain, dry).await }
