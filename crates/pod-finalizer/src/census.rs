@@ -129,24 +129,42 @@ impl Census {
             return;
         }
         let namespace = key.shared_namespace();
-        if let Some(before) = known {
-            inner.guard.remove(namespace, before.selected.unselected());
-            inner.counts.subtract(before);
-            if let Some(deleting) = before.deleting {
-                inner.backlog.remove(namespace);
-                inner.waiting.remove(&(deleting, key.clone()));
+        let unselected = |pod: HeldPod| pod.selected.unselected();
+        let (was, is) = (known.map(unselected), pod.map(unselected));
+        if was != is {
+            if let Some(by) = was {
+                inner.guard.remove(namespace, by);
+            }
+            if let Some(by) = is {
+                inner.guard.add(namespace, by);
             }
         }
-        let Some(pod) = pod else {
-            inner.pods.remove(key);
-            return;
-        };
-        inner.pods.insert(key.clone(), pod);
-        inner.guard.add(namespace, pod.selected.unselected());
-        inner.counts.add(pod);
-        if let Some(deleting) = pod.deleting {
-            inner.backlog.add(namespace);
-            inner.waiting.insert((deleting, key.clone()));
+        let deleting = |pod: HeldPod| pod.deleting;
+        let (was, is) = (known.and_then(deleting), pod.and_then(deleting));
+        match (was, is) {
+            (None, Some(_)) => inner.backlog.add(namespace),
+            (Some(_), None) => inner.backlog.remove(namespace),
+            _ => {}
+        }
+        if was != is {
+            if let Some(since) = was {
+                inner.waiting.remove(&(since, key.clone()));
+            }
+            if let Some(since) = is {
+                inner.waiting.insert((since, key.clone()));
+            }
+        }
+        if let Some(before) = known {
+            inner.counts.subtract(before);
+        }
+        match pod {
+            Some(pod) => {
+                inner.counts.add(pod);
+                inner.pods.insert(key.clone(), pod);
+            }
+            None => {
+                inner.pods.remove(key);
+            }
         }
     }
 
@@ -220,15 +238,6 @@ impl Census {
             .collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
-    }
-
-    /// The held pods of a namespace that are being deleted, the oldest deletion first.
-    pub fn waiting_in(&self, namespace: &str) -> Vec<ObjectKey> {
-        let inner = self.inner.lock();
-        let here = inner.waiting.iter().map(|(_, key)| key);
-        here.filter(|key| key.namespace() == Some(namespace))
-            .cloned()
-            .collect()
     }
 
     /// The keys of held pods that no profile selects, sorted.
@@ -319,7 +328,6 @@ mod tests {
         census.note(&key(1), Some(deleting(1)));
         census.note(&key(2), Some(deleting(1)));
         assert_eq!(census.gate("a"), Gate::NamespaceClosed);
-        assert_eq!(census.waiting_in("a"), [key(1), key(2)]);
         assert_eq!(census.gate("b"), Gate::Open);
     }
 

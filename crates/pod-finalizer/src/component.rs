@@ -14,7 +14,7 @@ use belayer_core::executor::Executor;
 use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::runner::{Change, Component, Recorded};
@@ -31,7 +31,7 @@ use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles, argo};
 use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Gate, Held, Selection, Snapshot};
+use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -273,22 +273,23 @@ impl PodFinalizer {
     /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
     /// was asked: they are a part of the backlog that no consumer of theirs takes away.
     pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
-        let unreadable = |key: ObjectKey| {
-            let Lookup::Found(pod) = self.pods.lookup(&key) else {
-                return None;
-            };
+        let unreadable = |pod: Stored<Pod>| {
             let meta = &pod.object.meta;
+            if held(meta) == Held::No || !meta.is_deleting() {
+                return None;
+            }
             let Selection::By { profile, .. } = self.selection(meta) else {
                 return None;
             };
             let (_, question) = node_of(meta, &profile)?;
             match self.world.status_facts.get(&question)?.answer() {
-                StatusState::Unreadable(why) => Some((key, why.clone())),
+                StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
                 StatusState::Read(_) => None,
             }
         };
-        let waiting = self.census.waiting_in(namespace).into_iter();
-        waiting.filter_map(unreadable).collect()
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        let pods = pods.unwrap_or_default().into_iter();
+        pods.filter_map(unreadable).collect()
     }
 
     /// Queues every held pod that no profile selects: there are few enough again.
@@ -307,11 +308,6 @@ impl PodFinalizer {
             Held::No => return,
         };
         self.queue.add(meta.key.clone(), band);
-    }
-
-    /// Whether holds are added to pods of this one's namespace.
-    fn gate(&self, pod: &ObjectKey) -> Gate {
-        self.census.gate(pod.shared_namespace())
     }
 
     fn selection(&self, pod: &ObjectMeta) -> Selection {
@@ -422,10 +418,15 @@ impl Component<Pod> for PodFinalizer {
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let key = &pod.object.meta.key;
+        let view = self.world.view(pod);
+        let mass_release = match view.selection {
+            Selection::By { .. } => MassRelease::Within,
+            Selection::None | Selection::Ignored => self.census.mass_release(key),
+        };
         Snapshot {
-            pod: Some(self.world.view(pod)),
-            gate: self.gate(key),
-            mass_release: self.census.mass_release(key),
+            pod: Some(view),
+            gate: self.census.gate(key.shared_namespace()),
+            mass_release,
             resync: self.resync,
         }
     }

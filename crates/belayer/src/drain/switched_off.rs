@@ -172,6 +172,16 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 );
                 LEFT_AGAIN
             }
+            Outcome::NewHolds => {
+                let namespaces: Vec<_> = report.new_holds.namespaces.keys().collect();
+                tracing::warn!(
+                    component,
+                    released,
+                    ?namespaces,
+                    "switched off, and somebody goes on adding its hold there"
+                );
+                LEFT_AGAIN
+            }
             Outcome::Refused => {
                 let why = report.refused.iter().map(|refused| &refused.why);
                 let why = why
