@@ -1,5 +1,7 @@
 //! What a pass found and what came of it, on its way into the report.
 
+use std::collections::BTreeMap;
+
 use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
@@ -20,6 +22,10 @@ pub(crate) struct Findings {
     pub(crate) failed: Vec<Refused>,
     pub(crate) hidden: Vec<Unseen>,
     pub(crate) unseen: Vec<Unseen>,
+    /// Objects that were let go, by namespace.
+    pub(crate) released: BTreeMap<String, u64>,
+    /// Objects of namespaces that decide nothing, and that had holds.
+    pub(crate) excepted: u64,
 }
 
 impl Findings {
@@ -41,8 +47,19 @@ impl Findings {
             Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
             None => format!("{kind}/{}", meta.key.name()),
         };
+        // What is found there is dealt with and told like any other, and decides nothing.
+        let mut nothing = Pass::default();
+        let excepted = report
+            .except_namespaces
+            .iter()
+            .any(|name| name == namespace);
+        let pass = if excepted { &mut nothing } else { pass };
+        self.excepted += u64::from(excepted);
         if !released.is_empty() {
             pass.released += 1;
+            if !excepted {
+                *self.released.entry(namespace.to_owned()).or_default() += 1;
+            }
             let is_another = report.taken.uids.insert(meta.uid.clone());
             report.taken.objects += u64::from(is_another);
         }

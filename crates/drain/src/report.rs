@@ -32,6 +32,13 @@ pub struct Report {
     pub timed_out: bool,
     /// What became of the gate.
     pub gate: GateState,
+    /// The namespaces in which nothing but new holds was found, and by how many objects, where that is
+    /// not the end of it: somebody there goes on adding them. Empty for cluster-scoped kinds.
+    #[serde(skip_serializing_if = "NewHolds::is_empty")]
+    pub new_holds: NewHolds,
+    /// The namespaces whose holds decide nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except_namespaces: Vec<String>,
     /// Holds that stay.
     pub left: Vec<Left>,
     /// What the server refused.
@@ -52,6 +59,23 @@ pub struct Report {
     pub objects: u64,
     /// How long it took.
     pub seconds: f64,
+}
+
+/// Holds that somebody goes on adding.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewHolds {
+    /// The number of the pass, from 1, since which nothing else was found.
+    pub since_pass: u32,
+    /// Objects by namespace.
+    pub namespaces: BTreeMap<String, u64>,
+}
+
+impl NewHolds {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
 }
 
 /// What was taken off. In a dry run nothing was, and its keys say so: nobody takes a plan for a deed.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
+use belayer_core::words::one_or_many;
 use belayer_inspect::kinds::discover;
 use belayer_inspect::reader::{Reader, Trouble, explain};
 
@@ -19,7 +20,7 @@ use crate::gate::Gate;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
 use crate::records::Records;
-use crate::report::{API_VERSION, Refused, Report, Taken, Unseen};
+use crate::report::{API_VERSION, NewHolds, Refused, Report, Taken, Unseen};
 use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
@@ -61,6 +62,9 @@ pub struct Parts {
     pub selection: Box<dyn Selection>,
     /// How long it may take without progress. See [`Passes`].
     pub timeout: Duration,
+    /// Namespaces whose holds decide nothing: they are taken off, and new ones there do not keep the run
+    /// from ending.
+    pub except_namespaces: Vec<String>,
 }
 
 /// Takes holds off a cluster.
@@ -70,6 +74,7 @@ pub struct Drain {
     kinds: Kinds,
     selection: Box<dyn Selection>,
     timeout: Duration,
+    except_namespaces: Vec<String>,
     users: Users,
     records: Records,
 }
@@ -99,6 +104,7 @@ impl Drain {
             kinds,
             selection,
             timeout,
+            except_namespaces,
         } = parts;
         let records = Records::new(Arc::clone(&executor), reader.clone());
         Self {
@@ -113,6 +119,7 @@ impl Drain {
             selection,
             timeout,
             records,
+            except_namespaces,
             users: Users::new(reader),
         }
     }
@@ -171,6 +178,8 @@ impl Drain {
             exit_code: 1,
             timed_out: false,
             gate: GateState::Untouched,
+            new_holds: NewHolds::default(),
+            except_namespaces: self.except_namespaces.clone(),
             left: Vec::new(),
             refused: Vec::new(),
             failed: Vec::new(),
@@ -255,11 +264,23 @@ impl Drain {
             report.failed = found.failed;
             report.unseen = found.hidden;
             report.unseen.extend(found.unseen);
+            let excepted = found.excepted;
+            // Everything had been dealt with: what is here now has been added since.
+            let since = passes.nothing_but_new_holds_since();
             let next = if report.taken.dry_run {
                 Next::Stop(outcome(&pass))
             } else {
                 passes.next(&pass, started.elapsed())
             };
+            match (since, passes.nothing_but_new_holds_since()) {
+                (Some(since_pass), Some(_)) => {
+                    report.new_holds.since_pass = since_pass;
+                    for (namespace, objects) in found.released {
+                        *report.new_holds.namespaces.entry(namespace).or_default() += objects;
+                    }
+                }
+                _ => report.new_holds = NewHolds::default(),
+            }
             match next {
                 Next::Again(pause) => {
                     if pass.released > 0 || pass.unsettled > 0 || pass.refused > 0 {
@@ -270,6 +291,10 @@ impl Drain {
                 Next::Stop(outcome) => {
                     report.timed_out = passes.is_late(started.elapsed());
                     report.outcome = outcome;
+                    if outcome == Outcome::Clean {
+                        report.new_holds = NewHolds::default();
+                    }
+                    report.notes.extend(in_excepted(&report, excepted));
                     break;
                 }
             }
@@ -394,6 +419,18 @@ impl Drain {
             ));
         }
     }
+}
+
+/// What the namespaces that decide nothing leave to be done.
+fn in_excepted(report: &Report, objects: u64) -> Option<String> {
+    (objects > 0).then(|| {
+        format!(
+            "in the last pass {} with holds in {}, which --except-namespace names: what is added there from now on \
+             stays until whoever adds it takes it off, or drain runs again",
+            one_or_many(objects, "object was found", "objects were found"),
+            report.except_namespaces.join(", ")
+        )
+    })
 }
 
 fn gate_in_words(gate: GateState, key: &str) -> String {

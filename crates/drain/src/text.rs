@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use belayer_core::words::one_or_many;
 
 use crate::passes::Outcome;
-use crate::report::{Left, Reason, Refused, Report};
+use crate::report::{Left, NewHolds, Reason, Refused, Report};
 
 /// Objects of one sort that are named; `-o json` names all.
 const NAMED: usize = 10;
@@ -38,6 +38,7 @@ pub fn report(report: &Report) -> String {
     let mut text = String::new();
     policies(report, &mut text);
     released(report, &mut text);
+    new_holds(report, &mut text);
     left(report, &mut text);
     troubles(
         "Refused by the API server",
@@ -140,6 +141,36 @@ fn why(evidence: &str) -> &'static str {
     }
 }
 
+/// Somebody goes on adding holds; where, and what to do.
+fn new_holds(report: &Report, text: &mut String) {
+    let NewHolds {
+        since_pass,
+        namespaces,
+    } = &report.new_holds;
+    if namespaces.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "Nothing but new holds since pass {since_pass}: somebody goes on adding them, in"
+    );
+    for (namespace, objects) in namespaces.iter().take(NAMED) {
+        let place = if namespace.is_empty() {
+            "no namespace"
+        } else {
+            namespace
+        };
+        let objects = one_or_many(*objects, "object", "objects");
+        let _ = writeln!(text, "  {place}: {objects}");
+    }
+    more(namespaces.len(), text);
+    let _ = writeln!(
+        text,
+        "  See there who does (managedFields of such an object; an older Belayer that does not know draining?) and\n  \
+         stop it, or leave it to them: --except-namespace NAME ends drain all the same."
+    );
+}
+
 fn left(report: &Report, text: &mut String) {
     for reason in [
         Reason::InUse,
@@ -239,6 +270,9 @@ fn verdict(report: &Report) -> String {
             one_or_many(u64::from(report.passes), "pass", "passes"),
             report.seconds
         ),
+        Outcome::NewHolds => {
+            "Everything else is released; new holds are added all the time: see above.".to_owned()
+        }
         Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
         Outcome::Refused => "The API server refuses: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(

@@ -44,6 +44,8 @@ pub const WAITING: &str = "belayer_waiting";
 pub const OLDEST_WAITING: &str = "belayer_oldest_waiting_seconds";
 /// Objects whose deletion began before we could hold them.
 pub const MISSED_HOLDS: &str = "belayer_missed_holds_total";
+/// Namespaces whose backlog gate is closed.
+pub const BACKLOG_NAMESPACES: &str = "belayer_backlog_namespaces_closed";
 /// 1 while the backlog gate is closed.
 pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 /// Holds kept although no profile selects their object any more.

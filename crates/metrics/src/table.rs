@@ -250,7 +250,14 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[CONTROLLER],
-        "1 while the backlog gate is closed and no holds are added, else 0.",
+        "1 while the backlog gate is closed and no holds are added in any namespace, else 0.",
+    ),
+    metric(
+        n::BACKLOG_NAMESPACES,
+        Gauge,
+        Count,
+        &[CONTROLLER],
+        "Namespaces whose backlog gate is closed, so that no holds are added there.",
     ),
     metric(
         n::UNSELECTED_KEPT,

@@ -18,18 +18,20 @@ use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::runner::{Change, Component, Recorded};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
-use crate::census::{Backlog, Census, HeldPod, Selected};
+use crate::backlog::Limits;
+use crate::census::{Census, HeldPod, Selected};
 use crate::decide::{decide, is_awaited, is_missed};
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
-use crate::profile::{Mode, Profiles};
+use crate::profile::{Mode, Profiles, argo};
 use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
+use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -37,11 +39,15 @@ pub const NAME: &str = "pod-finalizer";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {
-    Keep::nothing().labels(profiles.pod_labels()).annotations(
-        [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
-            .into_iter()
-            .chain(profiles.pod_annotations()),
-    )
+    let built_in = Profiles::argo();
+    Keep::nothing()
+        .labels(profiles.pod_labels().union(&built_in.pod_labels()))
+        .annotations(
+            [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
+                .into_iter()
+                .chain(profiles.pod_annotations())
+                .chain(built_in.pod_annotations()),
+        )
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
@@ -49,7 +55,12 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
     let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
     let expires = profiles.capture().then_some(outcome::EXPIRES_LABEL);
-    Keep::nothing().labels(labels.chain(expires))
+    let built_in = Profiles::argo();
+    Keep::nothing().labels(
+        labels
+            .chain(expires)
+            .chain(built_in.owner_labels(&argo::workflow())),
+    )
 }
 
 /// The labels of namespaces that the rules read.
@@ -131,7 +142,7 @@ impl PodFinalizer {
         };
         let census = Arc::new(Census::new(
             settings.max_unselected,
-            settings.backlog_threshold,
+            Limits::of(settings.backlog_threshold),
         ));
         Self {
             world,
@@ -178,9 +189,13 @@ impl PodFinalizer {
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added { object, .. } => self.note(object),
+            Event::Added {
+                object,
+                initial: true,
+            } => self.note(object, UnselectedBy::Configuration),
+            Event::Added { object, .. } => self.note(object, UnselectedBy::Labels),
             Event::Updated { old, new } => {
-                self.note(new);
+                self.note(new, UnselectedBy::Labels);
                 let before = &old.object.meta;
                 let known = before.is_deleting() && self.is_selected(before);
                 if new.object.meta.is_deleting() && !known {
@@ -208,7 +223,7 @@ impl PodFinalizer {
             .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
         {
-            self.note(&pod);
+            self.note(&pod, UnselectedBy::Labels);
             self.queue_if_ours(&pod, Band::Normal);
         }
     }
@@ -238,11 +253,43 @@ impl PodFinalizer {
 
     /// Queues every pod that waits for a hold: the gate has opened.
     pub fn queue_unheld(&self) {
-        self.pods.for_each(|pod| {
-            if held(&pod.object.meta) == Held::No {
-                self.queue_if_ours(pod, Band::Normal);
+        self.pods.for_each(|pod| self.queue_if_unheld(pod));
+    }
+
+    /// Queues those of a namespace: its gate has opened.
+    pub fn queue_unheld_in(&self, namespace: &str) {
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        for pod in pods.unwrap_or_default() {
+            self.queue_if_unheld(&pod);
+        }
+    }
+
+    fn queue_if_unheld(&self, pod: &Stored<Pod>) {
+        if held(&pod.object.meta) == Held::No {
+            self.queue_if_ours(pod, Band::Normal);
+        }
+    }
+
+    /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
+    /// was asked: they are a part of the backlog that no consumer of theirs takes away.
+    pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
+        let unreadable = |pod: Stored<Pod>| {
+            let meta = &pod.object.meta;
+            if held(meta) == Held::No || !meta.is_deleting() {
+                return None;
             }
-        });
+            let Selection::By { profile, .. } = self.selection(meta) else {
+                return None;
+            };
+            let (_, question) = node_of(meta, &profile)?;
+            match self.world.status_facts.get(&question)?.answer() {
+                StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
+                StatusState::Read(_) => None,
+            }
+        };
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        let pods = pods.unwrap_or_default().into_iter();
+        pods.filter_map(unreadable).collect()
     }
 
     /// Queues every held pod that no profile selects: there are few enough again.
@@ -277,39 +324,35 @@ impl PodFinalizer {
         matches!(self.selection(pod), Selection::By { .. })
     }
 
-    fn note(&self, pod: &Stored<Pod>) {
+    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
+    fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
         let meta = &pod.object.meta;
         let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: if self.is_selected(meta) {
-                Selected::Yes
-            } else {
-                Selected::No
+            selected: match self.selection(meta) {
+                Selection::By { .. } => Selected::Yes,
+                Selection::None => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
             },
-            backlog: if self.is_backlog(&pod.object) {
-                Backlog::Part
+            ended: if pod.object.is_ended() {
+                Ended::Yes
             } else {
-                Backlog::NotYet
+                Ended::No
             },
             deleting: meta.deletion_timestamp,
+            status_too_large: self.is_status_too_large(&pod.object),
         });
         self.census.note(&meta.key, entry);
     }
 
-    /// Whether a held pod waits for something that Belayer or its consumer has yet to do. One whose
-    /// workflow's status is too large does not: whoever wrote that must not close the gate for
-    /// others (T3).
-    fn is_backlog(&self, pod: &Pod) -> bool {
-        if !pod.meta.is_deleting() && !pod.is_ended() {
-            return false;
-        }
+    /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
+    /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
+    fn is_status_too_large(&self, pod: &Pod) -> bool {
         let Selection::By { profile, .. } = self.selection(&pod.meta) else {
-            return true;
+            return false;
         };
-        let status = node_of(&pod.meta, &profile)
+        let fact = node_of(&pod.meta, &profile)
             .and_then(|(_, question)| self.world.status_facts.get(&question));
-        let too_large =
-            |fact: &Fact<StatusState>| matches!(fact.answer(), StatusState::TooLarge(_));
-        !status.as_ref().is_some_and(too_large)
+        fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
     }
 
     /// Row 14: a pod whose deletion began before our hold was on it.
@@ -386,15 +429,21 @@ impl Component<Pod> for PodFinalizer {
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        let key = &pod.object.meta.key;
         let view = self.world.view(pod);
-        if view.node.as_ref().is_some_and(|node| node.fact.is_some()) {
+        if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
             // What is known of its workflow's status may have changed without an event.
-            self.note(pod);
+            let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
+            self.census.note_status(key, too_large);
         }
+        let mass_release = match view.selection {
+            Selection::By { .. } => MassRelease::Within,
+            Selection::None | Selection::Ignored => self.census.mass_release(key),
+        };
         Snapshot {
             pod: Some(view),
-            gate: self.census.gate(),
-            mass_release: self.census.mass_release(),
+            gate: self.census.gate(key.shared_namespace()),
+            mass_release,
             resync: self.resync,
         }
     }

@@ -21,8 +21,8 @@ use crate::profile::{Mode, Profile};
 use crate::question::PodQuestion;
 use crate::row;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, Owner, OwnerView,
-    PodView, Selection, Snapshot,
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Judge, MassRelease, Owner,
+    OwnerView, PodView, Selection, Snapshot,
 };
 
 /// What is decided about a pod.
@@ -77,19 +77,26 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
         // An owner that the cache lacks may be gone: better to know than to write twice.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
-        Verdict::Keep(_) if snapshot.gate == Gate::Closed => Decision::missing(
-            row::ADD_HOLD,
-            Missing::Event(
-                "the backlog gate is closed: too many ended or deleting pods are still held".into(),
-            ),
-        ),
-        Verdict::Keep(_) => match profile.mode {
-            Mode::Enforce => Decision::write(row::ADD_HOLD, Write::AddHold),
-            Mode::Observe => Decision::missing(
+        Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {
+            (Some(why), _) => Decision::missing(row::ADD_HOLD, Missing::Event(why.into())),
+            (None, Mode::Enforce) => Decision::write(row::ADD_HOLD, Write::AddHold),
+            (None, Mode::Observe) => Decision::missing(
                 row::ADD_HOLD,
                 Missing::Event(format!("profile {} only observes", profile.name).into()),
             ),
         },
+    }
+}
+
+fn closed(gate: Gate) -> Option<&'static str> {
+    match gate {
+        Gate::Open => None,
+        Gate::Closed => {
+            Some("the backlog gate is closed: too many pods that are being deleted are still held")
+        }
+        Gate::NamespaceClosed => Some(
+            "the backlog gate of its namespace is closed: too many pods there that are being deleted are still held",
+        ),
     }
 }
 
@@ -265,10 +272,15 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
     };
     match mass_release {
         MassRelease::Within => Some((row::UNSELECTED, Evidence::Unselected(evidence))),
-        MassRelease::Exceeded { unselected, held } => {
+        MassRelease::Exceeded {
+            unselected,
+            held,
+            scope,
+        } => {
             let message = format!(
-                "no profile selects this pod any more, nor {unselected} of {held} held pods: kept, because that many \
-                 at once look like a mistyped selector"
+                "no profile selects this pod any more, nor {unselected} of {held} held pods {}: kept, because that \
+                 many at once look like a mistyped selector",
+                scope.in_words()
             );
             reasons.add(row::UNSELECTED, Missing::Event(message.into()));
             None
@@ -367,16 +379,27 @@ fn no_owner(pod: &PodView) -> Found {
 
 /// Row 9.
 fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let Selection::By { profile, consumed } = &pod.selection else {
-        return None;
-    };
-    if *consumed == ConsumedLabel::Yes {
+    if pod.judges().any(|(_, label)| label == ConsumedLabel::Yes) {
         return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
     }
     let Owner::Known(owner) = &pod.owner else {
         return None;
     };
-    owner_finished(pod, owner, profile, reasons)
+    pod.judges()
+        .find_map(|(profile, _)| owner_finished(pod, owner, profile, reasons))
+}
+
+impl PodView {
+    /// The profile that selects the pod, or those by which it is judged if none does.
+    fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
+        let selecting = match &self.selection {
+            Selection::By { profile, consumed } => Some((&**profile, *consumed)),
+            Selection::None | Selection::Ignored => None,
+        };
+        let others = self.judges.iter();
+        let others = others.map(|Judge { profile, consumed }| (&**profile, *consumed));
+        selecting.into_iter().chain(others)
+    }
 }
 
 fn owner_finished(

@@ -12,11 +12,12 @@ use belayer_core::facts::{
 };
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{ObjectMeta, Pod};
 
-use crate::observe::{admin_asked, adopted, cleanup_of, held, is_of_kind, node_of, selection};
+use crate::observe::{admin_asked, adopted, cleanup_of, held, judges, node_of, selection};
 use crate::outcome::{self, RecordState};
-use crate::profile::{Capture, Profile, Profiles};
+use crate::profile::{Capture, Profile, Profiles, is_of_kind};
 use crate::row;
 use crate::snapshot::{
     CachedOwner, Ended, Gate, MassRelease, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
@@ -52,9 +53,11 @@ impl Looks {
         let meta = &pod.meta;
         let namespace = self.namespace(meta).await?;
         let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
-        let owner = match &selection {
-            Selection::By { profile, .. } => self.owner(meta, profile).await?,
-            Selection::None | Selection::Ignored => Owner::NotRequired,
+        let judges = judges(&self.profiles, meta, &selection);
+        let owner = match (&selection, judges.first()) {
+            (Selection::By { profile, .. }, _) => self.owner(meta, profile).await?,
+            (_, Some(judge)) => self.owner(meta, &judge.profile).await?,
+            (_, None) => Owner::NotRequired,
         };
         let (record, node, cleanup) = match &selection {
             Selection::By { profile, .. } => (
@@ -63,7 +66,15 @@ impl Looks {
                 // When a deletion that is due was first seen to be due only a controller knows.
                 cleanup_of(pod, profile, &owner, None),
             ),
-            Selection::None | Selection::Ignored => (RecordState::Unknown, None, None),
+            Selection::None | Selection::Ignored => {
+                let mut node = None;
+                for judge in &judges {
+                    if node.is_none() {
+                        node = self.node(pod, &judge.profile).await?;
+                    }
+                }
+                (RecordState::Unknown, node, None)
+            }
         };
         let ended = if pod.is_ended() {
             Ended::Yes
@@ -85,6 +96,7 @@ impl Looks {
                 selection,
                 namespace,
                 owner,
+                judges,
             }),
             gate,
             mass_release: MassRelease::Within,
@@ -156,9 +168,18 @@ impl Looks {
     }
 }
 
-/// Whether a profile selects a pod of this namespace.
-pub fn is_selected(profiles: &Profiles, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> bool {
-    matches!(selection(profiles, pod, namespace), Selection::By { .. })
+/// Why no profile selects a pod of this namespace, as a controller takes it right after its start;
+/// `None` if one does.
+pub fn unselected_by(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    namespace: Option<&ObjectMeta>,
+) -> Option<UnselectedBy> {
+    match selection(profiles, pod, namespace) {
+        Selection::By { .. } => None,
+        Selection::None => Some(UnselectedBy::Configuration),
+        Selection::Ignored => Some(UnselectedBy::Namespace),
+    }
 }
 
 /// What a row of the table says, for people.

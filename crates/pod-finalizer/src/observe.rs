@@ -15,10 +15,10 @@ use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
-use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo};
+use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NodeView, Owner, OwnerView,
-    PodView, Selection,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
+    OwnerView, PodView, Selection,
 };
 use crate::status::{self, NodeRef, StatusQuestion};
 
@@ -42,9 +42,11 @@ impl World {
         let meta = &pod.object.meta;
         let namespace = self.namespace(meta);
         let selection = self.selection(meta, namespace.cached.as_ref());
-        let owner = match &selection {
-            Selection::By { profile, .. } => self.owner(meta, profile),
-            Selection::None | Selection::Ignored => Owner::NotRequired,
+        let judges = judges(&self.profiles, meta, &selection);
+        let owner = match (&selection, judges.first()) {
+            (Selection::By { profile, .. }, _) => self.owner(meta, profile),
+            (_, Some(judge)) => self.owner(meta, &judge.profile),
+            (_, None) => Owner::NotRequired,
         };
         let adopted = adopted(meta, &selection);
         let (node, cleanup) = match (&selection, &owner) {
@@ -57,7 +59,10 @@ impl World {
                     self.due.lock().get(&meta.uid).copied(),
                 ),
             ),
-            _ => (None, None),
+            _ => (
+                judges.iter().find_map(|by| self.node(meta, &by.profile)),
+                None,
+            ),
         };
         PodView {
             uid: meta.uid.clone(),
@@ -77,6 +82,7 @@ impl World {
             selection,
             namespace,
             owner,
+            judges,
         }
     }
 
@@ -167,15 +173,35 @@ pub(crate) fn selection(
     if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
         return Selection::Ignored;
     }
-    let consumed = if profile.is_consumed(&pod.labels) {
+    Selection::By {
+        profile: profile.clone(),
+        consumed: consumed(profile, pod),
+    }
+}
+
+fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
+    if profile.is_consumed(&pod.labels) {
         ConsumedLabel::Yes
     } else {
         ConsumedLabel::No
-    };
-    Selection::By {
-        profile: profile.clone(),
-        consumed,
     }
+}
+
+/// By what a held pod that no profile selects is judged: every configured or built-in profile whose
+/// kind of owner is its controller's.
+pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
+    let (Selection::None | Selection::Ignored, Held::Yes, Some(controller)) =
+        (selection, held(pod), &pod.controller)
+    else {
+        return Box::default();
+    };
+    let judges = profiles.owning(controller).into_iter();
+    judges
+        .map(|profile| Judge {
+            consumed: consumed(&profile, pod),
+            profile,
+        })
+        .collect()
 }
 
 /// Which node of its owner's status is a pod's, and what to ask about that status.
@@ -224,11 +250,6 @@ pub(crate) fn cleanup_of(
         workflow,
         due_since,
     })
-}
-
-/// Versions of one group and kind are the same objects.
-pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
-    owner.kind == kind.kind && *owner.group() == *kind.group
 }
 
 /// The finalizers of others that leave with our hold: those that the admin named, on a pod that

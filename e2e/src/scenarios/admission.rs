@@ -97,6 +97,12 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     switch(cluster, "hold", "on").await?;
     ties(cluster, &workflow, true).await?;
 
+    let closed = format!("closed.{}", cluster.namespace());
+    switch(cluster, &closed, json!("maintenance")).await?;
+    ties(cluster, &workflow, false).await?;
+    switch(cluster, &closed, json!(null)).await?;
+    ties(cluster, &workflow, true).await?;
+
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     maps.delete("belayer-gate", &DeleteParams::default())
         .await?;
@@ -140,7 +146,12 @@ async fn free(cluster: &Cluster, pod: &PodBuilder, why: &str) -> Result<()> {
 }
 
 /// Sets one of the switches of the gate.
-pub(super) async fn switch(cluster: &Cluster, key: &str, position: &str) -> Result<()> {
+pub(super) async fn switch(
+    cluster: &Cluster,
+    key: &str,
+    position: impl Into<serde_json::Value>,
+) -> Result<()> {
+    let position = position.into();
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let patch = Patch::Merge(json!({ "data": { key: position } }));
     maps.patch("belayer-gate", &PatchParams::default(), &patch)

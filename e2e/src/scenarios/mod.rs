@@ -18,6 +18,7 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_backlog;
 mod hostile_names;
 mod hostile_status;
 mod identity;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Scenario> {
         faults::scenarios(),
         size::scenarios(),
         gate::scenarios(),
+        hostile_backlog::scenarios(),
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),

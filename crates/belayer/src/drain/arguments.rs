@@ -24,6 +24,8 @@ Examples:
   belayer drain                      before Belayer is removed
   belayer drain --unselected         only what no profile selects any more
   belayer drain --resume             back to work
+  belayer drain --except-namespace team-a
+                                     end, though somebody there adds holds
 
 Exit codes:
   0  nothing of ours is left
@@ -31,7 +33,8 @@ Exit codes:
      for as long as --timeout says; also if the server cannot be reached
   2  wrong usage or configuration; nothing has been touched
   3  something must stay: a claim in use that only Belayer holds, or a pod that
-     is in its PodRecreation alone
+     is in its PodRecreation alone; or somebody goes on adding holds, in
+     namespaces that are named
   4  the API server refuses something: rights, a policy or a webhook";
 
 /// Arguments of `belayer drain`.
@@ -66,6 +69,11 @@ pub struct DrainArguments {
     /// How long it may go on without progress, such as 90s, 10m, 2h
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = timeout)]
     pub timeout: Duration,
+
+    /// New holds in this namespace do not keep drain from ending: what it finds there
+    /// it takes off, and it does not count. May be given several times
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
+    pub except_namespace: Vec<String>,
 
     /// Releases under way at once
     #[arg(
@@ -117,6 +125,7 @@ mod tests {
     #[rstest]
     #[case(&["--resume", "--dry-run"])]
     #[case(&["--resume", "--unselected"])]
+    #[case(&["--resume", "--except-namespace=a"])]
     #[case(&["--timeout=0s"])]
     #[case(&["--timeout=5"])]
     #[case(&["-owide"])]

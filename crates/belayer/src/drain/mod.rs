@@ -65,6 +65,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         kinds: Kinds::Served,
         selection,
         timeout: arguments.timeout,
+        except_namespaces: arguments.except_namespace,
     });
     let telling = Telling::on_stderr(server.clone());
     if arguments.resume {
@@ -104,7 +105,7 @@ async fn resume(drain: &Drain, server: &Server, telling: &Telling) -> Result<(),
     anstream::println!("{said}");
     for (switch, word) in stay_off {
         anstream::println!(
-            "Its gate still says {switch}: {word}, as before it was drained: that policy ties nothing."
+            "Its gate still says {switch}: {word}, as before it was drained: no policy holds at creation what that is about."
         );
     }
     Ok(())

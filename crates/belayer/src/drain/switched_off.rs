@@ -140,6 +140,7 @@ pub(crate) async fn take_off(
             kinds: Kinds::These(component.kinds.clone()),
             selection: Box::new(NoSelection),
             timeout: WITHIN,
+            except_namespaces: Vec::new(),
         });
         let dry = executor.writes() == Writes::DryRun;
         async move { one(&component, &drain, dry).await }
@@ -181,6 +182,16 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     }),
                     "it adds no finalizers, and something must stay: a claim in use that nothing else protects keeps its \
                      finalizer, a pod that is in its PodRecreation alone is created once pod-recreation is on again"
+                );
+                LEFT_AGAIN
+            }
+            Outcome::NewHolds => {
+                let namespaces: Vec<_> = report.new_holds.namespaces.keys().collect();
+                tracing::warn!(
+                    component,
+                    released,
+                    ?namespaces,
+                    "switched off, and somebody goes on adding its hold there"
                 );
                 LEFT_AGAIN
             }

@@ -73,6 +73,38 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_04_not_selected_any_more(pod().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
 #[case::row_04_too_many_at_once_are_kept(pod().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
+#[case::a4_too_many_at_once_do_not_keep_one_whose_result_was_taken(
+    pod().held().consumed().unselected_and_owned().mass_release(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::a4_nor_one_whose_owner_is_gone(
+    pod().held().unselected_and_owned().mass_release().owner_absent().owner_gone(),
+    Expect::Release(row::OWNER_GONE, "OwnerGone")
+)]
+#[case::a4_nor_one_whose_owner_goes(
+    pod().held().unselected_and_owned().mass_release().owner_deleting(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::a4_nor_one_whose_owner_has_finished(
+    pod().held().unselected_and_owned().mass_release().owner_finished().owner_finished_live(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::a4_nor_one_whose_node_is_fulfilled(
+    pod().held().deleting("11:59:59").unselected_and_owned().mass_release().node(&["node-1"]),
+    Expect::Release(row::NODE_FULFILLED, "Consumed")
+)]
+#[case::a4_an_owner_that_is_missing_is_asked_for(
+    pod().held().unselected_and_owned().mass_release().owner_absent(),
+    Expect::Ask(row::UNSELECTED)
+)]
+#[case::a4_a_living_owner_is_no_evidence(
+    pod().held().unselected_and_owned().mass_release(),
+    Expect::Keep(row::UNSELECTED)
+)]
+#[case::a4_within_the_limit_it_goes_because_it_is_unselected(
+    pod().held().consumed().unselected_and_owned(),
+    Expect::Release(row::UNSELECTED, "Unselected")
+)]
 #[case::row_04_an_ignored_namespace_is_confirmed(pod().held().ignored(), Expect::Ask(row::UNSELECTED))]
 #[case::row_04_an_ignored_namespace_releases(
     pod().held().ignored().ignored_confirmed(),
@@ -211,6 +243,8 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_13_a_running_pod_does_not_wait_for_it(pod().node_unasked(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_the_closed_gate_adds_nothing(pod().gate_closed(), Expect::Keep(row::ADD_HOLD))]
+#[case::t4_nor_that_of_its_namespace(pod().namespace_closed(), Expect::Keep(row::ADD_HOLD))]
+#[case::t4_nor_does_that_stop_a_release(pod().held().consumed().namespace_closed(), Expect::Release(row::CONSUMED, "Consumed"))]
 #[case::row_13_observing_adds_nothing(pod().observed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_14_too_late_for_a_hold(pod().deleting("11:59:59"), Expect::Nothing(row::TOO_LATE))]
 #[case::row_15_let_go_and_due_is_deleted(

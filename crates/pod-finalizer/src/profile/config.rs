@@ -26,7 +26,8 @@ pub const DEFAULT_WORKERS: usize = 32;
 /// More workers than this would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-const DEFAULT_BACKLOG_THRESHOLD: usize = 1_000;
+/// Of the whole cluster: 1,000 of one namespace.
+const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;
 const DEFAULT_OUTCOME_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 
@@ -35,8 +36,8 @@ const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 pub struct Settings {
     /// Keys worked on at once.
     pub workers: usize,
-    /// Pods ended or being deleted and still held, above which no holds are added until there
-    /// are half as many.
+    /// Held pods being deleted, above which no holds are added until there are half as many; of
+    /// one namespace [a part of it](crate::backlog::Limits).
     pub backlog_threshold: usize,
     /// How many holds may be released at once because nothing selects their pods any more.
     pub max_unselected: MaxUnselected,

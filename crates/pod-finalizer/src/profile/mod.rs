@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::names::SYSTEM_NAMESPACE;
-use belayer_core::object::Resource;
+use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::Labels;
 
 pub use belayer_core::selection::{
@@ -135,6 +135,11 @@ impl Profile {
     }
 }
 
+/// Whether an owner is of this kind. Versions of one group and kind are the same objects.
+pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
+    owner.kind == kind.kind && *owner.group() == *kind.group
+}
+
 /// The profiles in force, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiles(Arc<[Arc<Profile>]>);
@@ -228,6 +233,17 @@ impl Profiles {
         self.0
             .iter()
             .find(|profile| profile.selects(pod, namespace))
+    }
+
+    /// The profiles, configured or built in, whose kind of owner is that of this controller.
+    pub fn owning(&self, controller: &OwnerReference) -> Vec<Arc<Profile>> {
+        let built_in = Self::argo();
+        let all = self.iter().chain(built_in.iter());
+        let owns = |profile: &&Arc<Profile>| {
+            let owner = profile.owner.as_ref();
+            owner.is_some_and(|kind| is_of_kind(controller, kind))
+        };
+        all.filter(owns).cloned().collect()
     }
 
     /// The profile of this name.

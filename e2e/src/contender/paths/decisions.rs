@@ -149,6 +149,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             cleanup: None,
             namespace: namespace(),
             owner: Owner::Known(Box::new(owner)),
+            judges: Box::default(),
         }),
         gate: Gate::Open,
         mass_release: MassRelease::Within,

@@ -172,6 +172,37 @@ async fn the_gate_is_read_where_belayer_is() {
     assert!(answer.out.contains(closed), "{}", answer.out);
 }
 
+/// T4: a namespace that its backlog closed is named; others are open.
+#[rstest]
+#[case::closed("closed.yard", "backlog", true)]
+#[case::another("closed.garden", "backlog", false)]
+#[case::by_an_admin_for_the_policy("closed.yard", "maintenance", false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_explain_tells_of_a_closed_namespace(
+    #[case] key: &str,
+    #[case] word: &str,
+    #[case] told: bool,
+) {
+    let stage = Stage::new().await;
+    let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
+    stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
+    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { key: word } });
+    stage.create(&Gvr::CONFIGMAPS, "ignored", gate);
+    let command = [
+        "explain",
+        "pod/a",
+        "-n",
+        "yard",
+        "-o",
+        "json",
+        "--own-namespace",
+        "ignored",
+    ];
+    let answer = stage.world.run(&command).await;
+    let closed = "the backlog gate of its namespace is closed";
+    assert_eq!(answer.out.contains(closed), told, "{}", answer.out);
+}
+
 /// The admin's order by annotation is a rule of pods alone: nobody is told to give it elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_pods_are_let_go_by_an_annotation() {

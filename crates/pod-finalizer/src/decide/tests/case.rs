@@ -9,7 +9,7 @@ use belayer_core::facts::{
 use belayer_core::moment::Moment;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
-use belayer_core::selection::MassRelease;
+use belayer_core::selection::{MassRelease, Scope};
 use belayer_core::slim::ObjectMeta;
 use belayer_core::workqueue::Backoff;
 
@@ -18,7 +18,7 @@ use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
 use crate::profile::{Capture, Mode, Profile, Profiles};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, NodeView, Owner,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection, Snapshot,
 };
 use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
@@ -64,6 +64,7 @@ pub(crate) fn pod() -> Case {
                 fact: None,
             },
             owner: Owner::Known(Box::new(owner)),
+            judges: Box::default(),
         }),
         gate: Gate::Open,
         mass_release: MassRelease::Within,
@@ -268,6 +269,17 @@ impl Case {
         })
     }
 
+    /// As [`Case::unselected`], but the pod's controller is of a kind that owns pods of the profile.
+    pub(crate) fn unselected_and_owned(self) -> Self {
+        self.with(|pod| {
+            let Selection::By { profile, consumed } = pod.selection.clone() else {
+                panic!("the case is selected");
+            };
+            pod.selection = Selection::None;
+            pod.judges = Box::new([Judge { profile, consumed }]);
+        })
+    }
+
     pub(crate) fn ignored(self) -> Self {
         self.with(|pod| {
             pod.selection = Selection::Ignored;
@@ -379,12 +391,18 @@ impl Case {
         self.0.mass_release = MassRelease::Exceeded {
             unselected: 50,
             held: 100,
+            scope: Scope::Namespace,
         };
         self
     }
 
     pub(crate) fn gate_closed(mut self) -> Self {
         self.0.gate = Gate::Closed;
+        self
+    }
+
+    pub(crate) fn namespace_closed(mut self) -> Self {
+        self.0.gate = Gate::NamespaceClosed;
         self
     }
 }
