@@ -17,18 +17,19 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{Change, Component, Recorded};
+use belayer_core::runner::{self, Change, Component, Recorded};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
+use crate::argo::{self, Ending, NodeQuestion};
 use crate::census::{Backlog, Census, HeldPod, Selected};
-use crate::decide::{decide, is_awaited, is_missed};
+use crate::decide::{decide, is_awaited, is_missed, unread};
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{Mode, Profiles};
-use crate::question::PodQuestion;
+use crate::question::{Delay, PodQuestion};
 use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
 use crate::status::StatusQuestion;
 
@@ -71,6 +72,8 @@ pub struct Parts {
     pub namespace_facts: Facts<NamespaceQuestion>,
     /// Live looks at the status of owners.
     pub status_facts: Facts<StatusQuestion>,
+    /// Live reads of nodes.
+    pub node_facts: Facts<NodeQuestion>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -116,6 +119,7 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             queue,
         } = parts;
         let profiles = settings.profiles.clone();
@@ -126,6 +130,7 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
         };
@@ -178,7 +183,10 @@ impl PodFinalizer {
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added { object, .. } => self.note(object),
+            Event::Added { object, .. } => {
+                self.note(object);
+                self.count_undecided(object);
+            }
             Event::Updated { old, new } => {
                 self.note(new);
                 let before = &old.object.meta;
@@ -191,7 +199,10 @@ impl PodFinalizer {
                 let meta = &last.object.meta;
                 self.census.note(&meta.key, None);
                 self.world.outcomes.forget(&meta.uid);
-                self.world.due.lock().remove(&meta.uid);
+                let mut due = self.world.due.lock();
+                due.remove(&Delay::Cleanup(meta.uid.clone()));
+                due.remove(&Delay::NodeLost(meta.uid.clone()));
+                drop(due);
                 self.count_lost(last);
             }
             _ => {}
@@ -303,6 +314,17 @@ impl PodFinalizer {
         }
     }
 
+    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
+    fn count_undecided(&self, pod: &Stored<Pod>) {
+        let meta = &pod.object.meta;
+        let undecided = held(meta) == Held::Yes
+            && argo::is_of_workflow(meta)
+            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
+        if undecided {
+            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
+        }
+    }
+
     /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
     /// are watched side by side, so a pod that is collected right after its owner can be counted
     /// before the owner's end is seen: the count is an upper bound.
@@ -317,6 +339,10 @@ impl PodFinalizer {
         };
         if profile.mode == Mode::Observe && is_awaited(&view) {
             let meta = &pod.object.meta;
+            if let Some(evidence) = unread(&view) {
+                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "vanished without a result");
+                return runner::count_unread(evidence, "observe", &meta.key);
+            }
             tracing::info!(
                 pod = %meta.key,
                 uid = %meta.uid,
@@ -392,14 +418,20 @@ impl Component<Pod> for PodFinalizer {
             PodQuestion::Status(question) => {
                 self.world.status_facts.ask(question, asker);
             }
-            PodQuestion::Delay(uid) => {
+            PodQuestion::Node(question) => {
+                self.world.node_facts.ask(question, asker);
+            }
+            PodQuestion::Delay(delay) => {
+                let band = match delay {
+                    Delay::Cleanup(_) => Band::Normal,
+                    Delay::NodeLost(_) => Band::Release,
+                };
                 self.world
                     .due
                     .lock()
-                    .entry(uid)
+                    .entry(delay)
                     .or_insert_with(Timestamp::now);
-                self.queue
-                    .add_after(asker.key.clone(), Band::Normal, asker.after);
+                self.queue.add_after(asker.key.clone(), band, asker.after);
             }
         }
     }

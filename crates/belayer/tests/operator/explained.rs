@@ -15,6 +15,7 @@ use belayer_pod_finalizer::decide::decide;
 use belayer_pod_finalizer::explain::Looks;
 use belayer_pod_finalizer::outcome::{Outcomes, crd};
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
+use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::Gate;
 use belayer_pod_finalizer::status::{NODE_ID, StatusOracle};
@@ -50,6 +51,7 @@ impl Explainer {
                 owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
                 namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
                 statuses: Arc::new(StatusOracle::new(Arc::clone(&executor))),
+                nodes: Arc::new(NodeOracle::new(Arc::clone(&executor))),
                 executor,
                 resync: Duration::from_secs(600),
             },

@@ -17,6 +17,8 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
+use belayer_pod_finalizer::argo::Held::Undecided;
+use belayer_pod_finalizer::argo::{Ending, NodeOracle};
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
@@ -73,6 +75,7 @@ impl PodFinalizer {
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
                 statuses: Arc::new(StatusOracle::new(Arc::clone(reader.executor()))),
+                nodes: Arc::new(NodeOracle::new(Arc::clone(reader.executor()))),
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },
@@ -132,6 +135,13 @@ impl PodFinalizer {
         if decision.row == row::ADD_HOLD && decision.write.is_none() && decision.missing.is_empty()
         {
             notes.push("it gets no hold: what would release it is there already".to_owned());
+        }
+        let argo = view.and_then(|view| view.argo.as_ref());
+        if argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
+            notes.push(
+                "whether it had ended when its deletion began, only a controller knows that watched it"
+                    .to_owned(),
+            );
         }
         let decided = Decided {
             component: component::NAME,
