@@ -2,7 +2,9 @@
 
 use metrics::Unit;
 
-use crate::values::{CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, unread, wipe};
+use crate::values::{
+    CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, unread, wipe,
+};
 use crate::{buckets, names as n};
 
 /// What a metric is called, what it counts and how its series differ.

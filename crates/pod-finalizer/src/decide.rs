@@ -224,8 +224,7 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
         .or_else(|| namespace_terminating(pod, &mut reasons))
         .or_else(|| unselected(pod, mass_release, &mut reasons))
         .or_else(|| owner_gone_or_deleting(pod, &mut reasons));
-    let recordable = !unread::is_never_held(pod) && !unread::is_without_an_outcome(pod);
-    if found.is_none() && recordable && capture::is_due(pod, now, &mut reasons) {
+    if found.is_none() && capture::is_due(pod, now, &mut reasons) {
         return Verdict::Record;
     }
     let found = found

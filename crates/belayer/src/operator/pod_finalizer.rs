@@ -87,10 +87,7 @@ pub(super) fn join(
                 pods.wake(),
                 status::pace(),
             ),
-            node_facts: ground.facts(
-                NodeOracle::new(Arc::clone(&ground.executor)),
-                pods.wake(),
-            ),
+            node_facts: ground.facts(NodeOracle::new(Arc::clone(&ground.executor)), pods.wake()),
             queue: pods.queue.clone(),
         },
     ));

@@ -55,7 +55,10 @@ impl<'a> Containers<'a> {
     /// Those whose end is the step's: `main` and Argo's own. Which of other names are members of a
     /// set the pod does not show, but Argo's own outlast all members.
     pub(super) fn deciding(&self) -> impl Iterator<Item = &'a Container> + '_ {
-        let named = self.main.iter().filter(|container| *container.name == *MAIN);
+        let named = self
+            .main
+            .iter()
+            .filter(|container| *container.name == *MAIN);
         named.chain(&self.savers).copied()
     }
 

@@ -114,7 +114,9 @@ impl Held {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "its deletion has not ended it yet, and it may still succeed",
             Self::Failed => "a container of it had failed before it was deleted, which is a result",
-            Self::Succeeded => "it may be a success: its main container and Argo's own exited with 0",
+            Self::Succeeded => {
+                "it may be a success: its main container and Argo's own exited with 0"
+            }
             Self::Undecided => {
                 "whether it ended by itself or by its deletion is not known: no watched version shows it \
                  being deleted before it ended"

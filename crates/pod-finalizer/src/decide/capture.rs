@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use belayer_core::decision::{Notice, Severity};
 
-use super::{Found, Reasons, elapsed};
+use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
 use crate::outcome::RecordState;
 use crate::profile::{Capture, Consumer, Mode, Profile};
@@ -28,6 +28,9 @@ fn captures(pod: &PodView) -> Option<&Profile> {
 /// not take is told, and stops none of the rows below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
     if captures(pod).is_none() || pod.ended == Ended::No {
+        return false;
+    }
+    if unread::is_never_held(pod) || unread::is_without_an_outcome(pod) {
         return false;
     }
     match &pod.record {

@@ -407,12 +407,25 @@ fn adopted_finalizers_leave_with_the_release_and_only_then() {
 fn a6_what_others_hold_stays_theirs_where_there_is_no_result() {
     let cases = [
         pod().held().agent().adopted(),
-        pod().held().adopted().ended().deleting("11:59:59").by_its_deletion(),
-        pod().held().adopted().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone),
+        pod()
+            .held()
+            .adopted()
+            .ended()
+            .deleting("11:59:59")
+            .by_its_deletion(),
+        pod()
+            .held()
+            .adopted()
+            .deleting("11:59:59")
+            .by_pod_gc()
+            .node_is(NodeState::Gone),
     ];
     for case in cases {
         let decision = decide(&case.0, now());
-        assert!(matches!(decision.write, Some(Write::Release(_))), "{decision:?}");
+        assert!(
+            matches!(decision.write, Some(Write::Release(_))),
+            "{decision:?}"
+        );
         assert!(decision.adopted.is_empty(), "{decision:?}");
     }
 }

@@ -101,7 +101,10 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
     reasons.add(row::NODE_LOST, answer(wait, left));
     let again = PodQuestion::Node(view.question.clone());
     reasons.add(row::NODE_LOST, answer(again, RECHECK));
-    let text = format!("{proof}: it is held for nodeLostDelay ({} s) more", left.as_secs());
+    let text = format!(
+        "{proof}: it is held for nodeLostDelay ({} s) more",
+        left.as_secs()
+    );
     reasons.add(row::NODE_LOST, Missing::Event(text.into()));
     None
 }
@@ -121,7 +124,11 @@ fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let fact = view.fact.as_ref();
     let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
     let question = PodQuestion::Node(view.question.clone());
-    let after = if current.is_some() { RECHECK } else { Duration::ZERO };
+    let after = if current.is_some() {
+        RECHECK
+    } else {
+        Duration::ZERO
+    };
     reasons.add(row::NODE_LOST, Missing::Answer { question, after });
     let says = match current.map(Fact::answer) {
         Some(NodeState::Unknown(why)) => {

@@ -267,7 +267,10 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
     };
     profile.consumer = consumer(&path.key("consumer"), config.consumer, &profile)?;
     let only_of_argo = [
-        ("deletedWhileRunning", config.deleted_while_running.is_some()),
+        (
+            "deletedWhileRunning",
+            config.deleted_while_running.is_some(),
+        ),
         ("nodeLostDelay", config.node_lost_delay.is_some()),
     ];
     for (key, _) in only_of_argo.iter().filter(|(_, written)| *written) {

@@ -39,7 +39,13 @@ fn pod(phase: Phase) -> Case {
 }
 
 impl Case {
-    fn add(mut self, name: &str, kind: ContainerKind, state: ContainerState, started: Started) -> Self {
+    fn add(
+        mut self,
+        name: &str,
+        kind: ContainerKind,
+        state: ContainerState,
+        started: Started,
+    ) -> Self {
         let started = matches!(started, Started::Yes);
         let container = Container::new(name.into(), kind, state, started);
         let shutdown = self.0.shutdown.as_mut().unwrap();
@@ -49,11 +55,21 @@ impl Case {
     }
 
     fn waits(self, name: &str) -> Self {
-        self.add(name, ContainerKind::Main, ContainerState::Waiting, Started::No)
+        self.add(
+            name,
+            ContainerKind::Main,
+            ContainerState::Waiting,
+            Started::No,
+        )
     }
 
     fn runs(self, name: &str) -> Self {
-        self.add(name, ContainerKind::Main, ContainerState::Running, Started::Yes)
+        self.add(
+            name,
+            ContainerKind::Main,
+            ContainerState::Running,
+            Started::Yes,
+        )
     }
 
     fn ended(self, name: &str, exit_code: i32, seen: Seen) -> Self {
@@ -65,7 +81,12 @@ impl Case {
     }
 
     fn init_waits(self) -> Self {
-        self.add("init", ContainerKind::Init, ContainerState::Waiting, Started::No)
+        self.add(
+            "init",
+            ContainerKind::Init,
+            ContainerState::Waiting,
+            Started::No,
+        )
     }
 
     /// As the kubelet writes of a container whose fate it does not know.
@@ -73,7 +94,14 @@ impl Case {
         self.end(name, ContainerKind::Main, 137, false, seen)
     }
 
-    fn end(self, name: &str, kind: ContainerKind, exit_code: i32, finished: bool, seen: Seen) -> Self {
+    fn end(
+        self,
+        name: &str,
+        kind: ContainerKind,
+        exit_code: i32,
+        finished: bool,
+        seen: Seen,
+    ) -> Self {
         let state = ContainerState::Terminated {
             exit_code,
             finished,
@@ -81,7 +109,11 @@ impl Case {
         let mut case = self.add(name, kind, state, Started::Yes);
         if let Seen::After = seen {
             let shutdown = case.0.shutdown.as_mut().unwrap();
-            shutdown.containers.last_mut().unwrap().unfinished_at_deletion = true;
+            shutdown
+                .containers
+                .last_mut()
+                .unwrap()
+                .unfinished_at_deletion = true;
         }
         case
     }
@@ -121,7 +153,11 @@ enum Started {
 #[case::while_it_waited_for_its_images(pod(Phase::Pending).init_waits().waits("main").waits("wait"))]
 #[case::of_argo_4_while_it_waited_for_its_image(pod(Phase::Pending).waits("main").runs("supervisor"))]
 fn a6_its_deletion_ended_it(#[case] case: Case) {
-    assert!(matches!(Ending::of(&case.0), Ending::ByDeletion(_)), "{:?}", Ending::of(&case.0));
+    assert!(
+        matches!(Ending::of(&case.0), Ending::ByDeletion(_)),
+        "{:?}",
+        Ending::of(&case.0)
+    );
 }
 
 #[rstest]
