@@ -52,6 +52,8 @@ pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
 /// Objects of observe mode that vanished before their result was taken.
 pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
+/// Pods whose result nobody read, by evidence, mode and namespace.
+pub const UNREAD_PODS: &str = "belayer_unread_pods_total";
 /// Pods that were deleted by the cleanup that their annotation asks for.
 pub const CLEANUPS: &str = "belayer_cleanups_total";
 /// Outcomes of pods that were recorded, or could not be.

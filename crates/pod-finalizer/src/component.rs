@@ -17,20 +17,21 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{Change, Component, Recorded};
+use belayer_core::runner::{self, Change, Component, Recorded};
 use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
+use crate::argo::{self, Ending, NodeQuestion};
 use crate::backlog::Limits;
 use crate::census::{Census, HeldPod, Selected};
-use crate::decide::{decide, is_awaited, is_missed};
+use crate::decide::{decide, is_awaited, is_missed, unread};
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
-use crate::profile::{Mode, Profiles, argo};
-use crate::question::PodQuestion;
+use crate::profile::{self, Mode, Profiles};
+use crate::question::{Delay, PodQuestion};
 use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuestion, StatusState};
 
@@ -59,7 +60,7 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     Keep::nothing().labels(
         labels
             .chain(expires)
-            .chain(built_in.owner_labels(&argo::workflow())),
+            .chain(built_in.owner_labels(&profile::argo::workflow())),
     )
 }
 
@@ -82,6 +83,8 @@ pub struct Parts {
     pub namespace_facts: Facts<NamespaceQuestion>,
     /// Live looks at the status of owners.
     pub status_facts: Facts<StatusQuestion>,
+    /// Live reads of nodes.
+    pub node_facts: Facts<NodeQuestion>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -127,6 +130,7 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             queue,
         } = parts;
         let profiles = settings.profiles.clone();
@@ -137,6 +141,7 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
         };
@@ -189,11 +194,17 @@ impl PodFinalizer {
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added {
-                object,
-                initial: true,
-            } => self.note(object, UnselectedBy::Configuration),
-            Event::Added { object, .. } => self.note(object, UnselectedBy::Labels),
+            Event::Added { object, initial } => {
+                self.note(
+                    object,
+                    if *initial {
+                        UnselectedBy::Configuration
+                    } else {
+                        UnselectedBy::Labels
+                    },
+                );
+                self.count_undecided(object);
+            }
             Event::Updated { old, new } => {
                 self.note(new, UnselectedBy::Labels);
                 let before = &old.object.meta;
@@ -206,7 +217,10 @@ impl PodFinalizer {
                 let meta = &last.object.meta;
                 self.census.note(&meta.key, None);
                 self.world.outcomes.forget(&meta.uid);
-                self.world.due.lock().remove(&meta.uid);
+                let mut due = self.world.due.lock();
+                due.remove(&Delay::Cleanup(meta.uid.clone()));
+                due.remove(&Delay::NodeLost(meta.uid.clone()));
+                drop(due);
                 self.count_lost(last);
             }
             _ => {}
@@ -363,6 +377,17 @@ impl PodFinalizer {
         }
     }
 
+    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
+    fn count_undecided(&self, pod: &Stored<Pod>) {
+        let meta = &pod.object.meta;
+        let undecided = held(meta) == Held::Yes
+            && argo::is_of_workflow(meta)
+            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
+        if undecided {
+            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
+        }
+    }
+
     /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
     /// are watched side by side, so a pod that is collected right after its owner can be counted
     /// before the owner's end is seen: the count is an upper bound.
@@ -377,6 +402,10 @@ impl PodFinalizer {
         };
         if profile.mode == Mode::Observe && is_awaited(&view) {
             let meta = &pod.object.meta;
+            if let Some(evidence) = unread(&view) {
+                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "vanished without a result");
+                return runner::count_unread(evidence, "observe", &meta.key);
+            }
             tracing::info!(
                 pod = %meta.key,
                 uid = %meta.uid,
@@ -463,14 +492,20 @@ impl Component<Pod> for PodFinalizer {
             PodQuestion::Status(question) => {
                 self.world.status_facts.ask(question, asker);
             }
-            PodQuestion::Delay(uid) => {
+            PodQuestion::Node(question) => {
+                self.world.node_facts.ask(question, asker);
+            }
+            PodQuestion::Delay(delay) => {
+                let band = match delay {
+                    Delay::Cleanup(_) => Band::Normal,
+                    Delay::NodeLost(_) => Band::Release,
+                };
                 self.world
                     .due
                     .lock()
-                    .entry(uid)
+                    .entry(delay)
                     .or_insert_with(Timestamp::now);
-                self.queue
-                    .add_after(asker.key.clone(), Band::Normal, asker.after);
+                self.queue.add_after(asker.key.clone(), band, asker.after);
             }
         }
     }

@@ -4,6 +4,7 @@ mod capture;
 mod cleanup;
 mod missed;
 mod status;
+mod unread;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView,
 use belayer_core::object::ResourceVersion;
 
 pub(crate) use missed::{is_awaited, is_missed};
+pub(crate) use unread::unread;
 
 use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
 use crate::profile::{Mode, Profile};
@@ -43,7 +45,9 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         (Held::Yes, _) => held(pod, snapshot, now),
         // Bound by an adopted finalizer alone: let go like any held pod, and held like any other.
         (Held::No, false) => match weigh(pod, snapshot.mass_release, now) {
-            Verdict::Keep(_) if pod.deleting.is_none() => unheld(pod, snapshot, now),
+            Verdict::Keep(_) if pod.deleting.is_none() && !unread::is_never_held(pod) => {
+                unheld(pod, snapshot, now)
+            }
             _ => held(pod, snapshot, now),
         },
         (Held::No, true) => unheld(pod, snapshot, now),
@@ -67,6 +71,9 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let Selection::By { profile, .. } = &pod.selection else {
         return Decision::nothing(row::NOT_OURS);
     };
+    if unread::is_never_held(pod) {
+        return Decision::nothing(row::NEVER_HELD);
+    }
     if pod.deleting.is_some() {
         return Decision::nothing(row::TOO_LATE);
     }
@@ -102,7 +109,13 @@ fn closed(gate: Gate) -> Option<&'static str> {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    let decision = Decision::write(row, Write::Release(evidence)).adopting(pod.adopted.clone());
+    // What others hold is theirs until the result was taken, or nobody is left to take it.
+    let adopted = if evidence.is_unread() {
+        Box::default()
+    } else {
+        pod.adopted.clone()
+    };
+    let decision = Decision::write(row, Write::Release(evidence)).adopting(adopted);
     if !late {
         return decision;
     }
@@ -130,6 +143,9 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     let Some(deleting) = pod.deleting else {
         return decision;
     };
+    if let Some(why) = unread::held_because(pod) {
+        decision.missing.push(Missing::Event(why.into()));
+    }
     let recheck = decision.look_again;
     let waits = elapsed(deleting, now);
     let mut next = look_at_release_after(pod, waits);
@@ -207,7 +223,8 @@ impl Reasons {
     }
 }
 
-/// Rows 2 to 11 for a pod that is, or would be, held: the first row whose evidence is complete.
+/// Rows 2 to 11 and 16 to 18 for a pod that is, or would be, held: the first row whose evidence is
+/// complete.
 fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let mut reasons = Reasons::default();
     let found = admin_asked(pod)
@@ -222,6 +239,9 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
         .or_else(|| consumed(pod, &mut reasons))
         .or_else(|| status::node_fulfilled(pod, &mut reasons))
         .or_else(|| capture::captured(pod))
+        .or_else(|| unread::never_held(pod))
+        .or_else(|| unread::ended_by_deletion(pod))
+        .or_else(|| unread::node_lost(pod, now, &mut reasons))
         .or_else(|| release_after(pod, now));
     match found {
         Some((row, evidence)) => Verdict::Release(row, evidence),

@@ -15,7 +15,10 @@ use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{ObjectMeta, Pod};
 
-use crate::observe::{admin_asked, adopted, cleanup_of, held, judges, node_of, selection};
+use crate::argo::{ArgoPod, NodeQuestion};
+use crate::observe::{
+    admin_asked, adopted, argo_pod, cleanup_of, held, judges, node_of, selection,
+};
 use crate::outcome::{self, RecordState};
 use crate::profile::{Capture, Profile, Profiles, is_of_kind};
 use crate::row;
@@ -32,6 +35,8 @@ pub struct Looks {
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Answers about namespaces.
     pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    /// Answers about nodes.
+    pub nodes: Arc<dyn Oracle<NodeQuestion>>,
     /// Reads records of outcomes, and the status of owners.
     pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
@@ -88,6 +93,7 @@ impl Looks {
                 record,
                 node,
                 cleanup,
+                argo: self.argo(pod, first_seen).await?,
                 held: held(meta),
                 deleting: meta.deletion_timestamp,
                 ended,
@@ -110,6 +116,17 @@ impl Looks {
         }
         let looked = outcome::look(pod, &self.executor).await;
         looked.map_err(|error| LookError::from(&error))
+    }
+
+    /// The node is asked only where the pod looks as if it were lost.
+    async fn argo(&self, pod: &Pod, seen: Moment) -> Result<Option<ArgoPod>, LookError> {
+        let fact = match NodeQuestion::about(pod) {
+            Some(question) => Some(look(&*self.nodes, &question).await?),
+            None => None,
+        };
+        let pod = Arc::new(pod.clone());
+        // Since when the loss is known, only a controller knows.
+        Ok(argo_pod(&pod, seen, |_| (fact, None)))
     }
 
     /// A status can be large: like the controller, this asks only where it can matter.
@@ -197,6 +214,13 @@ pub fn says(row: Row) -> &'static str {
         row::NODE_FULFILLED => "held, it has ended, and its owner's status decides",
         row::CAPTURED => "held, and the record of its outcome is written",
         row::CLEANUP => "released, and its profile has it deleted",
+        row::NEVER_HELD => {
+            "never held: Argo runs it for itself (an agent, or garbage collection of artifacts)"
+        }
+        row::ENDED_BY_DELETION => {
+            "held, and its deletion ended it before there was a result to be read"
+        }
+        row::NODE_LOST => "held, and whether its node is lost decides",
         row::KEEP => "held until its consumer has taken the result",
         row::ADD_HOLD => "selected and not held yet",
         row::TOO_LATE => "selected, but its deletion began before it was held: too late",
@@ -247,24 +271,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_has_its_words() {
-        let rows = [
-            row::NOT_OURS,
-            row::ADMIN_ASKED,
-            row::NAMESPACE_TERMINATING,
-            row::UNSELECTED,
-            row::OWNER_GONE,
-            row::OWNER_DELETING,
-            row::NO_OWNER,
-            row::CONSUMED,
-            row::KEEP,
-            row::ADD_HOLD,
-            row::TOO_LATE,
-            row::CAPTURE,
-            row::NODE_FULFILLED,
-            row::CAPTURED,
-            row::CLEANUP,
-        ];
-        for row in rows {
+        for &row in row::ALL {
             assert_ne!(says(row), "see the decision table", "{row}");
         }
     }

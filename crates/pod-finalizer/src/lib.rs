@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod argo;
 pub mod backlog;
 pub mod census;
 pub mod cleanup;

@@ -6,16 +6,19 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
+use belayer_core::facts::{Fact, Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
 use belayer_core::informer::{Lookup, Store, Stored};
+use belayer_core::moment::Moment;
 use belayer_core::names;
-use belayer_core::object::{OwnerReference, Resource, Uid};
+use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 
+use crate::argo::{self as argo_pods, ArgoPod, NodeQuestion, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
 use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
+use crate::question::Delay;
 use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection,
@@ -31,9 +34,10 @@ pub(crate) struct World {
     pub owner_facts: Facts<OwnerQuestion>,
     pub namespace_facts: Facts<NamespaceQuestion>,
     pub status_facts: Facts<StatusQuestion>,
+    pub node_facts: Facts<NodeQuestion>,
     pub outcomes: Outcomes,
-    /// Since when the cleanup of pods is due.
-    pub due: Mutex<HashMap<Uid, Timestamp>>,
+    /// Since when a delay runs.
+    pub due: Mutex<HashMap<Delay, Timestamp>>,
 }
 
 impl World {
@@ -56,7 +60,7 @@ impl World {
                     &pod.object,
                     profile,
                     owner,
-                    self.due.lock().get(&meta.uid).copied(),
+                    self.due_since(&Delay::Cleanup(meta.uid.clone())),
                 ),
             ),
             _ => (
@@ -70,6 +74,7 @@ impl World {
             record: self.outcomes.state(&meta.uid),
             node,
             cleanup,
+            argo: self.argo(pod),
             held: held(meta),
             deleting: meta.deletion_timestamp,
             ended: if pod.object.is_ended() {
@@ -84,6 +89,18 @@ impl World {
             owner,
             judges,
         }
+    }
+
+    fn due_since(&self, delay: &Delay) -> Option<Timestamp> {
+        self.due.lock().get(delay).copied()
+    }
+
+    fn argo(&self, pod: &Stored<Pod>) -> Option<ArgoPod> {
+        let deletion_seen = pod.deletion_seen.unwrap_or(pod.first_seen);
+        argo_pod(&pod.object, deletion_seen, |question| {
+            let delay = Delay::NodeLost(pod.object.meta.uid.clone());
+            (self.node_facts.get(question), self.due_since(&delay))
+        })
     }
 
     /// Which profile a pod belongs to, by its own labels and its namespace as the cache has it.
@@ -249,6 +266,31 @@ pub(crate) fn cleanup_of(
         },
         workflow,
         due_since,
+    })
+}
+
+/// What rows 16 to 18 read of a pod, if its controller is a Workflow of Argo; `known` says what is
+/// known of its node, and since when it is known to be lost.
+pub(crate) fn argo_pod(
+    pod: &Arc<Pod>,
+    deletion_seen: Moment,
+    known: impl FnOnce(&NodeQuestion) -> (Option<Fact<NodeState>>, Option<Timestamp>),
+) -> Option<ArgoPod> {
+    if !argo_pods::is_of_workflow(&pod.meta) {
+        return None;
+    }
+    let node = NodeQuestion::about(pod).map(|question| {
+        let (fact, lost_since) = known(&question);
+        argo_pods::NodeView {
+            question,
+            fact,
+            deletion_seen,
+            lost_since,
+        }
+    });
+    Some(ArgoPod {
+        pod: Arc::clone(pod),
+        node,
     })
 }
 

@@ -12,6 +12,7 @@ use belayer_core::slim::ObjectMeta;
 
 pub use belayer_core::selection::MassRelease;
 
+use crate::argo::ArgoPod;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::RecordState;
 use crate::profile::Profile;
@@ -66,6 +67,9 @@ pub struct PodView {
     pub node: Option<NodeView>,
     /// When it asks to be deleted.
     pub cleanup: Option<CleanupView>,
+    /// What rows 16 to 18 read; `None` unless its controller is a Workflow of Argo, whatever its
+    /// profile says.
+    pub argo: Option<ArgoPod>,
     /// Its namespace.
     pub namespace: NamespaceView,
     /// Its owner, as its profile wants one.

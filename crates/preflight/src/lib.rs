@@ -82,6 +82,10 @@ pub async fn check(
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);
         }
+        findings.extend(part.advice.iter().map(|advice| {
+            let means = "it may not do what it seems to";
+            Finding::new(Level::Note, About::Configuration, advice.as_str(), means)
+        }));
         findings.sort_by_key(|finding| finding.level);
         parts.push(PartReport {
             name: part.name.clone(),

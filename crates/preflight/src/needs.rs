@@ -21,6 +21,8 @@ pub struct Part {
     pub holds: Vec<(Resource, String)>,
     /// How claims are held, where this part holds claims.
     pub claims: Option<Claims>,
+    /// What of its configuration may not do what it seems to, in words.
+    pub advice: Vec<String>,
 }
 
 /// A kind that a part needs.

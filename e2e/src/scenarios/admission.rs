@@ -81,6 +81,11 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
         "without an owner",
     )
     .await?;
+    let component = "workflows.argoproj.io/component";
+    for of in ["agent", "artifact-gc"] {
+        let argos_own = pod(of).of(&workflow).label(component, of);
+        free(cluster, &argos_own, "run by Argo for itself").await?;
+    }
     let ignored = cluster
         .another_namespace("ignored", json!({ "belayer.dev/ignore": "true" }))
         .await?;

@@ -2,6 +2,8 @@
 
 mod admission;
 mod argo;
+mod argo_deleted;
+mod argo_lost;
 mod argo_move;
 mod argo_nodes;
 mod argo_options;
@@ -58,6 +60,8 @@ pub fn all() -> Vec<Scenario> {
         workflows::scenarios(),
         workflows_many::scenarios(),
         argo::scenarios(),
+        argo_deleted::scenarios(),
+        argo_lost::scenarios(),
         argo_options::scenarios(),
         argo_move::scenarios(),
         argo_nodes::scenarios(),

@@ -84,6 +84,7 @@ fn part(name: &str, granted_by: &'static str, rights: Vec<rights::Right>) -> Par
         policies: Vec::new(),
         holds: Vec::new(),
         claims: None,
+        advice: Vec::new(),
     }
 }
 
@@ -102,9 +103,14 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
         .iter()
         .flat_map(|profile| profile.selector.names().map(str::to_owned))
         .collect();
+    // The policy must leave out what is never held.
+    if enforced.iter().any(|profile| profile.is_argo()) {
+        labels.push(profile::argo::COMPONENT_LABEL.to_owned());
+    }
     labels.sort();
     labels.dedup();
     let mut parts = vec![Part {
+        advice: profiles.iter().filter_map(|one| one.advice()).collect(),
         kinds: profiles.owners().into_iter().map(owner_kind).collect(),
         policies: vec![Policy {
             name: "belayer-pod-hold",

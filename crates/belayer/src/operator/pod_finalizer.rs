@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::object::Resource;
 use belayer_core::runner;
+use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
 use belayer_pod_finalizer::outcome::{self, Sweeper};
@@ -42,8 +43,22 @@ pub(super) fn join(
             zeros::OWNER,
             zeros::NAMESPACE,
             ("status", &["read", "too_large", "unreadable", "error"]),
+            (
+                "node",
+                &[
+                    "gone",
+                    "out-of-service",
+                    "not-ready",
+                    "ready",
+                    "unknown",
+                    "error",
+                ],
+            ),
         ],
     );
+    for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
+        tracing::warn!(advice, "the configuration may not do what it seems to");
+    }
     let owner_oracle = OwnerOracle::new(
         Arc::clone(&ground.executor),
         ground.decoders(owners.keep.clone()),
@@ -75,6 +90,7 @@ pub(super) fn join(
                 pods.wake(),
                 status::pace(),
             ),
+            node_facts: ground.facts(NodeOracle::new(Arc::clone(&ground.executor)), pods.wake()),
             queue: pods.queue.clone(),
         },
     ));

@@ -106,6 +106,11 @@ async fn controllers_and_configuration_say_what_is_checked() {
             "pod-finalizer cleanup"
         ]
     );
+    let advice = report["parts"][2]["findings"].to_string();
+    assert!(
+        advice.contains("Argo Workflows reads pods, never a PodOutcome"),
+        "{advice}"
+    );
     let capture = &report["parts"][3]["findings"][0];
     assert_eq!(capture["level"], "missing");
     assert_eq!(

@@ -391,13 +391,15 @@ async fn observing_writes_nothing_and_counts_what_is_lost() {
     let world = World::new();
     let belayer = world.run_with(observing(), Writes::Sent);
     let uid = world.workflow("build");
-    for name in ["lost", "taken", "of-finished"] {
+    for name in ["lost", "taken", "of-finished", "a6-without-an-end"] {
         world.pod(name, "build", &uid);
     }
     let_pass(Duration::from_secs(5)).await;
     world.consume("taken");
-    world.delete(&Gvr::PODS, Some(NAMESPACE), "taken");
-    world.delete(&Gvr::PODS, Some(NAMESPACE), "lost");
+    world.end("lost");
+    for name in ["taken", "lost", "a6-without-an-end"] {
+        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+    }
     let_pass(Duration::from_secs(60)).await;
     let done = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
     world.patch(&WORKFLOWS, "build", done);

@@ -147,6 +147,10 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             record: pods::outcome::RecordState::Unknown,
             node: None,
             cleanup: None,
+            argo: Some(pods::argo::ArgoPod {
+                pod: Arc::new(slim::Pod::new(deleted(meta("checkout-1", UID)))),
+                node: None,
+            }),
             namespace: namespace(),
             owner: Owner::Known(Box::new(owner)),
             judges: Box::default(),

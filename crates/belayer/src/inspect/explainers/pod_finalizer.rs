@@ -18,13 +18,14 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
+use belayer_pod_finalizer::argo::Held::Undecided;
+use belayer_pod_finalizer::argo::{Ending, NodeOracle};
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::profile::MaxUnselected;
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::{Gate, Held, Selection, Snapshot};
-use belayer_pod_finalizer::status::StatusOracle;
 use belayer_pod_finalizer::steward::gate_by;
 
 use super::census::census;
@@ -73,6 +74,7 @@ impl PodFinalizer {
                 profiles,
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
+                nodes: Arc::new(NodeOracle::new(Arc::clone(reader.executor()))),
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },
@@ -147,6 +149,13 @@ impl PodFinalizer {
             notes.push(
                 "counted as right after a start: a running Belayer counts pods whose own labels changed meanwhile in \
                  their namespace alone"
+                    .to_owned(),
+            );
+        }
+        let argo = view.and_then(|view| view.argo.as_ref());
+        if argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
+            notes.push(
+                "whether it had ended when its deletion began, only a controller knows that watched it"
                     .to_owned(),
             );
         }

@@ -34,7 +34,29 @@ fn ended() -> Option<Value> {
     }))
 }
 
+/// As pod garbage collection leaves the pod of a node that is not there.
+fn given_up() -> Value {
+    let runs = |name| {
+        json!({
+            "name": name, "image": "m", "imageID": "m", "ready": true, "restartCount": 0, "started": true,
+            "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+        })
+    };
+    json!({
+        "phase": "Failed",
+        "conditions": [{ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC" }],
+        "containerStatuses": [runs("main"), runs("wait")],
+    })
+}
+
 const CAPTURE: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n";
+/// Whose consumer reads records.
+const RECORDS: &str = "podFinalizer:
+  profiles:
+  - name: batch
+    selector: {matchLabels: {app: batch}}
+    capture: true
+";
 const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanup: argo\n";
 
 #[rstest]
@@ -53,6 +75,9 @@ const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanu
 #[case::row_13_to_be_held(expected(row::ADD_HOLD, "add-hold"))]
 #[case::row_14_too_late(expected(row::TOO_LATE, "nothing"))]
 #[case::row_15_to_be_cleaned_up(expected(row::CLEANUP, "delete"))]
+#[case::row_16_a3_an_agent_that_an_older_version_holds(releases(row::NEVER_HELD, "NeverHeld"))]
+#[case::row_17_a6_deleted_before_it_started(releases(row::ENDED_BY_DELETION, "EndedByDeletion"))]
+#[case::row_18_a2_its_node_is_lost(releases(row::NODE_LOST, "NodeLost"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
@@ -100,7 +125,8 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             stage.patch(&workflows(), "yard", "build", nodes, Subresource::None);
         }
         row::CAPTURED => {
-            let pod = stage.pod("yard", of(&uid, none), ended());
+            let batch = json!({ "labels": { "app": "batch" }, "ownerReferences": [] });
+            let pod = stage.pod("yard", of(&uid, batch), ended());
             let outcome = json!({
                 "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
                 "metadata": { "name": format!("pod-{pod}") },
@@ -109,7 +135,7 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             });
             let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
             stage.create(&outcomes, "yard", outcome);
-            arguments.push(stage.config(CAPTURE));
+            arguments.push(stage.config(RECORDS));
         }
         row::KEEP => drop(stage.pod("yard", of(&uid, none), None)),
         row::ADD_HOLD => drop(stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None)),
@@ -129,6 +155,18 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             });
             stage.pod("yard", of(&uid, due), ended());
             arguments.push(stage.config(CLEANUP));
+        }
+        row::NEVER_HELD => {
+            let agent = json!({ "labels": { WORKFLOW: "build", "workflows.argoproj.io/component": "agent" } });
+            stage.pod("yard", of(&uid, agent), None);
+        }
+        row::ENDED_BY_DELETION => {
+            stage.pod("yard", of(&uid, none), None);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::NODE_LOST => {
+            stage.pod("yard", of(&uid, none), Some(given_up()));
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
         row => panic!("{row}"),
     }
