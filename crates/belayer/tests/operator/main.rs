@@ -18,4 +18,5 @@ mod recreations;
 mod rights;
 mod series;
 mod settling;
+mod traces;
 mod world;
