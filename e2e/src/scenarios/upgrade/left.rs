@@ -313,8 +313,8 @@ pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
             .delete_workflow(name, PropagationPolicy::Background)
             .await?;
     }
-    cluster.delete_all().await?;
     cluster.remove("user").await?;
+    cluster.delete_all().await?;
     let now = DeleteParams::default();
     cluster
         .claims()
