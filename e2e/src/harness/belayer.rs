@@ -34,6 +34,7 @@ pub struct BelayerOptions {
     election: Election,
     name: Option<&'static str>,
     role: Role,
+    binary: Option<PathBuf>,
 }
 
 /// Whether a Belayer elects a leader with others.
@@ -99,6 +100,13 @@ impl BelayerOptions {
     #[must_use]
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// Another build than the one under test.
+    #[must_use]
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
         self
     }
 
@@ -169,6 +177,7 @@ impl Belayer {
         }
         arguments.extend(options.arguments.iter().cloned());
         let log = dir.join(format!("{name}.log"));
+        let binary = options.binary.as_deref().unwrap_or(binary);
         let process = Process::start(name, binary, arguments, &log)?;
         Ok(Self {
             process,

@@ -43,6 +43,7 @@ mod size;
 mod start;
 mod stuck;
 mod uninstall;
+mod upgrade;
 mod wire;
 mod workflows;
 mod workflows_many;
@@ -93,6 +94,7 @@ pub fn all() -> Vec<Scenario> {
         drain::scenarios(),
         drain_running::scenarios(),
         uninstall::scenarios(),
+        upgrade::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),
