@@ -83,11 +83,12 @@ async fn l1_a_backlog_of_live_reads_stops_nobody() {
     assert!(held >= 20.0 * seconds, "{held} holds in {seconds} s");
     let asked = world.requests(Verb::Get, "workflows.argoproj.io") - asked_before;
     let asked = asked as f64;
-    assert!(asked >= 50.0 * seconds, "{asked} live reads in {seconds} s");
+    // Reads of the gate are some of the half, too.
+    assert!(asked >= 49.0 * seconds, "{asked} live reads in {seconds} s");
     assert!(asked + held <= 101.0 * seconds, "{asked} and {held}");
 }
 
-/// The only worker has a key that needs a token, and there will be none for an hour.
+/// The only worker has a key that needs a token, and there will be none for a minute.
 #[tokio::test(start_paused = true)]
 async fn l1_a_key_without_a_token_frees_its_worker() {
     let world = World::new();
@@ -98,7 +99,7 @@ async fn l1_a_key_without_a_token_frees_its_worker() {
         ..Settings::default()
     };
     let bounds = Bounds {
-        qps: 1.0 / 3600.0,
+        qps: 1.0 / 60.0,
         burst: 1,
         ..Bounds::default()
     };
@@ -119,11 +120,9 @@ async fn l1_a_key_without_a_token_frees_its_worker() {
         !world.is_held("done")
     })
     .await;
-    // Those that wait come back with their tokens and lose nothing: an hour each, and whoever else
+    // Those that wait come back with their tokens and lose nothing: a minute each, and whoever else
     // asks gets a share.
-    for _ in 0..60 {
-        let_pass(Duration::from_secs(3600)).await;
-    }
+    let_pass(Duration::from_secs(3600)).await;
     assert_eq!(held(), 10);
     stop.cancel();
 }

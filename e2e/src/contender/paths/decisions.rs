@@ -190,6 +190,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
 
 /// The record of a pod that its node rejected a second time, with tries left.
 fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
+    use belayer_core::holding::Holding;
     use recreation::api::{Phase, Policy, Status};
     use recreation::decide::{NamespaceSight, Snapshot};
     use recreation::proof::{FirstSight, NeverRan};
@@ -236,6 +237,8 @@ fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
         pod: Sight::Present(Box::new(pod)),
         namespace: NamespaceSight::Active,
         cancelled: Asked::No,
+        created: None,
+        holding: Holding::Allowed,
         record_ttl: RESYNC,
     })
 }

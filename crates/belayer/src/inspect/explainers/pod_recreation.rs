@@ -124,13 +124,11 @@ fn owner_kinds(source: &Source) -> Result<Vec<Resource>, Failure> {
     let _ = source;
     let kinds: Vec<Resource> = Vec::new();
     #[cfg(feature = "pod-finalizer")]
-    let kinds = {
+    let kinds: Vec<Resource> = {
         let settings = source.pod_finalizer(None);
         let settings = settings.map_err(Failure::configuration)?;
-        kinds
-            .into_iter()
-            .chain(settings.profiles.owners())
-            .collect()
+        let owners = settings.profiles.owners().into_iter().cloned();
+        kinds.into_iter().chain(owners).collect()
     };
     #[cfg(feature = "workflow-finalizer")]
     let kinds: Vec<Resource> = {
