@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use belayer_core::decision::Decision;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Asker, Fact, Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
@@ -298,7 +298,8 @@ impl PodFinalizer {
             let (_, question) = node_of(meta, &profile)?;
             match self.world.status_facts.get(&question)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
-                StatusState::Read(_) => None,
+                // Too large is no part of the backlog.
+                StatusState::Read(_) | StatusState::TooLarge(_) => None,
             }
         };
         let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
