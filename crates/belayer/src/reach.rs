@@ -43,7 +43,9 @@ impl Server {
     pub(crate) fn silent(&self, trouble: Option<&Trouble>, waited: Duration) -> Failure {
         let waited = belayer_core::duration::format(waited);
         Failure::Error(match trouble {
-            Some(trouble) => anyhow::anyhow!("{}; gave up after {waited}", trouble.at(&self.address)),
+            Some(trouble) => {
+                anyhow::anyhow!("{}; gave up after {waited}", trouble.at(&self.address))
+            }
             None => anyhow::anyhow!("cannot reach {}: no answer within {waited}", self.address),
         })
     }

@@ -205,7 +205,9 @@ impl Drain {
             report.timed_out = true;
             report.outcome = Outcome::Error;
             report.notes.push(match trouble {
-                Some(trouble) => format!("the API server gave no usable answer any more: {trouble}"),
+                Some(trouble) => {
+                    format!("the API server gave no usable answer any more: {trouble}")
+                }
                 None => "the API server did not answer any more".to_owned(),
             });
         }

@@ -25,7 +25,8 @@ impl Cluster {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());
         }
-        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": NAME } });
+        let account =
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": NAME } });
         let accounts: Api<ServiceAccount> =
             Api::namespaced(self.client().clone(), self.namespace());
         accounts

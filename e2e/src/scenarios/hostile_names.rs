@@ -11,16 +11,23 @@ use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, gone, 
 use crate::kinds;
 
 /// Names that no object can have, and names that have to be escaped on their way.
-const NAMES: &[&str] = &["w/x", "w/log", "../pods", "..", "w%2Fx", "w?watch=1", "w#x", "w x"];
+const NAMES: &[&str] = &[
+    "w/x",
+    "w/log",
+    "../pods",
+    "..",
+    "w%2Fx",
+    "w?watch=1",
+    "w#x",
+    "w x",
+];
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![
-        Scenario::alone(
-            "hostile-owner-name",
-            "whatever a tenant calls an owner: its pods go, and nobody else's are looked at (T7)",
-            names,
-        ),
-    ]
+    vec![Scenario::alone(
+        "hostile-owner-name",
+        "whatever a tenant calls an owner: its pods go, and nobody else's are looked at (T7)",
+        names,
+    )]
 }
 
 async fn names(cluster: Cluster) -> Result<()> {

@@ -47,7 +47,9 @@ async fn statuses(cluster: Cluster) -> Result<()> {
 
     let packed = pack(&table())?;
     let names: Vec<String> = (0..WORKFLOWS).map(|n| format!("w{n}")).collect();
-    let each = names.iter().map(|name| held(&cluster, &tenant, name, &packed));
+    let each = names
+        .iter()
+        .map(|name| held(&cluster, &tenant, name, &packed));
     try_join_all(each).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let now = DeleteParams::default();
@@ -126,7 +128,7 @@ fn table() -> Vec<u8> {
 }
 
 fn pack(table: &[u8]) -> Result<String> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(4));
     encoder.write_all(table)?;
     Ok(STANDARD.encode(encoder.finish()?))
 }

@@ -74,9 +74,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let ran = drain.run(&telling).await;
     telling.end();
     let report = ran.map_err(|error| match error {
-        DrainError::Unreachable { trouble } => {
-            server.silent(trouble.as_ref(), arguments.timeout)
-        }
+        DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
         error => Failure::Error(error.into()),
     })?;
     let screen = Screen::of_stdout(arguments.look.output);

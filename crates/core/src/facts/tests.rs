@@ -425,7 +425,9 @@ async fn l1_a_look_that_will_be_repeated_gives_way_to_others() {
 /// Asks something of this name and waits for the answer, which weighs 1000.
 async fn answered(world: &mut World, name: &'static str) {
     world.script.will_answer(Ask(name), [Ok(1000)]);
-    world.facts.ask(Ask(name), asks(name, Duration::ZERO).asker());
+    world
+        .facts
+        .ask(Ask(name), asks(name, Duration::ZERO).asker());
     assert_eq!(world.woken.recv().await, Some(key(name)));
     assert!(world.facts.get(&Ask(name)).is_some(), "forgotten at once");
 }

@@ -256,7 +256,8 @@ impl Kept {
         let Ok(node) = serde_json::from_slice::<Node<'_>>(json) else {
             return (Self::Unreadable, None);
         };
-        let long = |uid: &Option<Cow<'_, str>>| uid.as_ref().is_some_and(|uid| uid.len() > UID_LIMIT);
+        let long =
+            |uid: &Option<Cow<'_, str>>| uid.as_ref().is_some_and(|uid| uid.len() > UID_LIMIT);
         let name = node.name.map(Cow::into_owned);
         if long(&node.captured_pod_uid) || long(&node.restarting_pod_uid) {
             return (Self::Unreadable, name);

@@ -313,10 +313,7 @@ mod tests {
     }
 
     /// In pieces of so many bytes.
-    fn scanned(
-        text: &str,
-        piece: usize,
-    ) -> Result<BTreeMap<String, Option<String>>, ScanError> {
+    fn scanned(text: &str, piece: usize) -> Result<BTreeMap<String, Option<String>>, ScanError> {
         let mut scanner = Scanner::new(All::default());
         for piece in text.as_bytes().chunks(piece) {
             scanner.push(piece)?;

@@ -27,11 +27,7 @@ const PIECES_IN_A_ROW: usize = 8;
 
 /// Walks over the members of the object that `packed` is: gzip in base64. A small text can unpack
 /// to anything, so no more than `limit` bytes of it are read.
-pub(super) async fn unpack<M: Members>(
-    packed: &[u8],
-    limit: u64,
-    members: M,
-) -> Result<M, Unread> {
+pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) -> Result<M, Unread> {
     let begun = Instant::now();
     let mut reader = GzDecoder::new(DecoderReader::new(packed, &STANDARD));
     let mut scanner = Scanner::new(members);

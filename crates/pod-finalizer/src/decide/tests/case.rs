@@ -353,7 +353,11 @@ impl Case {
     }
 
     pub(crate) fn node(self, fulfilled: &[&str]) -> Self {
-        self.status_fact(StatusState::Read(Nodes::scripted(10, &["node-1"], fulfilled)))
+        self.status_fact(StatusState::Read(Nodes::scripted(
+            10,
+            &["node-1"],
+            fulfilled,
+        )))
     }
 
     pub(crate) fn nodes_of_others(self) -> Self {
