@@ -222,7 +222,7 @@ fn every_row_of_the_decision_tables_is_named_by_a_test() {
     for (component, rows) in [
         ("pod-finalizer", 14),
         ("workflow-finalizer", 7),
-        ("pvc-protection", 5),
+        ("pvc-protection", 8),
     ] {
         rows_are_named(component, rows);
     }

@@ -159,7 +159,7 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     cluster.bound(user).await?;
     for name in used.into_iter().filter(|name| name.ends_with("-deleted")) {
         cluster.delete_claim(name).await?;
-        cluster.claim_stays_held(name, CLAIM_HOLD).await?;
+        stays_held(&cluster, name).await?;
     }
     belayer.stop().await?;
 
@@ -203,6 +203,16 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     cluster.switch_claim_controller(ClaimController::On).await
 }
 
+/// Without the help of Kubernetes' own controller, which is off.
+async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
+    throughout(&format!("{claim} is held"), WINDOW / 2, async || {
+        let all = finalizers_of(cluster, claim).await?;
+        ensure!(all.iter().any(|name| name == CLAIM_HOLD), "{all:?}");
+        Ok(())
+    })
+    .await
+}
+
 /// What `check` finds about claims.
 async fn check(cluster: &Cluster) -> Result<String> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
@@ -218,9 +228,6 @@ async fn check(cluster: &Cluster) -> Result<String> {
 
 /// Argo deletes the claims of a workflow when that has finished, and takes Kubernetes' finalizer off.
 async fn finished_workflow(cluster: Cluster) -> Result<()> {
-    cluster
-        .switch_claim_controller(ClaimController::Off)
-        .await?;
     let belayer = cluster.start_belayer_with(&holding()).await?;
     cluster.workflow("build").await?;
     let workflow = cluster.workflows().get("build").await?;
@@ -262,6 +269,5 @@ async fn finished_workflow(cluster: Cluster) -> Result<()> {
         cluster.remove(step).await?;
     }
     cluster.claim_is_gone("other").await?;
-    belayer.stop().await?;
-    cluster.switch_claim_controller(ClaimController::On).await
+    belayer.stop().await
 }

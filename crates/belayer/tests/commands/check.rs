@@ -69,7 +69,7 @@ pod-recreation: 16 of 16 rights
            missed
            apply it from the manifests
 
-pvc-protection: 7 of 7 rights
+pvc-protection: 8 of 8 rights
 ";
     assert_eq!(answer.out, expected);
 }
@@ -182,14 +182,14 @@ const OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller"
     3,
     "persistentvolumeclaim-protection-controller still runs in pod"
 )]
-#[case::replacing_what_is_off(REPLACING, OFF, 0, "pvc-protection: 7 of 7 rights")]
+#[case::replacing_what_is_off(REPLACING, OFF, 0, "pvc-protection: 8 of 8 rights")]
 #[case::beside_what_runs(
     "belayer.dev/pvc-protection",
     "--controllers=*",
     0,
-    "pvc-protection: 7 of 7 rights"
+    "pvc-protection: 8 of 8 rights"
 )]
-#[case::a18_advising_beside_what_runs("", "--controllers=*", 0, "pvc-protection: 7 of 7 rights")]
+#[case::a18_advising_beside_what_runs("", "--controllers=*", 0, "pvc-protection: 8 of 8 rights")]
 #[case::a18_advising_beside_what_is_off(
     "",
     OFF,
@@ -296,7 +296,7 @@ async fn what_could_not_be_asked_is_not_taken_for_granted() {
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
         "Nothing is known to be missing; 22 things could not be checked.",
-        "pvc-protection: 0 of 7 rights",
+        "pvc-protection: 0 of 8 rights",
         "to ask about others takes the right to create",
     ] {
         assert!(answer.out.contains(says), "{}", answer.out);

@@ -33,7 +33,9 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
         let uid = stage.create(
             &workflows(),
             "yard",
-            json!({ "metadata": metadata, "spec": {} }),
+            json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": {},
+            }),
         );
         owners = json!([{
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build", "uid": uid, "controller": true,
