@@ -279,7 +279,11 @@ fn cases() -> Vec<Case> {
             "podRecreation: {selectors: [{matchLabels: {a: c}}]}",
         ),
         plain("podRecreation.owners", "[Workspace.example.com]"),
-        plain("podRecreation.allowArgo", "true"),
+        case(
+            "podRecreation.allowArgo",
+            "podRecreation: {owners: [Workflow.argoproj.io]}",
+            "podRecreation: {owners: [Workflow.argoproj.io], allowArgo: true}",
+        ),
         plain("podRecreation.maxRetries", "7"),
         plain("podRecreation.backoffSeconds", "7"),
         plain("podRecreation.wipeTimeoutSeconds", "7"),
