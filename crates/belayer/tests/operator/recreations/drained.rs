@@ -63,6 +63,7 @@ impl Yard {
             kinds: Kinds::Served,
             selection: Box::new(NoSelection),
             timeout: Duration::from_secs(300),
+            except_namespaces: Vec::new(),
         })
     }
 
