@@ -391,12 +391,13 @@ async fn an_object_that_is_held_again_is_counted_once() {
         report = draining.run(&Silent) => report.unwrap(),
         () = again => unreachable!(),
     };
-    assert!(report.timed_out);
+    assert!(!report.timed_out);
+    assert_eq!(report.outcome, Outcome::NewHolds);
     assert_eq!(report.taken.objects, 1);
     assert!(report.taken.holds["belayer.dev/pod-status"]["Drained"] > 1);
     let text = text::report(&report);
     assert!(
-        text.contains(" off 1 object:") && text.contains("with a longer --timeout"),
+        text.contains(" off 1 object:") && text.contains("Nothing but new holds"),
         "{text}"
     );
 }

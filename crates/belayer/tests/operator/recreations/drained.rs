@@ -68,6 +68,7 @@ impl Yard {
             kinds,
             selection: Box::new(NoSelection),
             timeout: Duration::from_secs(300),
+            except_namespaces: Vec::new(),
         })
     }
 
