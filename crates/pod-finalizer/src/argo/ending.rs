@@ -93,8 +93,8 @@ impl Ending {
         let unfinished = if containers.is_initialized() {
             containers.deciding().find(|one| one.unfinished_at_deletion)
         } else {
-            let all = containers.init.iter().copied().chain(containers.deciding());
-            all.into_iter().find(|one| one.unfinished_at_deletion)
+            let mut all = containers.init.iter().copied().chain(containers.deciding());
+            all.find(|one| one.unfinished_at_deletion)
         };
         match unfinished {
             Some(container) => Self::by(How::Unfinished(Arc::clone(&container.name))),
