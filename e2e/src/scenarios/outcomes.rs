@@ -54,7 +54,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 /// The consumer of these pods reads records.
 fn batch() -> BelayerOptions {
     BelayerOptions::default().config(
-        "podFinalizer: {profiles: [{name: batch, selector: {matchLabels: {app: batch}}, capture: true}]}",
+        "podFinalizer: {profiles: [{name: batch, selector: {matchLabels: {app: batch}}, capture: true}, {builtIn: argo}]}",
     )
 }
 

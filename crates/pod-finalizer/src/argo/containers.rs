@@ -70,14 +70,14 @@ impl<'a> Containers<'a> {
 
     /// Whether any of those that run the step has started, or what prepares it.
     pub(super) fn has_begun(&self) -> bool {
-        let all = self.init.iter().chain(&self.main).chain(&self.others);
-        all.into_iter().any(|container| container.started)
+        let mut all = self.init.iter().chain(&self.main).chain(&self.others);
+        all.any(|container| container.started)
     }
 
     /// Whether the step itself has started: its init containers are through.
     pub(super) fn is_initialized(&self) -> bool {
-        let all = self.main.iter().chain(&self.savers).chain(&self.others);
-        all.into_iter().any(|container| container.started)
+        let mut all = self.main.iter().chain(&self.savers).chain(&self.others);
+        all.any(|container| container.started)
     }
 
     /// Whether main and Argo's own have ended, or never will begin: the kubelet calls a pod failed that

@@ -78,7 +78,7 @@ impl Ending {
             return Self::Held(Held::NotDeleted);
         }
         let containers = Containers::of(pod);
-        if pod.phase == Phase::Pending && !containers.has_begun() {
+        if is_without_a_start(pod) && !containers.has_begun() {
             return Self::by(How::NeverStarted);
         }
         if containers.failed_by_itself().is_some() {
@@ -93,8 +93,8 @@ impl Ending {
         let unfinished = if containers.is_initialized() {
             containers.deciding().find(|one| one.unfinished_at_deletion)
         } else {
-            let all = containers.init.iter().copied().chain(containers.deciding());
-            all.into_iter().find(|one| one.unfinished_at_deletion)
+            let mut all = containers.init.iter().copied().chain(containers.deciding());
+            all.find(|one| one.unfinished_at_deletion)
         };
         match unfinished {
             Some(container) => Self::by(How::Unfinished(Arc::clone(&container.name))),
@@ -104,6 +104,17 @@ impl Ending {
 
     fn by(how: How) -> Self {
         Self::ByDeletion(EndedByDeletion(how))
+    }
+}
+
+/// Whether the phase and the binding leave no room for a start. A pod that a kubelet rejected has ended
+/// by itself; one that was never bound ended by nobody but pod garbage collection, which calls it failed
+/// once it is being deleted.
+fn is_without_a_start(pod: &Pod) -> bool {
+    match pod.phase {
+        Phase::Pending => true,
+        Phase::Failed => !pod.is_bound(),
+        Phase::Running | Phase::Succeeded | Phase::Unknown => false,
     }
 }
 

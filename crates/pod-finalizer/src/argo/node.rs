@@ -206,8 +206,8 @@ struct Condition {
 impl Node {
     /// A node that no kubelet has reported on yet has no condition `Ready`: that proves nothing.
     fn state(&self) -> NodeState {
-        let conditions = self.status.conditions.iter().flatten();
-        let ready = conditions.into_iter().find(|one| one.kind == "Ready");
+        let mut conditions = self.status.conditions.iter().flatten();
+        let ready = conditions.find(|one| one.kind == "Ready");
         match ready.map(|one| one.status.as_str()) {
             Some("True") => return NodeState::Ready,
             Some(_) => {}

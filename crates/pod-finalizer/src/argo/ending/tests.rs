@@ -150,6 +150,7 @@ enum Started {
 #[case::a_set_without_main(pod(Phase::Failed).ended("one", 143, After).ended("two", 143, After).ended("wait", 0, After))]
 #[case::a_set_that_was_not_saved(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 143, After))]
 #[case::unscheduled_deleted(pod(Phase::Pending))]
+#[case::the_same_once_pod_gc_calls_it_failed(pod(Phase::Failed).by_pod_gc())]
 #[case::while_it_waited_for_its_images(pod(Phase::Pending).init_waits().waits("main").waits("wait"))]
 #[case::of_argo_4_while_it_waited_for_its_image(pod(Phase::Pending).waits("main").runs("supervisor"))]
 fn a6_its_deletion_ended_it(#[case] case: Case) {
@@ -180,7 +181,7 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
 #[case::a_set_whose_members_are_not_known(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 0, After), Held::Succeeded)]
 #[case::ended_deleted_while_down(pod(Phase::Succeeded).ended("main", 0, Before).ended("wait", 0, Before), Held::Succeeded)]
 #[case::its_deletion_was_not_watched(pod(Phase::Failed).vanished("main", Before).vanished("wait", Before), Held::Undecided)]
-#[case::a_kubelet_rejected_it(pod(Phase::Failed), Held::Undecided)]
+#[case::a_kubelet_rejected_it(pod(Phase::Failed).forced(), Held::Undecided)]
 fn a6_it_may_have_a_result(#[case] case: Case, #[case] why: Held) {
     assert_eq!(Ending::of(&case.0), Ending::Held(why));
 }
