@@ -125,7 +125,7 @@ impl WorkflowFinalizer {
                 tracing::info!(kind = %self.rule.kind, objects = self.parts.workflows.len(), "this kind is served");
                 // After an absence nothing is told of those that are still there.
                 self.parts.workflows.for_each(|workflow| {
-                    self.note(&workflow.object.0, UnselectedBy::Configuration)
+                    self.note(&workflow.object.0, UnselectedBy::Configuration);
                 });
             }
             _ => {}

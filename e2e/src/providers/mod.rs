@@ -78,8 +78,8 @@ impl fmt::Display for Capability {
 pub enum Clusters {
     /// A new one each: they cost nothing.
     Plenty,
-    /// One after the other on the same one.
-    One,
+    /// One after the other on so many, which are kept for the whole run.
+    Kept(usize),
 }
 
 /// A way to have clusters.
