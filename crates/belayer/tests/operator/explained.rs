@@ -17,7 +17,7 @@ use belayer_pod_finalizer::outcome::{Outcomes, crd};
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::Gate;
-use belayer_pod_finalizer::status::{NODE_ID, StatusOracle};
+use belayer_pod_finalizer::status::NODE_ID;
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
 use jiff::Timestamp;

@@ -179,7 +179,10 @@ async fn what_is_in_its_record_alone_is_told_and_goes_on_when_draining_is_over(
     assert_eq!(yard.creates(), creates, "re-created while drained");
     phases.check(&report);
 
-    yard.drain().resume().await.unwrap();
+    yard.drain()
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
     phases.both_run_in_the_end().await;
     belayer.stop().await;
 }
@@ -192,7 +195,10 @@ async fn what_stands_there_is_let_go_told_and_given_up() {
     let report = yard.drain().run(&Silent).await.unwrap();
     phases.check(&report);
     phases.refused.remove();
-    yard.drain().resume().await.unwrap();
+    yard.drain()
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
     yard.comes_to("web-4", "Ended").await;
     assert_eq!(uid(&yard.find("web-4").unwrap()), phases.rejected);
     let why = text(&yard.record_of("web-4").unwrap(), "/status/message");
