@@ -296,7 +296,7 @@ impl Drain {
                     if outcome == Outcome::Clean {
                         report.new_holds = NewHolds::default();
                     }
-                    report.notes.extend(in_excepted(&report, excepted));
+                    report.notes.extend(in_excepted(report, excepted));
                     break;
                 }
             }

@@ -199,7 +199,10 @@ async fn the_namespace_may_go_only_when_nothing_is_left() {
     assert_eq!(drained(&world).await.outcome, Outcome::Clean);
     assert_eq!(mark(&world), "true");
     assert_eq!(gate(&world)["mode"], "draining");
-    let off = drain(&world, Writes::Sent).resume().await.unwrap();
+    let off = drain(&world, Writes::Sent)
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
     assert_eq!(mark(&world), "false");
     // What an admin had turned off is off, and said to be.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });

@@ -321,11 +321,9 @@ pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
         .delete_collection(&now, &Default::default())
         .await?;
     eventually("nothing of it is left", SOON, async || {
-        for pod in cluster.pods().list(&Default::default()).await? {
-            anyhow::bail!("{:?}", pod.metadata);
-        }
-        for workflow in cluster.workflows().list(&Default::default()).await? {
-            anyhow::bail!("{:?}", workflow.metadata);
+        for kind in [cluster.pods(), cluster.workflows()] {
+            let left = kind.list_metadata(&Default::default()).await?.items;
+            ensure!(left.is_empty(), "{:?}", left[0].metadata);
         }
         for claim in cluster.claims().list(&Default::default()).await? {
             // The embedded server has no controller for Kubernetes' own finalizer.
