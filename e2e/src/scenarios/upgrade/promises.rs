@@ -10,20 +10,6 @@ use super::left::{CLAIMS, DELETED_CLAIMS, RECREATION_HOLD, REJECTED};
 use crate::harness::{Belayer, CLAIM_HOLD, Cluster, HOLD, finalizers, throughout};
 use crate::kinds;
 
-/// Promises that are not kept yet. One that is kept must leave this list.
-const NOT_YET: &[&str] = &[
-    "A3: a deleted agent pod goes at once",
-    "A3: a pod of artifact GC is released",
-    "A3: the policy leaves agent pods alone",
-    "A6, A7: a deleted pod that never started goes",
-    "A1: an ended pod that Argo has not read stays held",
-    "A1: so does one that is being deleted",
-    "A18: claims that Kubernetes protects lose Belayer's finalizer",
-    "A18: the policy for claims is switched off",
-    "A1: capture is a warning",
-    "A7: a Workflow among the owners is a warning",
-];
-
 /// How long all that is to happen may take.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -167,11 +153,9 @@ const PROMISES: &[(&str, Look)] = &[
 
 /// Waits until the promises are kept, and sees that they stay so.
 pub(super) async fn kept(cluster: &Cluster, belayer: &Belayer, build: Build) -> Result<()> {
-    let all = PROMISES.iter();
-    let (later, now): (Vec<_>, Vec<_>) = all.partition(|(name, _)| NOT_YET.contains(name));
     let started = Instant::now();
     loop {
-        let broken = broken(cluster, belayer, &now).await;
+        let broken = broken(cluster, belayer).await;
         if broken.is_empty() {
             break;
         }
@@ -181,29 +165,16 @@ pub(super) async fn kept(cluster: &Cluster, belayer: &Belayer, build: Build) -> 
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     throughout("the promises are kept", WINDOW, async || {
-        let broken = broken(cluster, belayer, &now).await;
+        let broken = broken(cluster, belayer).await;
         ensure!(broken.is_empty(), "{build:?}:\n{}", broken.join("\n"));
         Ok(())
     })
-    .await?;
-    for (name, look) in later {
-        judge(name, look(cluster, belayer).await)?;
-    }
-    Ok(())
+    .await
 }
 
-/// The result of a promise that is looked at once.
-pub(super) fn judge(name: &str, result: Result<()>) -> Result<()> {
-    match (NOT_YET.contains(&name), result) {
-        (true, Ok(())) => bail!("{name}: this promise is kept now: take it out of NOT_YET"),
-        (true, Err(_)) => Ok(()),
-        (false, result) => result.with_context(|| name.to_owned()),
-    }
-}
-
-async fn broken(cluster: &Cluster, belayer: &Belayer, promises: &[&(&str, Look)]) -> Vec<String> {
+async fn broken(cluster: &Cluster, belayer: &Belayer) -> Vec<String> {
     let mut broken = Vec::new();
-    for (name, look) in promises {
+    for (name, look) in PROMISES {
         if let Err(why) = look(cluster, belayer).await {
             broken.push(format!("{name}: {why:#}"));
         }

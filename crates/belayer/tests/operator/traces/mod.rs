@@ -20,33 +20,6 @@ use promises::{PROMISES, Promise};
 use recording::{Recording, Side};
 use replay::{Holds, Machine, replay};
 
-/// Promises that are not kept yet, by recording and step. One that is kept must leave this list.
-const NOT_YET: &[(&str, &str)] = &[
-    ("held/deleted-running-later", "s0"),
-    ("free/deleted-running-later", "s0"),
-    ("held/evicted-running", "s0"),
-    ("free/evicted-running", "s0"),
-    ("held/http-agent", "agent"),
-    ("free/http-agent", "agent"),
-    ("held/http-agent-deleted", "agent"),
-    ("free/http-agent-deleted", "agent"),
-    ("held/node-lost", "s0"),
-    ("held/node-lost", "s1"),
-    ("free/node-lost", "s0"),
-    ("free/node-lost", "s1"),
-    ("held/pod-deleted-running", "s1"),
-    ("free/pod-deleted-running", "s1"),
-    ("held/pod-force-deleted", "s1"),
-    ("held/retry-always", "retry-always(0)"),
-    ("free/retry-always", "retry-always(0)"),
-    ("held/retry-onerror", "retry-onerror(0)"),
-    ("free/retry-onerror", "retry-onerror(0)"),
-    ("held/retry-onfailure", "retry-onfailure(0)"),
-    ("free/retry-onfailure", "retry-onfailure(0)"),
-    ("held/unscheduled-deleted", "s0"),
-    ("free/unscheduled-deleted", "s0"),
-];
-
 /// What is wrong with one recording: by step, `workflow` for the workflow itself.
 fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
     let recording = Recording::read(promise.trace, side);
@@ -113,19 +86,9 @@ fn all_broken() -> Vec<(String, String, String)> {
 /// exists is lost.
 #[test]
 fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
-    let mut not_yet: BTreeSet<(String, String)> = NOT_YET
-        .iter()
-        .map(|(trace, step)| ((*trace).to_owned(), (*step).to_owned()))
-        .collect();
-    let mut faults = Vec::new();
-    for (trace, step, why) in all_broken() {
-        if !not_yet.remove(&(trace.clone(), step.clone())) {
-            faults.push(format!("{trace} {step}: {why}"));
-        }
-    }
-    faults.extend(not_yet.into_iter().map(|(trace, step)| {
-        format!("{trace} {step}: this promise is kept now: take it out of NOT_YET")
-    }));
+    let broken = all_broken();
+    let faults = broken.iter().map(|(trace, step, why)| format!("{trace} {step}: {why}"));
+    let faults: Vec<_> = faults.collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
