@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -32,7 +32,9 @@ use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::question::{Delay, PodQuestion};
-use crate::snapshot::{AdminAsked, ConsumedLabel, Ended, Held, MassRelease, Selection, Snapshot};
+use crate::snapshot::{
+    AdminAsked, ConsumedLabel, Ended, Gate, Held, MassRelease, Selection, Snapshot,
+};
 use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -94,6 +96,8 @@ pub struct PodFinalizer {
     world: World,
     pods: Store<Pod>,
     census: Arc<Census>,
+    /// Whether it is known what an earlier leader closed: before that no hold is added.
+    may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
     /// Whether any profile adopts finalizers.
@@ -153,6 +157,7 @@ impl PodFinalizer {
             world,
             pods,
             census,
+            may_hold: AtomicBool::new(false),
             queue,
             resync: settings.resync,
             adopts: settings
@@ -325,6 +330,21 @@ impl PodFinalizer {
         self.queue.add(meta.key.clone(), band);
     }
 
+    /// It is known what an earlier leader closed: holds are added from now on.
+    pub(crate) fn begin_to_hold(&self) {
+        self.may_hold.store(true, Ordering::Release);
+        self.queue_unheld();
+    }
+
+    /// Whether holds are added to this pod.
+    fn gate(&self, pod: &ObjectKey) -> Gate {
+        if self.may_hold.load(Ordering::Acquire) {
+            self.census.gate(pod.shared_namespace())
+        } else {
+            Gate::Closed
+        }
+    }
+
     fn selection(&self, pod: &ObjectMeta) -> Selection {
         self.world
             .selection(pod, self.world.cached_namespace(pod).as_ref())
@@ -472,7 +492,7 @@ impl Component<Pod> for PodFinalizer {
         };
         Snapshot {
             pod: Some(view),
-            gate: self.census.gate(key.shared_namespace()),
+            gate: self.gate(key),
             mass_release,
             resync: self.resync,
         }

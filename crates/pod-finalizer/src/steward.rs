@@ -93,6 +93,8 @@ impl Steward {
                 tracing::info!(gate = %self.gate, %error, "what was closed before is not known");
             }
         }
+        self.finalizer.census().settle();
+        self.finalizer.begin_to_hold();
         let mut ticks = Ticks::every(TICK, cancel);
         while ticks.next().await.is_some() {
             self.look().await;

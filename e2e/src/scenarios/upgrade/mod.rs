@@ -85,8 +85,9 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
     promises::kept(cluster, &belayer, Build::WithItsOwnManifests).await?;
 
     if cluster.can(AdmissionPolicies) {
-        let free = left::agents_are_left_alone(cluster).await;
-        promises::judge("A3: the policy leaves agent pods alone", free)?;
+        left::agents_are_left_alone(cluster)
+            .await
+            .context("A3: the policy leaves agent pods alone")?;
     }
 
     left::finish(cluster).await?;

@@ -10,7 +10,7 @@ mod promises;
 mod recording;
 mod replay;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -87,7 +87,9 @@ fn all_broken() -> Vec<(String, String, String)> {
 #[test]
 fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
     let broken = all_broken();
-    let faults = broken.iter().map(|(trace, step, why)| format!("{trace} {step}: {why}"));
+    let faults = broken
+        .iter()
+        .map(|(trace, step, why)| format!("{trace} {step}: {why}"));
     let faults: Vec<_> = faults.collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
