@@ -137,7 +137,7 @@ impl PodFinalizer {
             notes.push("it gets no hold: what would release it is there already".to_owned());
         }
         let argo = view.and_then(|view| view.argo.as_ref());
-        if argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
+        if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
             notes.push(
                 "whether it had ended when its deletion began, only a controller knows that watched it"
                     .to_owned(),
