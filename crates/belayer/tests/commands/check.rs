@@ -44,7 +44,7 @@ every component: 12 of 12 rights
 
 leader election: 3 of 3 rights
 
-pod-finalizer: 7 of 7 rights
+pod-finalizer: 8 of 8 rights
   note     workflows.argoproj.io at v1alpha1 is not served
            the component waits for it and starts when it appears; the others work
   note     policy belayer-pod-hold is not there

@@ -153,7 +153,7 @@ impl PodFinalizer {
             );
         }
         let argo = view.and_then(|view| view.argo.as_ref());
-        if argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
+        if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
             notes.push(
                 "whether it had ended when its deletion began, only a controller knows that watched it"
                     .to_owned(),

@@ -256,6 +256,7 @@ async fn only_pods_are_let_go_by_an_annotation() {
     let pod = json!({
         "metadata": of(&another, json!({ "name": "a" })),
         "spec": { "containers": [{ "name": "m", "image": "m" }] },
+        "status": ended(),
     });
     stage.create(&Gvr::PODS, "doomed", pod);
     stage.delete(&Gvr::PODS, Some("doomed"), "a");
