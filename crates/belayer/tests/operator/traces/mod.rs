@@ -110,10 +110,8 @@ fn a2_pods_of_a_node_that_is_there_stay_held() {
             panic!("{:?}", replayed.objects[uid]);
         };
         assert!(at >= removed, "released at {at:?} by {evidence}");
-        if !NOT_YET.contains(&("held/node-lost", "s0")) {
-            assert_eq!(evidence, "NodeLost");
-            assert!(at <= removed + READ_AGAIN, "released only at {at:?}");
-        }
+        assert_eq!(evidence, "NodeLost");
+        assert!(at <= removed + READ_AGAIN, "released only at {at:?}");
     }
 }
 
