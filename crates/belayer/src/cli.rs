@@ -224,7 +224,7 @@ mod tests {
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
     ])]
     #[case::drain("drain", &[
-        "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 10m]", "-o, --output <FORMAT>",
+        "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 2m]", "-o, --output <FORMAT>",
         "--concurrent-releases <N>", "3 something must stay", "4 the API server refuses", "belayer drain --dry-run",
     ])]
     #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]

@@ -253,10 +253,10 @@ mod tests {
     #[test]
     fn t4_more_closed_namespaces_than_can_be_named_close_the_cluster() {
         let mut backlog = Backlog::new(Limits::of(4_000));
-        let names = (0..=MAX_CLOSED).map(|n| Arc::from(format!("n{n:04}")));
+        let mut names = (0..=MAX_CLOSED).map(|n| Arc::from(format!("n{n:04}")));
         backlog.adopt(names.clone().take(MAX_CLOSED), Gate::Open);
         assert_eq!(backlog.gate("other"), Gate::Open);
-        let last = names.last().unwrap();
+        let last = names.next_back().unwrap();
         for _ in 0..=backlog.limits().namespace {
             backlog.add(&last);
         }

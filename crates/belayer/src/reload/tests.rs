@@ -338,6 +338,7 @@ fn cases() -> Vec<Case> {
         ),
         plain("nodeAgent.roots", "[/var/lib/x]"),
         plain("nodeAgent.paths", "['state/{podUID}']"),
+        plain("nodeAgent.hostRoot", "/host"),
         plain("nodeAgent.workers", "7"),
         plain("nodeAgent.handlers", "[{command: [/bin/x]}]"),
         program("nodeAgent.handlers[].name", "name: x, command: [/bin/x]"),

@@ -295,7 +295,7 @@ async fn what_could_not_be_asked_is_not_taken_for_granted() {
     let answer = world.run(&arguments).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
-        "Nothing is known to be missing; 22 things could not be checked.",
+        "Nothing is known to be missing; 23 things could not be checked.",
         "pvc-protection: 0 of 8 rights",
         "to ask about others takes the right to create",
     ] {

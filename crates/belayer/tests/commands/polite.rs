@@ -85,7 +85,7 @@ async fn a_server_that_is_not_there_is_one_line_and_exit_code_1() {
     assert!(
         answer
             .err
-            .starts_with("error: the server does not say what kinds it has"),
+            .starts_with("error: cannot reach http://127.0.0.1:"),
         "{}",
         answer.err
     );

@@ -373,7 +373,7 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
                 prop::collection::btree_map(any::<String>(), inner, 0..4)
-                    .prop_map(|map| Value::from_iter(map)),
+                    .prop_map(Value::from_iter),
             ]
         })
     }
