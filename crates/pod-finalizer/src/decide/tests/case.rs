@@ -161,12 +161,12 @@ impl Case {
     }
 
     pub(crate) fn ended(self) -> Self {
-        self.with(|pod| pod.ended = Ended::Yes).as_argo_shows_it()
+        self.with(|pod| pod.ended = Ended::Yes).shown_by_argo()
     }
 
     pub(crate) fn deleting(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
-        self.with(|pod| pod.deleting = Some(at)).as_argo_shows_it()
+        self.with(|pod| pod.deleting = Some(at)).shown_by_argo()
     }
 
     fn with_argo(self, change: impl FnOnce(&mut Pod)) -> Self {
@@ -174,7 +174,7 @@ impl Case {
     }
 
     /// A step that ended by itself, or one that runs.
-    fn as_argo_shows_it(self) -> Self {
+    fn shown_by_argo(self) -> Self {
         let view = self.0.pod.as_ref().unwrap();
         let (ended, deleting) = (view.ended, view.deleting);
         let (phase, state) = match ended {
