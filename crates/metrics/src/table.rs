@@ -282,7 +282,7 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[
-            fixed("evidence", unread::EVIDENCE),
+            fixed("judgement", unread::JUDGEMENTS),
             fixed("mode", unread::MODES),
             Label {
                 name: "pod_namespace",

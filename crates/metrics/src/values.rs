@@ -62,7 +62,7 @@ pub mod outcome {
 /// Pods whose result nobody read.
 pub mod unread {
     /// Why.
-    pub const EVIDENCE: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];
+    pub const JUDGEMENTS: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];
     /// Whether the pod's profile holds pods or only watches them.
     pub const MODES: &[&str] = &["enforce", "observe"];
 }

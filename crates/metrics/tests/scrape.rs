@@ -39,6 +39,7 @@ fn what_is_scraped_is_what_the_table_says() {
     let families = scrape(|| {
         metrics::counter!("rest_client_requests_total", "code" => bound_code(Some(200)), "method" => bound_method("GET")).increment(1);
         metrics::counter!("belayer_release_denied_total", "controller" => "pod-finalizer", "code" => bound_code(Some(403))).increment(1);
+        metrics::counter!("belayer_unread_pods_total", "judgement" => "NodeLost", "mode" => "enforce", "pod_namespace" => "ci").increment(1);
     });
     let scraped: BTreeSet<&str> = families.keys().map(String::as_str).collect();
     let table: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();

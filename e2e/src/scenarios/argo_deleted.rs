@@ -159,7 +159,7 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
 /// Each such release can be traced to its namespace.
 pub(super) async fn counted(cluster: &Cluster, evidence: &str, times: f64) -> Result<()> {
     let labels = [
-        ("evidence", evidence),
+        ("judgement", evidence),
         ("mode", "enforce"),
         ("pod_namespace", cluster.namespace()),
     ];

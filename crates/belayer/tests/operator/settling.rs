@@ -150,7 +150,9 @@ async fn eight_thousand_pods_behind_one_deleted_owner_cost_one_live_look() {
     let world = World::new();
     let uid = world.workflow("build");
     for n in 0..8000 {
-        world.held_pod(&format!("a-{n}"), "build", &uid);
+        let name = format!("a-{n}");
+        world.held_pod(&name, "build", &uid);
+        world.end(&name);
     }
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
     let_pass(Duration::from_secs(10)).await;

@@ -82,7 +82,7 @@ pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey)
     let namespace = belayer_metrics::bound_namespace(pod.namespace().unwrap_or_default());
     metrics::counter!(
         belayer_metrics::UNREAD_PODS,
-        "evidence" => evidence, "mode" => mode, "pod_namespace" => namespace
+        "judgement" => evidence, "mode" => mode, "pod_namespace" => namespace
     )
     .increment(1);
 }

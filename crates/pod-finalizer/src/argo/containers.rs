@@ -71,7 +71,7 @@ impl<'a> Containers<'a> {
     /// Whether any of those that run the step has started, or what prepares it.
     pub(super) fn has_begun(&self) -> bool {
         let mut all = self.init.iter().chain(&self.main).chain(&self.others);
-        all.any(|container| container.started)
+        all.any(|container| container.started || has_ended(container))
     }
 
     /// Whether the step itself has started: its init containers are through.

@@ -32,6 +32,13 @@ impl Kind {
     }
 }
 
+/// With what the main container of a workflow's pod exited, if it has.
+pub(super) fn main_exit_code(pod: &Value) -> Option<i64> {
+    let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
+    let main = statuses.iter().find(|status| status["name"] == "main")?;
+    main.pointer("/state/terminated/exitCode")?.as_i64()
+}
+
 /// Whether the object is gone with this write.
 pub(super) fn is_removal(write: &Write) -> bool {
     let Some(object) = write.object.as_deref().filter(|_| write.changed()) else {

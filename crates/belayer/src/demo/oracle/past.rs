@@ -10,7 +10,9 @@ use belayer_sandbox::workload::{ARGO, USER};
 use belayer_sandbox::{Gvr, Verb, Write};
 use serde_json::Value;
 
-use super::objects::{Kind, is_held, is_removal, shows_a_run, text, uid, workflow_of};
+use super::objects::{
+    Kind, is_deleting, is_held, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
+};
 use crate::demo::{BATCH, BELAYER, NEIGHBOUR};
 
 /// Everybody who has a part in the story. Whoever else writes is a visitor with kubectl.
@@ -43,6 +45,8 @@ pub(super) struct Past {
     held: HashMap<String, usize>,
     /// Pods of which something ran.
     ran: HashSet<String>,
+    /// Pods whose deletion met a main container that had not ended.
+    cut_short: HashSet<String>,
     by_hand: HashSet<String>,
 }
 
@@ -72,6 +76,12 @@ impl Past {
         }
         if Kind::of(&write.resource) == Kind::Pod && shows_a_run(object) {
             self.ran.insert(write.uid.clone());
+        }
+        if Kind::of(&write.resource) == Kind::Pod
+            && is_deleting(object)
+            && main_exit_code(object).is_none()
+        {
+            self.cut_short.insert(write.uid.clone());
         }
         if is_removal(write) {
             self.gone.insert(write.uid.clone());
@@ -118,6 +128,16 @@ impl Past {
     /// Whether anything of this pod ever ran.
     pub(super) fn has_run(&self, uid: &str) -> bool {
         self.ran.contains(uid)
+    }
+
+    /// Whether its deletion ended this pod of a workflow: it came before the end of the main
+    /// container, which has failed or never began.
+    pub(super) fn was_cut_short(&self, pod: &Value) -> bool {
+        let without_result = match main_exit_code(pod) {
+            Some(code) => code != 0,
+            None => !self.has_run(uid(pod)),
+        };
+        without_result && self.cut_short.contains(uid(pod))
     }
 
     /// Whether somebody outside the story has changed an object or its workflow: then anything may

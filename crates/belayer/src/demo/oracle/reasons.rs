@@ -19,6 +19,8 @@ pub(in super::super) enum Why {
     WorkflowDeleted,
     /// Somebody asked for the deletion of the namespace.
     NamespaceDeleted,
+    /// The pod's deletion ended it before it had a result.
+    CutShort,
     /// No workflow owns the pod.
     NoWorkflow,
     /// The pod has started.
@@ -36,6 +38,7 @@ impl Why {
             Self::ResultTaken => "result taken",
             Self::WorkflowDeleted => "workflow deleted",
             Self::NamespaceDeleted => "namespace deleted",
+            Self::CutShort => "ended by its deletion",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
@@ -79,7 +82,10 @@ impl Past {
         if self.is_to_go(owner) || self.object(owner).is_none() {
             return Some(Why::WorkflowDeleted);
         }
-        (self.node_of(pod) == Node::Taken).then_some(Why::ResultTaken)
+        if self.node_of(pod) == Node::Taken {
+            return Some(Why::ResultTaken);
+        }
+        self.was_cut_short(pod).then_some(Why::CutShort)
     }
 
     fn why_it_need_not_come_back(&self, pod: &Value) -> Option<Why> {

@@ -118,6 +118,15 @@ impl Case {
         case
     }
 
+    /// Without a word of when it started.
+    fn reported_ended(self, name: &str) -> Self {
+        let state = ContainerState::Terminated {
+            exit_code: 1,
+            finished: false,
+        };
+        self.add(name, ContainerKind::Main, state, Started::No)
+    }
+
     fn by_pod_gc(mut self) -> Self {
         self.0.shutdown.as_mut().unwrap().by_pod_gc = true;
         self
@@ -181,6 +190,7 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
 #[case::a_set_whose_members_are_not_known(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 0, After), Held::Succeeded)]
 #[case::ended_deleted_while_down(pod(Phase::Succeeded).ended("main", 0, Before).ended("wait", 0, Before), Held::Succeeded)]
 #[case::its_deletion_was_not_watched(pod(Phase::Failed).vanished("main", Before).vanished("wait", Before), Held::Undecided)]
+#[case::an_end_is_a_start(pod(Phase::Failed).reported_ended("main"), Held::Undecided)]
 #[case::a_kubelet_rejected_it(pod(Phase::Failed).forced(), Held::Undecided)]
 fn a6_it_may_have_a_result(#[case] case: Case, #[case] why: Held) {
     assert_eq!(Ending::of(&case.0), Ending::Held(why));
