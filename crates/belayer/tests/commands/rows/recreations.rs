@@ -27,7 +27,7 @@ fn asks(more: Value) -> Value {
 /// The same, of an attempt of the record `a-1`.
 fn attempt(record: &str, number: u32) -> Value {
     asks(json!({ "annotations": {
-        "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
+        "belayer.dev/recreate": "true", "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
         "belayer.dev/recreation-attempt": number.to_string(),
     } }))
 }
@@ -68,6 +68,9 @@ fn record_of(uid: &str) -> String {
     api::record_name("a", uid)
 }
 
+/// Argo Workflows retries its pods itself, so the configuration has to say that they are meant.
+const WORKFLOWS_TOO: &str = "podRecreation: { owners: [Workflow.argoproj.io], allowArgo: true }\n";
+
 #[rstest]
 #[case::row_01_not_ours(of_the_hold(row::NOT_OURS, "nothing"))]
 #[case::row_02_the_admin_asks(releases(row::ADMIN_ASKED, "AdminAsked"))]
@@ -81,11 +84,13 @@ fn record_of(uid: &str) -> String {
 #[case::row_10_ended(releases(row::ENDED, "Ended"))]
 #[case::row_11_nobody_asks_any_more(releases(row::UNSELECTED, "Unselected"))]
 #[case::row_12_kept(Expected::of("pod-recreation", row::KEEP, "keep", "lets go once it has started").without("it has not started"))]
+#[case::row_13_its_owner_ends(releases(row::OWNER_ENDS, "OwnerGone"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
     let stage = Stage::new().await;
     let none = json!({});
+    let mut arguments = ["pod/a", "-n", "yard"].map(str::to_owned).to_vec();
     match expected.row {
         row::NOT_OURS => drop(stage.pod("yard", none, None)),
         row::ADMIN_ASKED => {
@@ -122,9 +127,15 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
         row::ENDED => drop(stage.pod("yard", asks(none), Some(json!({ "phase": "Failed" })))),
         row::UNSELECTED => drop(stage.pod("yard", asks(json!({ "annotations": {} })), None)),
         row::KEEP => drop(stage.pod("yard", asks(none), None)),
+        row::OWNER_ENDS => {
+            let owners = of("another", none)["ownerReferences"].take();
+            stage.pod("yard", asks(json!({ "ownerReferences": owners })), None);
+            arguments.push(stage.config(WORKFLOWS_TOO));
+        }
         row => panic!("{row}"),
     }
-    stage.explain(&["pod/a", "-n", "yard"], &expected).await;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    stage.explain(&arguments, &expected).await;
 }
 
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
@@ -171,14 +182,14 @@ fn writes(row: Row) -> Expected {
 #[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
 #[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
 #[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "write-status", "reserves an attempt"))]
-#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "holdKept": true, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
 #[case::row_32_there_again(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
 #[case::row_35_deleted_by_somebody_else(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
 #[case::row_36_refused_for_too_long(
     Under::Nothing,
-    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
+    json!({ "phase": "Creating", "attempts": 1, "holdKept": true, "rejectedUID": "gone", "conditions": [
         { "type": "CreateDenied", "status": "True", "message": "quota", "lastTransitionTime": LONG_AGO },
     ] }),
     writes(row::DENIED)
@@ -188,6 +199,11 @@ fn writes(row: Row) -> Expected {
 #[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), of_the_machine(row::EXPIRED, "delete", "deletes the record"))]
 #[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
 #[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_42_its_hold_may_have_been_lost(
+    Under::Nothing,
+    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }),
+    writes(row::HOLD_LOST)
+)]
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_pod_recreation(
     #[context] case: Context,

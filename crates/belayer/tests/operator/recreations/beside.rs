@@ -6,7 +6,7 @@ use belayer_core::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::eligible::OwnerKind;
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
-use belayer_sandbox::{Gvr, Verb};
+use belayer_sandbox::{Actor, Gvr, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -52,6 +52,16 @@ fn step(yard: &Yard, owner: Value) -> String {
     yard.pod_with("step", metadata)
 }
 
+/// Gives the pod to the node that rejects it. One that no node ever had is deleted before it began, and
+/// pod-finalizer lets go of that by itself.
+fn bind(yard: &Yard) {
+    let scheduler = Actor::new("scheduler");
+    let cluster = yard.world.cluster();
+    cluster
+        .bind(&scheduler, YARD, "step", "n1", &Default::default())
+        .unwrap();
+}
+
 fn holds(yard: &Yard) -> Vec<String> {
     let pod = yard.find("step");
     let all = pod
@@ -81,9 +91,12 @@ async fn one_patch_ties_both_holds_and_one_takes_both_off_a_rejected_pod() {
     let yard = Yard::new();
     let owner = workflow(&yard);
     let belayer = run(&yard);
+    // Until its store has the workflow, pod-finalizer asks for it before it holds a pod of it.
+    yard.wait_for(Duration::from_secs(5)).await;
     let first = step(&yard, owner);
     yard.wait("both hold it", || has_both(&yard)).await;
     assert_eq!(patches(&yard, &first), 1, "one patch ties both");
+    bind(&yard);
     yard.tell("step", Fate::Rejected("OutOfcpu"));
     yard.wait("it is re-created and held by both", || {
         has_both(&yard) && yard.find("step").is_some_and(|pod| uid(&pod) != first)
