@@ -74,10 +74,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
-    // Who uses a claim is pvc-protection's to know, whether it runs or not.
+    // Who uses a claim is pvc-protection's to know, and what a record knows pod-recreation's, whether
+    // they run or not.
     (
         "belayer-drain",
-        &["belayer-core", "belayer-inspect", "belayer-pvc-protection"],
+        &[
+            "belayer-core",
+            "belayer-inspect",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+        ],
     ),
     ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
     (
@@ -216,7 +222,7 @@ fn every_row_of_the_decision_tables_is_named_by_a_test() {
     for (component, rows) in [
         ("pod-finalizer", 14),
         ("workflow-finalizer", 7),
-        ("pvc-protection", 5),
+        ("pvc-protection", 8),
     ] {
         rows_are_named(component, rows);
     }
@@ -290,11 +296,42 @@ fn every_answer_of_the_server_is_named_by_a_test() {
     }
 }
 
+/// T4: without a namespace the parameter of a policy is looked for in the namespace of the object, and
+/// there a tenant writes it.
+#[test]
+fn t4_the_parameter_of_every_policy_is_in_belayers_namespace() {
+    let mut seen = 0;
+    visit(&root().join("deploy"), "yaml", &mut |path| {
+        let text = fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let depth = |line: &str| line.len() - line.trim_start().len();
+        for (at, line) in lines.iter().enumerate() {
+            if line.trim() != "paramRef:" {
+                continue;
+            }
+            let below = lines[at + 1..].iter();
+            let keys: Vec<&str> = below
+                .take_while(|next| depth(next) > depth(line))
+                .map(|next| next.trim())
+                .collect();
+            for key in ["name: belayer-gate", "namespace: belayer-system"] {
+                assert!(keys.contains(&key), "{}: {keys:?}", path.display());
+            }
+            seen += 1;
+        }
+    });
+    assert!(seen >= 4, "{seen} bindings with a parameter");
+    let policy = root().join("deploy/manifests/pod-hold-policy.yaml");
+    let policy = fs::read_to_string(policy).unwrap();
+    let obeys = "!(('closed.' + request.namespace) in params.?data.orValue({}))";
+    assert!(policy.contains(obeys), "it does not know closed namespaces");
+}
+
 #[test]
 fn files_are_one_idea() {
     let mut long = Vec::new();
     for folder in ["crates", "e2e/src", "xtask/src"] {
-        visit(&root().join(folder), &mut |file| {
+        visit(&root().join(folder), "rs", &mut |file| {
             let lines = fs::read_to_string(file).unwrap().lines().count();
             if lines > 700 {
                 long.push(format!("{} has {lines} lines", file.display()));
@@ -304,12 +341,15 @@ fn files_are_one_idea() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-fn visit(folder: &Path, look: &mut impl FnMut(&Path)) {
+fn visit(folder: &Path, ending: &str, look: &mut impl FnMut(&Path)) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            visit(&path, look);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            visit(&path, ending, look);
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == ending)
+        {
             look(&path);
         }
     }

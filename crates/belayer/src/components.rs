@@ -124,6 +124,16 @@ impl Components {
         Ok(())
     }
 
+    /// Whether a component runs and adds holds. pvc-protection need not: where it only advises, it counts
+    /// as switched off for its admission policy and for the holds of an earlier configuration.
+    pub(crate) fn holds(&self, controller: Controller) -> bool {
+        #[cfg(feature = "pvc-protection")]
+        if let (Controller::PvcProtection, Some(settings)) = (controller, &self.pvc_protection) {
+            return settings.mode.adds_holds();
+        }
+        self.runs(controller)
+    }
+
     /// Whether a component runs.
     pub(crate) fn runs(&self, controller: Controller) -> bool {
         match controller {

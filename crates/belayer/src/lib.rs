@@ -28,6 +28,7 @@ pub mod server;
 pub mod traces;
 
 mod progress;
+mod reach;
 mod screen;
 mod signals;
 mod suggest;

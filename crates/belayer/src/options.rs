@@ -108,14 +108,15 @@ impl Settings {
             reason = "a build without components has nothing to take over"
         )]
         let workers = arguments.workers.map(to_usize);
-        let mut components =
+        let components =
             Components::of(source, &controllers, workers).map_err(Failure::configuration)?;
-        if arguments.on_disable == OnDisable::Drain {
-            components.switched_off =
-                SwitchedOff::all(source, &controllers).map_err(Failure::configuration)?;
-        }
         #[cfg(feature = "pvc-protection")]
         let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
+        let mut components = components;
+        if arguments.on_disable == OnDisable::Drain {
+            components.switched_off =
+                SwitchedOff::all(source, &components).map_err(Failure::configuration)?;
+        }
         components.allowed_by(&gates, source)?;
         let [metrics, debug] = source.endpoints().map_err(Failure::configuration)?;
         let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);

@@ -11,6 +11,12 @@ pub trait Evidence: Debug + Send + Sync + 'static {
     /// The variant's name, such as `OwnerGone`: metric label, log field and Event text.
     fn name(&self) -> &'static str;
 
+    /// Whether releases on it are counted by namespace as well: nobody read a result, and whoever
+    /// finds that an owner ended in another way than expected wants to know where.
+    fn is_traced(&self) -> bool {
+        false
+    }
+
     /// Which holds leave on this evidence.
     fn reach(&self) -> Reach {
         Reach::OwnHold

@@ -17,6 +17,9 @@ pub enum Holding {
     Allowed,
     /// Belayer is drained: nothing is added, everything else goes on.
     Draining,
+    /// Belayer's own namespace is being deleted, and with it its rights: nothing is added, nor finished
+    /// that would be added to.
+    Leaving,
 }
 
 /// The process's switch. Cheap to clone; the clones are one switch.

@@ -25,7 +25,7 @@ pub enum Invariant {
     /// using it.
     InUse,
     /// A workflow loses our hold only after a look begun after its deletion found none of its
-    /// pods carrying one.
+    /// pods carrying the pod-status hold.
     Order,
     /// At most one live pod exists for one recreation record, and re-creations never exceed the
     /// budget.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+pub mod path;
+
 /// Namespace and name of an object of a known kind. Cluster-scoped objects have no namespace.
 ///
 /// A key names a place, not an object: two objects of one name in a row share it. What decides
@@ -240,20 +242,28 @@ impl Resource {
 
     /// The path of the collection, in one namespace or over all of them.
     pub fn path(&self, namespace: Option<&str>) -> String {
-        let root = if self.group.is_empty() {
-            format!("/api/{}", self.version)
-        } else {
-            format!("/apis/{}/{}", self.group, self.version)
-        };
-        match namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.plural),
-            None => format!("{root}/{}", self.plural),
+        let mut path = path::of_version(&self.group, &self.version);
+        if let Some(namespace) = namespace {
+            path::push(&mut path, "namespaces");
+            path::push(&mut path, namespace);
         }
+        path::push(&mut path, &self.plural);
+        path
     }
 
-    /// The path of one object.
+    /// The path of one object. Whatever its name is, the path leads to no other object: see
+    /// [`path`].
     pub fn object_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.path(key.namespace()), key.name())
+        let mut path = self.path(key.namespace());
+        path::push(&mut path, key.name());
+        path
+    }
+
+    /// The path of a subresource of one object, such as `status`.
+    pub fn subresource_path(&self, key: &ObjectKey, subresource: &str) -> String {
+        let mut path = self.object_path(key);
+        path::push(&mut path, subresource);
+        path
     }
 }
 

@@ -10,15 +10,18 @@
 //! | 6 | alone on a claim that a pod uses | left, and told |
 //! | 7 | alone on a claim that no pod uses | off |
 //! | 8 | any other | off |
+//! | 9 | of pod-recreation on a pod that it created, and nobody has asked its record | ask |
+//! | 10 | the same, and its record cannot be told of it | left, and told |
 
 use belayer_core::moment::Moment;
-use belayer_core::names::PVC_PROTECTION_HOLD;
+use belayer_core::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_pvc_protection::uses::Users;
 
 use crate::evidence::{Evidence, NoUser, Order, StillProtected};
-use crate::holds::{Whose, is_claim, whose};
+use crate::holds::{Whose, is_claim, is_pod, whose};
+use crate::records::Recorded;
 use crate::selection::Selected;
 
 /// What is wanted.
@@ -45,6 +48,8 @@ pub struct View<'a> {
     pub selected: &'a dyn Fn(&'static str) -> Selected,
     /// Who uses it, if it is a claim and somebody looked.
     pub look: Option<&'a Look>,
+    /// Whether its record knows of it, if it is a pod that pod-recreation created and somebody asked.
+    pub recorded: Option<&'a Recorded>,
 }
 
 impl std::fmt::Debug for View<'_> {
@@ -91,6 +96,8 @@ pub enum Why {
     OfAnotherVersion,
     /// Whether something selects it could not be found out.
     SelectionUnknown(String),
+    /// It is on a pod that its record has to know of first, and does not.
+    Unrecorded(String),
 }
 
 /// What is to become of the holds on one object.
@@ -102,6 +109,8 @@ pub struct Verdict {
     pub keep: Vec<Kept>,
     /// Whether somebody has to look at the pods before more can be said.
     pub look: Wanted,
+    /// Whether somebody has to ask the pod's record before more can be said.
+    pub ask_record: Wanted,
 }
 
 /// Whether something is wanted.
@@ -149,6 +158,20 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
             }
         },
     };
+    if hold == POD_RECREATION_HOLD
+        && is_pod(view.kind)
+        && view.meta.annotations.get(RECREATION_ANNOTATION).is_some()
+    {
+        match view.recorded {
+            // Row 9.
+            None => return verdict.ask_record = Wanted::Yes,
+            // Row 10.
+            Some(Recorded::Unknown(why)) => {
+                return verdict.keep(hold, Why::Unrecorded(why.clone()));
+            }
+            Some(Recorded::Yes) => {}
+        }
+    }
     // Row 8.
     if hold != PVC_PROTECTION_HOLD || !is_claim(view.kind) {
         return verdict.release.push((hold, word));

@@ -1,10 +1,16 @@
 //! What a pass found and what came of it, on its way into the report.
 
+use std::collections::BTreeMap;
+
+use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 
+use belayer_pod_recreation::api;
+
 use crate::decide::Why;
 use crate::passes::Pass;
+use crate::records::Alone;
 use crate::release::{LetGo, Trouble};
 use crate::report::{Left, Reason, Refused, Report, Unseen, why_in_words};
 
@@ -16,6 +22,10 @@ pub(crate) struct Findings {
     pub(crate) failed: Vec<Refused>,
     pub(crate) hidden: Vec<Unseen>,
     pub(crate) unseen: Vec<Unseen>,
+    /// Objects that were let go, by namespace.
+    pub(crate) released: BTreeMap<String, u64>,
+    /// Objects of namespaces that decide nothing, and that had holds.
+    pub(crate) excepted: u64,
 }
 
 impl Findings {
@@ -37,8 +47,19 @@ impl Findings {
             Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
             None => format!("{kind}/{}", meta.key.name()),
         };
+        // What is found there is dealt with and told like any other, and decides nothing.
+        let mut nothing = Pass::default();
+        let excepted = report
+            .except_namespaces
+            .iter()
+            .any(|name| name == namespace);
+        let pass = if excepted { &mut nothing } else { pass };
+        self.excepted += u64::from(excepted);
         if !released.is_empty() {
             pass.released += 1;
+            if !excepted {
+                *self.released.entry(namespace.to_owned()).or_default() += 1;
+            }
             let is_another = report.taken.uids.insert(meta.uid.clone());
             report.taken.objects += u64::from(is_another);
         }
@@ -49,7 +70,7 @@ impl Findings {
         for one in &kept {
             // What could not be found out is an error, not a fact about the object.
             match one.why {
-                Why::UseUnknown(_) => pass.unsettled += 1,
+                Why::UseUnknown(_) | Why::Unrecorded(_) => pass.unsettled += 1,
                 _ => pass.left += 1,
             }
             self.left.push(Left {
@@ -79,6 +100,31 @@ impl Findings {
                     code: 0,
                 });
             }
+        }
+    }
+
+    /// Notes pods that are in their records alone: somebody finishes them, or they are left.
+    pub(crate) fn note_alone(&mut self, alone: Vec<Alone>, pass: &mut Pass) {
+        for Alone {
+            key,
+            pod,
+            why,
+            moves,
+        } in alone
+        {
+            if moves {
+                pass.unsettled += 1;
+            } else {
+                pass.left += 1;
+            }
+            self.left.push(Left {
+                reason: Reason::InItsRecord,
+                resource: api::resource().to_string(),
+                namespace: key.namespace().unwrap_or_default().to_owned(),
+                name: key.name().to_owned(),
+                hold: POD_RECREATION_HOLD.to_owned(),
+                why: format!("pod {pod} is to be created: {why}"),
+            });
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::ambient;
@@ -25,6 +25,9 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
 
 /// The pause after the first failure, doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A watch that ends sooner than this does not work, or tells of one change after another.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// The longest pause between two looks that fail.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -115,7 +118,7 @@ impl Home {
 
     fn turn(&self, now: &Now) {
         let to = match (now.ends, now.gate) {
-            (true, _) => Holding::Draining,
+            (true, _) => Holding::Leaving,
             (false, Some(said)) => said,
             (false, None) => Holding::Unknown,
         };
@@ -147,23 +150,39 @@ impl Follower {
 
     async fn follow(&self) {
         let mut failures = 0_u32;
+        // What was said last, so that every cause is said once.
+        let mut said: Option<String> = None;
         loop {
-            let pause = match self.look().await {
-                Ok(version) => {
+            let waited = match self.look().await {
+                Ok(version) => self.wait_for_change(&version).await,
+                Err(error) => Err(error),
+            };
+            let pause = match waited {
+                Ok(Waited::Long) => {
                     failures = 0;
-                    self.wait_for_change(&version).await;
+                    said = None;
                     FIRST_PAUSE
                 }
+                Ok(Waited::Short) => {
+                    failures = failures.saturating_add(1);
+                    pause_after(failures)
+                }
                 Err(error) => {
-                    if failures == 0 {
+                    let cause = error.to_string();
+                    if said.as_ref() != Some(&cause) {
                         self.complain(&error);
+                        said = Some(cause);
                     }
                     failures = failures.saturating_add(1);
-                    let longer = FIRST_PAUSE * 2_u32.saturating_pow(failures.min(8));
-                    longer.min(LONGEST_PAUSE)
+                    pause_after(failures).max(error.retry_after().unwrap_or_default())
                 }
             };
-            sleep(pause.mul_f64(0.5 + ambient::unit() / 2.0)).await;
+            // Whoever knows that there is something new does not wait for it.
+            let pause = sleep(pause.mul_f64(0.5 + ambient::unit() / 2.0));
+            tokio::select! {
+                () = pause => {}
+                () = self.home.0.look.notified() => {}
+            }
         }
     }
 
@@ -173,7 +192,7 @@ impl Follower {
             tracing::warn!(%gate, %error, "the gate ConfigMap may not be read: as long as nobody knows whether \
                 Belayer is drained, no hold is added; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, %error, "the gate ConfigMap cannot be read and will be asked for again");
+            tracing::info!(%gate, %error, "the gate ConfigMap cannot be read or watched, and will be asked for again");
         }
     }
 
@@ -203,20 +222,42 @@ impl Follower {
     }
 
     /// Returns once something has happened, or the watch has ended: in any case it is read again.
-    async fn wait_for_change(&self, version: &str) {
+    async fn wait_for_change(&self, version: &str) -> Result<Waited, RequestError> {
         let watch = self.gate.watch(version, WATCH_SECONDS);
+        let begun = Instant::now();
         let changed = async {
-            let Ok(mut stream) = watch.open(self.gate.executor().client()).await else {
-                return;
-            };
-            let _ = tokio::time::timeout(SILENCE, stream.chunk()).await;
+            let mut stream = watch.open(self.gate.executor().client()).await?;
+            // An end without a word is no failure: it is what it was asked for.
+            if let Ok(piece) = tokio::time::timeout(SILENCE, stream.chunk()).await {
+                piece?;
+            }
+            Ok::<_, RequestError>(())
         };
         tokio::select! {
             biased;
-            () = changed => {}
-            () = self.home.0.look.notified() => {}
+            changed = changed => changed?,
+            () = self.home.0.look.notified() => return Ok(Waited::Long),
         }
+        Ok(if begun.elapsed() < SHORT {
+            Waited::Short
+        } else {
+            Waited::Long
+        })
     }
+}
+
+/// How long a watch lasted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Long,
+    /// So short that the next one waits, longer each time. A gate that changes again and again is
+    /// read less often by that as well.
+    Short,
+}
+
+fn pause_after(failures: u32) -> Duration {
+    let longer = FIRST_PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1).min(8));
+    longer.min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -255,7 +296,7 @@ mod tests {
         assert_eq!(switch.now(), Holding::Allowed);
         home.namespace_ends(true);
         home.gate(Some(&state("normal")));
-        assert_eq!(switch.now(), Holding::Draining, "home is being deleted");
+        assert_eq!(switch.now(), Holding::Leaving, "home is being deleted");
         home.namespace_ends(false);
         assert_eq!(switch.now(), Holding::Allowed, "a new one");
     }

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | `mode` | `normal`, `draining` | every replica, and the admission policies |
 //! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; anything else is off | the admission policies |
+//! | `closed.NAMESPACE` | `backlog`, or an admin's word; either closes the namespace | the policy that holds pods |
 //!
 //! While the mode is `draining` no replica adds a hold, and no policy does. It says so until somebody
 //! takes it back: restarts change nothing.
@@ -11,6 +12,7 @@
 //! Each switch that is off says by its own word who turned it off, and only that one turns it on
 //! again: `draining` the drain, `switched-off` the start without its component, `observing` pod-finalizer
 //! while all its profiles only observe, `off` the backlog gate (which notes that beside it) or an admin.
+//! The keys of closed namespaces are pod-finalizer's: a drain and its end leave them as they are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,10 +101,15 @@ impl State {
         changed
     }
 
-    /// The switches that are off, with the words that say why, while Belayer works.
+    /// The switches that are off, with the words that say why, while Belayer works; and the namespaces
+    /// that an admin closed. Those that their backlog closed open by themselves.
     pub fn still_off(&self) -> Vec<(String, String)> {
         let off = self.switches().filter(|(_, value)| *value != ON);
-        off.map(|(key, value)| (key.clone(), value.clone()))
+        let closed = self.data.iter().filter(|(key, value)| {
+            key.starts_with(names::GATE_CLOSED_PREFIX) && *value != names::GATE_CLOSED_BY_BACKLOG
+        });
+        off.chain(closed)
+            .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     }
 
@@ -333,6 +340,8 @@ mod tests {
             ("holdClaims", "off"),
             ("holdRecreations", "not today"),
             ("holdWorkflows", SWITCHED_OFF),
+            ("closed.team-a", "backlog"),
+            ("closed.team-b", "maintenance"),
         ]);
         let draining = before.with(&before.to_draining());
         assert!(draining.is_draining());
@@ -341,7 +350,13 @@ mod tests {
         assert_eq!(after, before);
         let off = after.still_off();
         let off: Vec<&str> = off.iter().map(|(key, _)| &**key).collect();
-        assert_eq!(off, ["holdClaims", "holdRecreations", "holdWorkflows"]);
+        let expected = [
+            "holdClaims",
+            "holdRecreations",
+            "holdWorkflows",
+            "closed.team-b",
+        ];
+        assert_eq!(off, expected);
     }
 
     #[rstest]

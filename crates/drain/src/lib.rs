@@ -13,10 +13,12 @@ pub mod selection;
 pub mod text;
 
 mod findings;
+mod records;
 mod release;
 mod scan;
 mod site;
 mod users;
 
+pub use records::Recorded;
 pub use report::Report;
 pub use run::{Drain, Parts};

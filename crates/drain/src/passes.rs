@@ -1,6 +1,9 @@
 //! When the work is done: two passes in a row that found nothing to do, seconds apart, the last of
 //! them begun after the API server has surely learned that the policies are gone.
 //!
+//! Whoever goes on adding holds, such as a tenant who writes our finalizer on pods of its own, would keep
+//! that from ever coming true. So passes that find nothing but new holds end it as well.
+//!
 //! A pure state machine: time comes in, a word goes out.
 
 use std::time::Duration;
@@ -19,6 +22,9 @@ pub const REFUSED_TRIES: u32 = 3;
 /// being removed, or one that somebody has to remove.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
+/// So long passes may find nothing but new holds, from when policies are surely gone.
+pub const NEW_HOLDS_FOR: Duration = Duration::from_secs(10);
+
 /// The pause after a pass that had something to do.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -27,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Pass {
     /// When it began, from the start of the run.
     pub begun: Duration,
+    /// Objects that it found with a hold of ours.
+    pub found: usize,
     /// Objects that were let go, or went by themselves meanwhile.
     pub released: usize,
     /// Objects that may go and did not, for reasons that pass.
@@ -61,6 +69,8 @@ pub enum Outcome {
     Error,
     /// Something must stay: a claim in use that only we hold.
     LeftOver,
+    /// Nothing but new holds was found: somebody goes on adding them.
+    NewHolds,
     /// The server refuses: rights, a policy, a webhook.
     Refused,
 }
@@ -71,7 +81,7 @@ impl Outcome {
         match self {
             Self::Clean => 0,
             Self::Error => 1,
-            Self::LeftOver => 3,
+            Self::LeftOver | Self::NewHolds => 3,
             Self::Refused => 4,
         }
     }
@@ -81,21 +91,34 @@ impl Outcome {
 #[derive(Debug, Clone)]
 pub struct Passes {
     timeout: Duration,
+    /// The fewest objects that a pass found with a hold.
+    fewest: usize,
+    /// When a pass last found fewer than all before it: that, and nothing else, is progress. What
+    /// is held anew as fast as it is let go is none, so that every run ends.
+    progressed: Duration,
     /// Before that, from the start of the run, no pass is the last.
     settled: Duration,
     /// When the last pass began that found nothing to do, if the latest one did not.
     clean: Option<Duration>,
     refused: u32,
+    /// How many passes there were.
+    passes: u32,
+    /// The pass since which nothing but new holds was found, by number, and when it began.
+    complete: Option<(u32, Duration)>,
 }
 
 impl Passes {
-    /// A run that may take so long, and before whose time `settled` nothing can be trusted.
+    /// A run that may take so long without progress, and before whose time `settled` nothing can be trusted.
     pub fn new(timeout: Duration, settled: Duration) -> Self {
         Self {
             timeout,
+            fewest: usize::MAX,
+            progressed: Duration::ZERO,
             settled,
             clean: None,
             refused: 0,
+            passes: 0,
+            complete: None,
         }
     }
 
@@ -104,8 +127,31 @@ impl Passes {
         self.settled = self.settled.max(settled);
     }
 
+    /// Whether there has been no progress for too long.
+    pub fn is_late(&self, now: Duration) -> bool {
+        now >= self.progressed + self.timeout
+    }
+
+    /// The number of the pass, from 1, since which nothing but new holds was found: it dealt with all
+    /// that there was.
+    pub fn nothing_but_new_holds_since(&self) -> Option<u32> {
+        self.complete.map(|(number, _)| number)
+    }
+
     /// What follows this pass, which ended at `now`.
     pub fn next(&mut self, pass: &Pass, now: Duration) -> Next {
+        if pass.found < self.fewest {
+            self.fewest = pass.found;
+            self.progressed = now;
+        }
+        self.passes += 1;
+        let complete = pass.unsettled == 0 && pass.unseen == 0 && pass.hidden == 0;
+        let since = match (complete, self.complete) {
+            (false, _) => None,
+            (true, None) => Some((self.passes, pass.begun)),
+            (true, since) => since,
+        };
+        self.complete = since;
         self.refused = if pass.refused > 0 {
             self.refused + 1
         } else {
@@ -126,7 +172,18 @@ impl Passes {
             }
             self.clean = Some(earlier);
         }
-        if now >= self.timeout {
+        if let Some((number, begun)) = since
+            && number < self.passes
+            && pass.released > 0
+            && tried
+            && pass.begun >= begun.max(self.settled) + NEW_HOLDS_FOR
+        {
+            return Next::Stop(match outcome(pass) {
+                Outcome::Clean => Outcome::NewHolds,
+                other => other,
+            });
+        }
+        if self.is_late(now) {
             return Next::Stop(match outcome(pass) {
                 Outcome::Clean => Outcome::Error,
                 other => other,
@@ -140,7 +197,7 @@ impl Passes {
             None if pass.refused > 0 && pass.released == 0 => REFUSED_PAUSE,
             None => PAUSE,
         };
-        Next::Again(pause.min(self.timeout - now))
+        Next::Again(pause.min(self.progressed + self.timeout - now))
     }
 }
 
@@ -196,6 +253,14 @@ mod tests {
         Pass { refused: 1, ..pass }
     }
 
+    /// No fewer than before.
+    fn more(begun: u64) -> Pass {
+        Pass {
+            found: 2,
+            ..at(begun)
+        }
+    }
+
     fn left(pass: Pass) -> Pass {
         Pass { left: 1, ..pass }
     }
@@ -217,6 +282,27 @@ mod tests {
     #[case::what_must_stay_ends_it_as_well(&[left(at(0)), left(at(3))], 0, (2, Some(Outcome::LeftOver)))]
     #[case::refusals_are_tried_several_times(&[refused(at(0)), refused(at(5)), refused(at(10)), refused(at(15))], 0, (4, Some(Outcome::Refused)))]
     #[case::a_refusal_that_ends_is_forgotten(&[refused(at(0)), released(at(5)), at(8), at(11)], 0, (4, Some(Outcome::Clean)))]
+    #[case::t4_nothing_but_new_holds(
+        &[released(at(0)), released(at(5)), released(at(9)), released(at(10))], 0, (4, Some(Outcome::NewHolds))
+    )]
+    #[case::t4_not_before_policies_are_surely_gone(
+        &[released(at(0)), released(at(11)), released(at(21)), released(at(22))], 12, (4, Some(Outcome::NewHolds))
+    )]
+    #[case::t4_a_clean_pass_between_changes_nothing(
+        &[released(at(0)), at(5), released(at(10))], 0, (3, Some(Outcome::NewHolds))
+    )]
+    #[case::t4_what_was_not_done_before_is_not_new(
+        &[unsettled(at(0)), released(at(10)), released(at(19)), released(at(20))], 0, (4, Some(Outcome::NewHolds))
+    )]
+    #[case::t4_nor_what_could_not_be_seen(
+        &[Pass { unseen: 1, ..at(0) }, released(at(10)), released(at(19)), at(22), at(25)], 0, (5, Some(Outcome::Clean))
+    )]
+    #[case::t4_what_must_stay_is_told_first(
+        &[left(released(at(0))), left(released(at(10)))], 0, (2, Some(Outcome::LeftOver))
+    )]
+    #[case::t4_refusals_are_tried_as_ever(
+        &[released(at(0)), refused(released(at(10))), released(at(15))], 0, (3, Some(Outcome::NewHolds))
+    )]
     fn rows_of_passes(
         #[case] rows: &[Pass],
         #[case] settled: u64,
@@ -226,12 +312,27 @@ mod tests {
     }
 
     #[rstest]
-    #[case::while_something_moves(&[released(at(0)), released(at(9))], Outcome::Error)]
-    #[case::before_two_were_clean(&[at(9)], Outcome::Error)]
-    #[case::with_what_must_stay(&[left(at(9))], Outcome::LeftOver)]
-    #[case::with_refusals(&[refused(at(9))], Outcome::Refused)]
+    #[case::while_something_moves(&[released(more(5)), released(more(9))], Outcome::Error)]
+    #[case::before_two_were_clean(&[more(9)], Outcome::Error)]
+    #[case::with_what_must_stay(&[left(more(9))], Outcome::LeftOver)]
+    #[case::with_refusals(&[refused(more(9))], Outcome::Refused)]
     fn time_runs_out(#[case] rows: &[Pass], #[case] expected: Outcome) {
-        assert_eq!(played(rows, 0, 10), (rows.len(), Some(expected)));
+        let first = Pass { found: 1, ..at(0) };
+        let rows = [&[released(first)], rows].concat();
+        // The first pass ends at second 1: it found what there is, which is progress.
+        assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
+    }
+
+    #[test]
+    fn l6_time_counts_from_the_last_progress() {
+        // There is more than a pass can do, so that none deals with all that there is.
+        let found = |begun, found| unsettled(released(Pass { found, ..at(begun) }));
+        // Each pass finds fewer: it may take as long as it likes.
+        let fewer: Vec<Pass> = (0..20).map(|n| found(n * 8, 100 - n as usize)).collect();
+        assert_eq!(played(&fewer, 0, 10), (20, None));
+        // As many are held anew as were let go.
+        let as_many: Vec<Pass> = (0..20).map(|n| found(n, 5)).collect();
+        assert_eq!(played(&as_many, 0, 10), (11, Some(Outcome::Error)));
     }
 
     #[rstest]

@@ -1,9 +1,13 @@
 //! How far a run is.
 
 use belayer_core::object::Resource;
+use belayer_inspect::reader::Trouble;
 
 /// Is told how far a run is.
 pub trait Progress: Send + Sync {
+    /// The server has given no usable answer for a while; why, if anybody knows. Said once until it
+    /// answers again.
+    fn waiting(&self, _trouble: Option<&Trouble>) {}
     /// A step was done, in words.
     fn step(&self, _text: &str) {}
     /// So many kinds are looked at now.

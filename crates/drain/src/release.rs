@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use belayer_core::ambient;
 use belayer_core::decision::Evidence as _;
 use belayer_core::executor::{Class, Executor};
@@ -16,6 +14,7 @@ use belayer_core::slim::OwnerMeta;
 use belayer_inspect::reader::Reader;
 
 use crate::decide::{Kept, Look, Purpose, View, Wanted, decide};
+use crate::records::{Recorded, Records};
 use crate::scan::Found;
 use crate::selection::Selection;
 use crate::users::Users;
@@ -35,11 +34,10 @@ pub(crate) struct Releaser<'a> {
     pub(crate) reader: &'a Reader,
     pub(crate) decoders: &'a Decoders<OwnerMeta>,
     pub(crate) users: &'a Users,
+    pub(crate) records: &'a Records,
     pub(crate) selection: &'a dyn Selection,
     pub(crate) ignored: &'a BTreeSet<String>,
     pub(crate) purpose: &'a Purpose,
-    /// Nothing is begun after this.
-    pub(crate) deadline: Instant,
 }
 
 /// What came of an object.
@@ -79,6 +77,7 @@ enum Next {
 impl Releaser<'_> {
     pub(crate) async fn let_go(&self, mut object: Found) -> LetGo {
         let mut look: Option<Look> = None;
+        let mut recorded: Option<Recorded> = None;
         let mut attempt = 0;
         loop {
             let verdict = decide(
@@ -91,11 +90,16 @@ impl Releaser<'_> {
                             .selects(hold, &object.kind, &object.meta, self.ignored)
                     },
                     look: look.as_ref(),
+                    recorded: recorded.as_ref(),
                 },
                 self.purpose,
             );
             if verdict.look == Wanted::Yes {
                 look = Some(self.users.of(&object.meta, object.seen).await);
+                continue;
+            }
+            if verdict.ask_record == Wanted::Yes {
+                recorded = Some(self.records.told_of(&object.meta).await);
                 continue;
             }
             let mut done = LetGo {
@@ -109,6 +113,7 @@ impl Releaser<'_> {
             let (kind, key) = (&object.kind, &object.meta.key);
             let error = match self.executor.patch(kind, key, &patch, Class::Release).await {
                 Ok(_) => {
+                    self.reader.contact().heard();
                     let names = verdict.release.iter();
                     done.released = names.map(|(hold, why)| (*hold, why.name())).collect();
                     for (hold, evidence) in &done.released {
@@ -118,6 +123,7 @@ impl Releaser<'_> {
                 }
                 Err(error) => error,
             };
+            self.reader.contact().failed(&error);
             match self.failed(&object, &error, attempt).await {
                 Next::Decide(newer) => {
                     look = None;
@@ -141,7 +147,7 @@ impl Releaser<'_> {
             ErrorClass::Invalid => error.names_uid(),
             _ => false,
         };
-        let over = attempt >= ATTEMPTS || Instant::now() >= self.deadline;
+        let over = attempt >= ATTEMPTS;
         if changed && !over {
             tokio::time::sleep(pause(attempt)).await;
             return self.reread(object).await;
@@ -188,7 +194,8 @@ impl Releaser<'_> {
     }
 }
 
-fn pause(attempt: u32) -> Duration {
+/// The pause after so many attempts that somebody else's writes overtook.
+pub(crate) fn pause(attempt: u32) -> Duration {
     let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
     ceiling.mul_f64(0.5 + ambient::unit() / 2.0)
 }

@@ -32,6 +32,13 @@ pub struct Report {
     pub timed_out: bool,
     /// What became of the gate.
     pub gate: GateState,
+    /// The namespaces in which nothing but new holds was found, and by how many objects, where that is
+    /// not the end of it: somebody there goes on adding them. Empty for cluster-scoped kinds.
+    #[serde(skip_serializing_if = "NewHolds::is_empty")]
+    pub new_holds: NewHolds,
+    /// The namespaces whose holds decide nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except_namespaces: Vec<String>,
     /// Holds that stay.
     pub left: Vec<Left>,
     /// What the server refused.
@@ -52,6 +59,23 @@ pub struct Report {
     pub objects: u64,
     /// How long it took.
     pub seconds: f64,
+}
+
+/// Holds that somebody goes on adding.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NewHolds {
+    /// The number of the pass, from 1, since which nothing else was found.
+    pub since_pass: u32,
+    /// Objects by namespace.
+    pub namespaces: BTreeMap<String, u64>,
+}
+
+impl NewHolds {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
 }
 
 /// What was taken off. In a dry run nothing was, and its keys say so: nobody takes a plan for a deed.
@@ -147,6 +171,10 @@ pub enum Reason {
     OfAnotherVersion,
     /// A hold of a component that cannot say here what it selects.
     SelectionUnknown,
+    /// A pod that pod-recreation created, of which its record could not be told.
+    Unrecorded,
+    /// No hold: a pod that is in its `PodRecreation` alone, and that nobody creates.
+    InItsRecord,
 }
 
 impl Reason {
@@ -156,6 +184,7 @@ impl Reason {
             Why::UseUnknown(_) => Self::UseUnknown,
             Why::OfAnotherVersion => Self::OfAnotherVersion,
             Why::SelectionUnknown(_) => Self::SelectionUnknown,
+            Why::Unrecorded(_) => Self::Unrecorded,
         }
     }
 }
@@ -164,7 +193,7 @@ impl Reason {
 pub(crate) fn why_in_words(why: &Why) -> String {
     match why {
         Why::InUse(users) => format!("in use by {users}"),
-        Why::UseUnknown(why) | Why::SelectionUnknown(why) => why.clone(),
+        Why::UseUnknown(why) | Why::SelectionUnknown(why) | Why::Unrecorded(why) => why.clone(),
         Why::OfAnotherVersion => "this version of belayer does not know this hold".to_owned(),
     }
 }

@@ -10,21 +10,32 @@ use tokio::time::Instant;
 use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
+use belayer_core::words::one_or_many;
 use belayer_inspect::kinds::discover;
-use belayer_inspect::reader::{Reader, explain};
+use belayer_inspect::reader::{Reader, Trouble, explain};
 
 use crate::decide::Purpose;
 use crate::findings::Findings;
 use crate::gate::Gate;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
-use crate::report::{API_VERSION, Refused, Report, Taken, Unseen};
+use crate::records::Records;
+use crate::report::{API_VERSION, NewHolds, Refused, Report, Taken, Unseen};
 use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
 
-/// A server that does not say what kinds it has is asked again after this time.
-const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
+/// A server that does not say what kinds it has is asked again after this time, doubled each time.
+const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// A server that has not answered at all within this time is told of.
+const FIRST_ANSWER: Duration = Duration::from_millis(1500);
+
+/// One that has answered, and does not for so long, is told of as well.
+const NO_ANSWER: Duration = Duration::from_secs(10);
 
 /// Where to look.
 #[derive(Debug, Clone)]
@@ -49,8 +60,11 @@ pub struct Parts {
     pub kinds: Kinds,
     /// What is still selected, where that matters.
     pub selection: Box<dyn Selection>,
-    /// How long it may take.
+    /// How long it may take without progress. See [`Passes`].
     pub timeout: Duration,
+    /// Namespaces whose holds decide nothing: they are taken off, and new ones there do not keep the run
+    /// from ending.
+    pub except_namespaces: Vec<String>,
 }
 
 /// Takes holds off a cluster.
@@ -60,7 +74,9 @@ pub struct Drain {
     kinds: Kinds,
     selection: Box<dyn Selection>,
     timeout: Duration,
+    except_namespaces: Vec<String>,
     users: Users,
+    records: Records,
 }
 
 /// Why nothing can be done at all.
@@ -69,6 +85,12 @@ pub enum DrainError {
     /// The server does not say what kinds it has.
     #[error("the server does not say what kinds it has: {0}")]
     Discovery(String),
+    /// The server has not given one usable answer within the timeout.
+    #[error("the server does not answer")]
+    Unreachable {
+        /// Why, if anybody knows.
+        trouble: Option<Trouble>,
+    },
 }
 
 impl Drain {
@@ -82,7 +104,9 @@ impl Drain {
             kinds,
             selection,
             timeout,
+            except_namespaces,
         } = parts;
+        let records = Records::new(Arc::clone(&executor), reader.clone());
         Self {
             site: Site {
                 gate: Gate::new(Arc::clone(&executor), &namespace),
@@ -94,6 +118,8 @@ impl Drain {
             kinds,
             selection,
             timeout,
+            records,
+            except_namespaces,
             users: Users::new(reader),
         }
     }
@@ -108,26 +134,39 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// As the requests that write the gate.
-    pub async fn resume(&self) -> Result<Vec<(String, String)>, RequestError> {
+    /// As the requests that write the gate; a timeout if they do not end within the run's.
+    pub async fn resume(
+        &self,
+        progress: &dyn Progress,
+    ) -> Result<Vec<(String, String)>, RequestError> {
         if self.site.is_dry_run() {
             return Ok(Vec::new());
         }
+        tokio::select! {
+            biased;
+            ended = self.end_draining() => ended,
+            () = tokio::time::sleep(self.timeout) => Err(RequestError::Timeout(self.timeout)),
+            () = self.tell_silence(progress) => Err(RequestError::Timeout(self.timeout)),
+        }
+    }
+
+    async fn end_draining(&self) -> Result<Vec<(String, String)>, RequestError> {
         // The namespace first: what may be held again must not be left alone.
-        if let Err(why) = self.site.mark_namespace("false").await {
-            tracing::warn!(why, "the namespace's mark could not be taken back");
+        for (what, why) in self.site.mark("false").await {
+            tracing::warn!(what, why, "the mark of the drain could not be taken back");
         }
         self.site.open_gate().await
     }
 
-    /// Runs to its end. Bounded by the timeout, but for requests under way.
+    /// Runs to its end. Without progress it ends after the timeout.
     ///
     /// # Errors
     ///
-    /// When the server does not say what kinds it has.
+    /// When the server does not answer, or does not say what kinds it has.
     pub async fn run(&self, progress: &dyn Progress) -> Result<Report, DrainError> {
         let started = Instant::now();
-        let deadline = started + self.timeout;
+        let contact = self.site.reader.contact();
+        contact.begin();
         let mut report = Report {
             api_version: API_VERSION,
             kind: "DrainReport",
@@ -139,6 +178,8 @@ impl Drain {
             exit_code: 1,
             timed_out: false,
             gate: GateState::Untouched,
+            new_holds: NewHolds::default(),
+            except_namespaces: self.except_namespaces.clone(),
             left: Vec::new(),
             refused: Vec::new(),
             failed: Vec::new(),
@@ -150,6 +191,53 @@ impl Drain {
             objects: 0,
             seconds: 0.0,
         };
+        let ended = tokio::select! {
+            biased;
+            ended = self.passes(started, &mut report, progress) => Some(ended?),
+            () = contact.silence(self.timeout) => None,
+            () = self.tell_silence(progress) => None,
+        };
+        if ended.is_none() {
+            let trouble = contact.trouble();
+            if !contact.is_made() {
+                return Err(DrainError::Unreachable { trouble });
+            }
+            report.timed_out = true;
+            report.outcome = Outcome::Error;
+            report.notes.push(match trouble {
+                Some(trouble) => {
+                    format!("the API server gave no usable answer any more: {trouble}")
+                }
+                None => "the API server did not answer any more".to_owned(),
+            });
+        }
+        report.exit_code = report.outcome.exit_code();
+        report.seconds = started.elapsed().as_secs_f64();
+        Ok(report)
+    }
+
+    /// Tells of a server that does not answer, once until it does again. Never ends.
+    async fn tell_silence(&self, progress: &dyn Progress) {
+        let contact = self.site.reader.contact();
+        loop {
+            let limit = if contact.is_made() {
+                NO_ANSWER
+            } else {
+                FIRST_ANSWER
+            };
+            contact.silence(limit).await;
+            progress.waiting(contact.trouble().as_ref());
+            contact.answer().await;
+        }
+    }
+
+    /// Passes until there is nothing left to do, and what follows the last.
+    async fn passes(
+        &self,
+        started: Instant,
+        report: &mut Report,
+        progress: &dyn Progress,
+    ) -> Result<(), DrainError> {
         let settle = if self.is_everything() && !report.taken.dry_run {
             SETTLE
         } else {
@@ -162,34 +250,39 @@ impl Drain {
                 ..Pass::default()
             };
             let mut found = Findings::default();
-            let kinds = self.kinds(deadline, &mut report).await?;
+            let kinds = self.kinds(report).await?;
             if self.is_everything() {
-                let changed = self.close(&kinds, &mut found, &mut report, progress).await;
+                let changed = self.close(&kinds, &mut found, report, progress).await;
                 if changed {
                     // From now on the API server has to learn of it.
                     passes.settle_at(started.elapsed() + settle);
                 }
             }
-            self.pass(
-                &kinds,
-                deadline,
-                &mut pass,
-                &mut found,
-                &mut report,
-                progress,
-            )
-            .await;
+            self.pass(&kinds, &mut pass, &mut found, report, progress)
+                .await;
             report.passes += 1;
             report.left = found.left;
             report.refused = found.refused;
             report.failed = found.failed;
             report.unseen = found.hidden;
             report.unseen.extend(found.unseen);
+            let excepted = found.excepted;
+            // Everything had been dealt with: what is here now has been added since.
+            let since = passes.nothing_but_new_holds_since();
             let next = if report.taken.dry_run {
                 Next::Stop(outcome(&pass))
             } else {
                 passes.next(&pass, started.elapsed())
             };
+            match (since, passes.nothing_but_new_holds_since()) {
+                (Some(since_pass), Some(_)) => {
+                    report.new_holds.since_pass = since_pass;
+                    for (namespace, objects) in found.released {
+                        *report.new_holds.namespaces.entry(namespace).or_default() += objects;
+                    }
+                }
+                _ => report.new_holds = NewHolds::default(),
+            }
             match next {
                 Next::Again(pause) => {
                     if pass.released > 0 || pass.unsettled > 0 || pass.refused > 0 {
@@ -198,31 +291,29 @@ impl Drain {
                     tokio::time::sleep(pause).await;
                 }
                 Next::Stop(outcome) => {
-                    report.timed_out = started.elapsed() >= self.timeout;
+                    report.timed_out = passes.is_late(started.elapsed());
                     report.outcome = outcome;
+                    if outcome == Outcome::Clean {
+                        report.new_holds = NewHolds::default();
+                    }
+                    report.notes.extend(in_excepted(report, excepted));
                     break;
                 }
             }
         }
-        self.finish(&mut report).await;
+        self.finish(report).await;
         if self.is_everything() {
             report.notes.extend(self.site.without_its_namespace().await);
-            report.notes.extend(self.site.recreations_under_way().await);
         }
-        report.exit_code = report.outcome.exit_code();
-        report.seconds = started.elapsed().as_secs_f64();
-        Ok(report)
+        Ok(())
     }
 
     /// The kinds to look at. A server that is away for a moment is waited for.
-    async fn kinds(
-        &self,
-        deadline: Instant,
-        report: &mut Report,
-    ) -> Result<Vec<Resource>, DrainError> {
+    async fn kinds(&self, report: &mut Report) -> Result<Vec<Resource>, DrainError> {
         if let Kinds::These(kinds) = &self.kinds {
             return Ok(kinds.clone());
         }
+        let mut pause = DISCOVERY_PAUSE;
         loop {
             match discover(&self.site.reader).await {
                 Ok(discovered) => {
@@ -234,8 +325,10 @@ impl Drain {
                     let kinds = discovered.kinds.iter();
                     return Ok(kinds.map(|kind| kind.resource.clone()).collect());
                 }
-                Err(error) if error.class().is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(DISCOVERY_PAUSE).await;
+                // Whether that goes on for too long is not for this to say.
+                Err(error) if error.class().is_transient() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => return Err(DrainError::Discovery(explain(&error))),
             }
@@ -318,18 +411,28 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        let clean = report.outcome == Outcome::Clean;
-        if clean
-            && report.gate != GateState::NoNamespace
-            && let Err(why) = self.site.mark_namespace("true").await
-        {
+        if report.outcome != Outcome::Clean || report.gate == GateState::NoNamespace {
+            return;
+        }
+        for (what, why) in self.site.mark("true").await {
             report.notes.push(format!(
-                "namespace {} could not be marked as drained ({why}): the policy that guards it goes on refusing \
-                 its deletion",
-                self.site.namespace
+                "{what} could not be marked as drained ({why}): the policy that guards it goes on refusing its \
+                 deletion"
             ));
         }
     }
+}
+
+/// What the namespaces that decide nothing leave to be done.
+fn in_excepted(report: &Report, objects: u64) -> Option<String> {
+    (objects > 0).then(|| {
+        format!(
+            "in the last pass {} with holds in {}, which --except-namespace names: what is added there from now on \
+             stays until whoever adds it takes it off, or drain runs again",
+            one_or_many(objects, "object was found", "objects were found"),
+            report.except_namespaces.join(", ")
+        )
+    })
 }
 
 fn gate_in_words(gate: GateState, key: &str) -> String {

@@ -13,9 +13,22 @@ use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
+use crate::release::pause;
 
 /// The label of everything that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
+
+/// Our definitions: with one go all its objects, the records of pods that are to be created among them.
+const DEFINITIONS: &[&str] = &["podoutcomes.belayer.dev", "podrecreations.belayer.dev"];
+
+fn definitions() -> Resource {
+    Resource::new(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    )
+}
 
 /// What is in the cluster besides holds.
 pub(crate) struct Site {
@@ -80,10 +93,20 @@ impl PolicyObject {
 }
 
 impl Site {
+    /// Notes whether the server answered.
+    fn heard<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
+        match &answer {
+            Ok(_) => self.reader.contact().heard(),
+            Err(error) => self.reader.contact().failed(error),
+        }
+        answer
+    }
+
     /// Sets the gate to draining, if it is not; makes it where there is none.
     pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
+        let mut attempt = 0;
         loop {
-            let written = match self.gate.read().await? {
+            let written = match self.heard(self.gate.read().await)? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => self.gate.write(&state, &state.to_draining()).await,
                 None => self.gate.create(&State::made_draining()).await,
@@ -94,7 +117,10 @@ impl Site {
             };
             match error.class() {
                 // Somebody wrote at the same time.
-                ErrorClass::Conflict | ErrorClass::AlreadyExists => {}
+                ErrorClass::Conflict | ErrorClass::AlreadyExists => {
+                    attempt += 1;
+                    tokio::time::sleep(pause(attempt)).await;
+                }
                 ErrorClass::NotFound => return Ok(GateState::NoNamespace),
                 // Its namespace is being deleted, and nothing can be made there any more.
                 ErrorClass::Forbidden if is_terminating(&error) => {
@@ -107,8 +133,9 @@ impl Site {
 
     /// Sets the gate to normal. Says which switches stay off, as they were before.
     pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
+        let mut attempt = 0;
         loop {
-            let Some(state) = self.gate.read().await? else {
+            let Some(state) = self.heard(self.gate.read().await)? else {
                 return Ok(Vec::new());
             };
             let change = state.to_normal();
@@ -118,7 +145,10 @@ impl Site {
             }
             match self.gate.write(&state, &change).await {
                 Ok(()) => return Ok(stay_off),
-                Err(error) if error.class() == ErrorClass::Conflict => {}
+                Err(error) if error.class() == ErrorClass::Conflict => {
+                    attempt += 1;
+                    tokio::time::sleep(pause(attempt)).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -168,16 +198,44 @@ impl Site {
         }
     }
 
-    /// Says on Belayer's namespace whether it may go. A namespace that is not there needs no word.
-    pub(crate) async fn mark_namespace(&self, drained: &str) -> Result<(), String> {
-        let namespaces = Resource::namespaces();
-        let path = namespaces.object_path(&ObjectKey::cluster(&*self.namespace));
+    /// Says on what is guarded, Belayer's namespace and its definitions, whether it may go. What is not there
+    /// needs no word. Gives back what could not be marked, and why.
+    pub(crate) async fn mark(&self, drained: &str) -> Vec<(String, String)> {
+        let namespace = ObjectKey::cluster(&*self.namespace);
+        let named = format!("namespace {}", self.namespace);
+        let mut failed = Vec::new();
+        let definitions = DEFINITIONS.iter().map(|name| {
+            let key = ObjectKey::cluster(*name);
+            (
+                definitions(),
+                key,
+                format!("customresourcedefinition {name}"),
+            )
+        });
+        for (kind, key, named) in
+            std::iter::once((Resource::namespaces(), namespace, named)).chain(definitions)
+        {
+            if let Err(why) = self.mark_one(&kind, &key, drained).await {
+                failed.push((named, why));
+            }
+        }
+        failed
+    }
+
+    async fn mark_one(
+        &self,
+        kind: &Resource,
+        key: &ObjectKey,
+        drained: &str,
+    ) -> Result<(), String> {
         let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
-        let request = Request::patch(path, PatchKind::Merge, body.to_string())
+        let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         match self.executor.write(&request, Class::Write).await {
             Ok(_) => Ok(()),
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
+            Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+                Ok(())
+            }
             Err(error) => Err(explain(&error)),
         }
     }
@@ -198,42 +256,9 @@ impl Site {
         })
     }
 
-    /// Pods that are in their records alone, in words: nothing holds them, and they would go with
-    /// the records.
-    pub(crate) async fn recreations_under_way(&self) -> Option<String> {
-        let records = Resource::new("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations");
-        // Where the kind is not served, or may not be read, there is nothing to be said.
-        let all = self.reader.all::<Value>(&records.path(None)).await;
-        let under_way = all.found()?.iter().filter(|record| is_under_way(record));
-        let names: Vec<String> = under_way.filter_map(name_of).collect();
-        let first = names.first()?;
-        let they = match names.len() {
-            1 => "1 pod is to be re-created and is in its PodRecreation alone,".to_owned(),
-            n => format!(
-                "{n} pods are to be re-created and are in their PodRecreation alone, such as"
-            ),
-        };
-        Some(format!(
-            "{they} {first}: let Belayer finish (belayer drain --resume) before you remove such records or their \
-             definition"
-        ))
-    }
-
     pub(crate) fn is_dry_run(&self) -> bool {
         self.executor.writes() == Writes::DryRun
     }
-}
-
-/// Whether the rejected pod has been deleted, or is about to be, and its successor is not there.
-fn is_under_way(record: &Value) -> bool {
-    let phase = record["status"]["phase"].as_str().unwrap_or_default();
-    record["metadata"]["deletionTimestamp"].is_null()
-        && matches!(phase, "Deleting" | "Waiting" | "Creating")
-}
-
-fn name_of(record: &Value) -> Option<String> {
-    let text = |key: &str| record["metadata"][key].as_str();
-    Some(format!("{}/{}", text("namespace")?, text("name")?))
 }
 
 fn is_terminating(error: &RequestError) -> bool {
@@ -250,16 +275,6 @@ fn is_terminating(error: &RequestError) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
-
-    #[rstest]
-    #[case::deleted_and_not_yet_created(json!({"status": {"phase": "Waiting"}}), true)]
-    #[case::created(json!({"status": {"phase": "Recreated"}}), false)]
-    #[case::rejected_and_still_there(json!({"status": {"phase": "Rejected"}}), false)]
-    #[case::new(json!({}), false)]
-    #[case::cancelled(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Creating"}}), false)]
-    fn pods_that_are_in_their_record_alone(#[case] record: Value, #[case] expected: bool) {
-        assert_eq!(is_under_way(&record), expected);
-    }
 
     #[rstest]
     #[case::ours(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use belayer_core::words::one_or_many;
 
 use crate::passes::Outcome;
-use crate::report::{Left, Reason, Refused, Report};
+use crate::report::{Left, NewHolds, Reason, Refused, Report};
 
 /// Objects of one sort that are named; `-o json` names all.
 const NAMED: usize = 10;
@@ -23,6 +23,13 @@ fn way_out(reason: Reason) -> &'static str {
         Reason::SelectionUnknown => {
             "Use a build with that component, and its configuration by --config."
         }
+        Reason::Unrecorded => {
+            "Without that, a pod that ran could be created again. Drain again once the record can be written."
+        }
+        Reason::InItsRecord => {
+            "A running Belayer creates them while it is drained, unless the API server refuses. Start it and run drain\n  \
+             again, or save the records, which hold the pods, before you delete them (docs/uninstall.md)."
+        }
     }
 }
 
@@ -31,6 +38,7 @@ pub fn report(report: &Report) -> String {
     let mut text = String::new();
     policies(report, &mut text);
     released(report, &mut text);
+    new_holds(report, &mut text);
     left(report, &mut text);
     troubles(
         "Refused by the API server",
@@ -133,12 +141,44 @@ fn why(evidence: &str) -> &'static str {
     }
 }
 
+/// Somebody goes on adding holds; where, and what to do.
+fn new_holds(report: &Report, text: &mut String) {
+    let NewHolds {
+        since_pass,
+        namespaces,
+    } = &report.new_holds;
+    if namespaces.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "Nothing but new holds since pass {since_pass}: somebody goes on adding them, in"
+    );
+    for (namespace, objects) in namespaces.iter().take(NAMED) {
+        let place = if namespace.is_empty() {
+            "no namespace"
+        } else {
+            namespace
+        };
+        let objects = one_or_many(*objects, "object", "objects");
+        let _ = writeln!(text, "  {place}: {objects}");
+    }
+    more(namespaces.len(), text);
+    let _ = writeln!(
+        text,
+        "  See there who does (managedFields of such an object; an older Belayer that does not know draining?) and\n  \
+         stop it, or leave it to them: --except-namespace NAME ends drain all the same."
+    );
+}
+
 fn left(report: &Report, text: &mut String) {
     for reason in [
         Reason::InUse,
         Reason::UseUnknown,
         Reason::OfAnotherVersion,
         Reason::SelectionUnknown,
+        Reason::Unrecorded,
+        Reason::InItsRecord,
     ] {
         let of: Vec<&Left> = report
             .left
@@ -165,6 +205,14 @@ fn left(report: &Report, text: &mut String) {
             Reason::SelectionUnknown => format!(
                 "Left, {} of which it is not known whether something selects them:",
                 one_or_many(number, "hold", "holds")
+            ),
+            Reason::Unrecorded => format!(
+                "Left, {} of which the record does not know:",
+                one_or_many(number, "re-created pod", "re-created pods")
+            ),
+            Reason::InItsRecord => format!(
+                "Left, {} in a PodRecreation alone:",
+                one_or_many(number, "pod that is", "pods that are")
             ),
         };
         let _ = writeln!(text, "{title}");
@@ -222,12 +270,15 @@ fn verdict(report: &Report) -> String {
             one_or_many(u64::from(report.passes), "pass", "passes"),
             report.seconds
         ),
+        Outcome::NewHolds => {
+            "Everything else is released; new holds are added all the time: see above.".to_owned()
+        }
         Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
         Outcome::Refused => "The API server refuses: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(
-            "Time ran out after {:.0} s, before two looks in a row, seconds apart, found nothing more to do: run drain \
-             again, with a longer --timeout. If something goes on adding holds (an older Belayer that does not know \
-             draining?), stop it first.",
+            "Gave up after {:.0} s: there was no progress for as long as --timeout allows, and no two looks in a row, \
+             seconds apart, found nothing more to do. Run drain again. If something goes on adding holds (an older \
+             Belayer that does not know draining?), stop it first.",
             report.seconds
         ),
         Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
-use belayer_core::object::Resource;
+use belayer_core::object::{Resource, path};
 
 use crate::reader::{Reader, explain};
 
@@ -194,11 +194,7 @@ async fn plain(reader: &Reader, root: Root) -> Vec<Version> {
     let all: Vec<_> = core.chain(groups).collect();
     futures::stream::iter(all)
         .map(|(group, version)| async move {
-            let path = if group.is_empty() {
-                format!("/api/{version}")
-            } else {
-                format!("/apis/{group}/{version}")
-            };
+            let path = path::of_version(&group, &version);
             let served = match reader.json::<Resources>(&Request::get(path)).await {
                 Ok(list) => Ok(list.resources.into_iter().map(Served::from).collect()),
                 Err(error) => Err(explain(&error)),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod book;
+mod contact;
 pub mod diagnose;
 pub mod evidence;
 pub mod explain;

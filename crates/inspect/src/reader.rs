@@ -11,6 +11,8 @@ use belayer_core::executor::{Bounds, Class, Executor, Writes};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 
+pub use crate::contact::{Contact, Trouble};
+
 /// Objects per page of a list: what kubectl asks for.
 pub const PAGE: u32 = 500;
 
@@ -25,6 +27,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 pub struct Reader {
     executor: Arc<Executor>,
     requests: Arc<AtomicU64>,
+    contact: Arc<Contact>,
 }
 
 /// What a look at something found.
@@ -71,6 +74,7 @@ impl Reader {
         Self {
             executor: Arc::new(Executor::new(client, bounds, Writes::DryRun)),
             requests: Arc::default(),
+            contact: Arc::default(),
         }
     }
 
@@ -84,6 +88,11 @@ impl Reader {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// Whether the server answers.
+    pub fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
     /// Sends a request. One that the server puts off (429) is sent again when the server says so.
     ///
     /// # Errors
@@ -94,9 +103,13 @@ impl Reader {
         loop {
             self.requests.fetch_add(1, Ordering::Relaxed);
             let error = match self.executor.read(request, Class::Evidence).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.contact.heard();
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
+            self.contact.failed(&error);
             let Some(wait) = wait_before_retry(&error, attempt) else {
                 return Err(error);
             };
@@ -216,9 +229,18 @@ pub fn explain(error: &RequestError) -> String {
                 format!("answers {}: {}", api.code, one_line(&api.message))
             }
             Some(api) => format!("answers {}", api.code),
-            None => error.to_string(),
+            None => root_cause(error),
         },
     }
+}
+
+/// Why no answer came, in the words of whoever knows: the system, or TLS.
+fn root_cause(error: &RequestError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    one_line(&cause.to_string())
 }
 
 /// Folds a text of several lines into one.

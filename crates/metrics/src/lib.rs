@@ -15,6 +15,7 @@ pub use metrics::Unit;
 pub use names::*;
 pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
 pub use values::{
-    band, bound_code, bound_method, cause, config, lifecycle, outcome, recreation, waiting, wipe,
+    NAMESPACES, band, bound_code, bound_method, bound_namespace, cause, config, lifecycle, outcome,
+    recreation, unread, waiting, wipe,
 };
 pub use zeros::{KnownValues, build_info, zero};

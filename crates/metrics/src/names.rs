@@ -44,12 +44,16 @@ pub const WAITING: &str = "belayer_waiting";
 pub const OLDEST_WAITING: &str = "belayer_oldest_waiting_seconds";
 /// Objects whose deletion began before we could hold them.
 pub const MISSED_HOLDS: &str = "belayer_missed_holds_total";
+/// Namespaces whose backlog gate is closed.
+pub const BACKLOG_NAMESPACES: &str = "belayer_backlog_namespaces_closed";
 /// 1 while the backlog gate is closed.
 pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 /// Holds kept although no profile selects their object any more.
 pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
 /// Objects of observe mode that vanished before their result was taken.
 pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
+/// Pods whose result nobody read, by evidence, mode and namespace.
+pub const UNREAD_PODS: &str = "belayer_unread_pods_total";
 /// Pods that were deleted by the cleanup that their annotation asks for.
 pub const CLEANUPS: &str = "belayer_cleanups_total";
 /// Outcomes of pods that were recorded, or could not be.

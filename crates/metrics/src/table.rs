@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use crate::values::{
-    CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, waiting, wipe,
+    CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, unread, waiting, wipe,
 };
 use crate::{buckets, names as n};
 
@@ -42,14 +42,17 @@ pub struct Label {
     pub values: Values,
 }
 
-/// The values that a label can take. There is no kind for free text: what users name (namespaces,
-/// pods, profiles) is never a label.
+/// The values that a label can take. There is no kind for free text: what users name (pods, profiles)
+/// is never a label, and of namespaces only so many are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     /// Exactly these, written as zeros from the start.
     Fixed(&'static [&'static str]),
     /// At most these. Which of them occur is up to the server, so no zeros are written.
     Within(&'static [&'static str]),
+    /// Names of namespaces: the first [`NAMESPACES`](crate::NAMESPACES) that occur, `other` for the
+    /// rest.
+    Namespaces,
     /// Names of this program that are known once it has read its configuration.
     Known(Known),
 }
@@ -250,7 +253,14 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[CONTROLLER],
-        "1 while the backlog gate is closed and no holds are added, else 0.",
+        "1 while the backlog gate is closed and no holds are added in any namespace, else 0.",
+    ),
+    metric(
+        n::BACKLOG_NAMESPACES,
+        Gauge,
+        Count,
+        &[CONTROLLER],
+        "Namespaces whose backlog gate is closed, so that no holds are added there.",
     ),
     metric(
         n::UNSELECTED_KEPT,
@@ -266,6 +276,21 @@ pub const ALL: &[Metric] = &[
         Count,
         &[CONTROLLER],
         "Objects in observe mode that vanished before their result was taken.",
+    ),
+    metric(
+        n::UNREAD_PODS,
+        Counter,
+        Count,
+        &[
+            fixed("evidence", unread::EVIDENCE),
+            fixed("mode", unread::MODES),
+            Label {
+                name: "pod_namespace",
+                values: Values::Namespaces,
+            },
+        ],
+        "Pods of Argo Workflows that were released, or went in observe mode, though nobody read a \
+         result; Undecided ones stay held.",
     ),
     metric(
         n::CLEANUPS,

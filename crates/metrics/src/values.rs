@@ -1,5 +1,8 @@
 //! Label values that are fixed, and what bounds those that come from outside.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 /// Priority bands of a workqueue.
 pub mod band {
     /// Lets something go.
@@ -54,6 +57,31 @@ pub mod outcome {
     pub const REFUSED: &str = "refused";
     /// All of them.
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
+}
+
+/// Pods whose result nobody read.
+pub mod unread {
+    /// Why.
+    pub const EVIDENCE: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];
+    /// Whether the pod's profile holds pods or only watches them.
+    pub const MODES: &[&str] = &["enforce", "observe"];
+}
+
+/// How many namespaces have a series of their own.
+pub const NAMESPACES: usize = 200;
+
+static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// The label value of a namespace: its name, or `other` once [`NAMESPACES`] others have occurred.
+pub fn bound_namespace(namespace: &str) -> String {
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !seen.contains(namespace) {
+        if seen.len() >= NAMESPACES {
+            return "other".to_owned();
+        }
+        seen.insert(namespace.to_owned());
+    }
+    namespace.to_owned()
 }
 
 /// Re-creations of rejected pods.
@@ -187,6 +215,15 @@ mod tests {
     #[test]
     fn every_code_there_is_lands_in_the_list() {
         assert!((0..=u16::MAX).all(|code| CODES.contains(&bound_code(Some(code)))));
+    }
+
+    #[test]
+    fn namespaces_are_bounded() {
+        for index in 0..2 * NAMESPACES {
+            bound_namespace(&format!("n{index}"));
+        }
+        assert_eq!(bound_namespace("n1"), "n1");
+        assert_eq!(bound_namespace("another"), "other");
     }
 
     #[rstest]

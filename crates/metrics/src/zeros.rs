@@ -49,7 +49,7 @@ impl KnownValues {
         let mut combinations = vec![Vec::new()];
         for label in metric.labels {
             let values: Vec<String> = match label.values {
-                Values::Within(_) => return None,
+                Values::Within(_) | Values::Namespaces => return None,
                 Values::Fixed(values) => values.iter().map(ToString::to_string).collect(),
                 Values::Known(known) => self.0.get(&known)?.clone(),
             };

@@ -50,6 +50,7 @@ fn label(label: &Label) -> String {
         Values::Fixed(values) if values.len() <= 6 => values.join(", "),
         Values::Fixed(_) => "a fixed list".to_owned(),
         Values::Within(_) => "as the server answers".to_owned(),
+        Values::Namespaces => "the first 200; then other".to_owned(),
         Values::Known(known) => match known {
             Known::Controller => "controllers",
             Known::Evidence => "kinds of evidence",

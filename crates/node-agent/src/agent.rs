@@ -20,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use crate::command::CommandError;
 use crate::config::Settings;
 use crate::feed::Feed;
+use crate::host::HostError;
 use crate::record::{self, Record};
 use crate::requests::Api;
 use crate::wipe::{RootError, Wiper};
 use crate::work::PodWork;
-use crate::world::{BY_POD, World};
+use crate::world::{BY_POD, BY_UID, World};
 
 /// What metrics and logs call it.
 pub const NAME: &str = "node-agent";
@@ -50,6 +51,9 @@ pub enum StartError {
     /// A root cannot be used.
     #[error(transparent)]
     Root(#[from] RootError),
+    /// What runs on this node cannot be seen.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// A program cannot be run.
     #[error("{name}: {error}")]
     Command {
@@ -96,6 +100,7 @@ impl Agent {
                 error,
             })?;
         }
+        settings.host.check()?;
         let wiper = Arc::new(Wiper::new(settings.layout)?);
         let queue: WorkQueue<ObjectKey> = WorkQueue::new(NAME);
         let context = |keep| DecodeContext {
@@ -108,6 +113,7 @@ impl Agent {
         let (pods, pod_store) =
             Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
                 .fields(format!("spec.nodeName={node}"))
+                .index(BY_UID, |pod: &Pod, show| show(pod.meta.uid.as_str()))
                 .handler(Arc::new(move |event: &Event<Pod>| {
                     tell_of_pod(event, &told);
                 }))
@@ -132,6 +138,7 @@ impl Agent {
             world: Arc::clone(&world),
             api: Api::new(executor, pod_decoders, node),
             wiper,
+            host: settings.host,
             handlers: settings.handlers,
             hooks: settings.hooks,
             permits: Semaphore::new(settings.workers),

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::command::{Command, CommandError};
+use crate::host::Host;
 use crate::layout::{Layout, LayoutError};
 
 /// The key of the configuration file: the root of every path in an error.
@@ -24,10 +25,12 @@ const MAX_HOOK_SECONDS: u64 = 10;
 const HANDLER_SECONDS: u64 = 600;
 
 /// What is checked and complete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// Where pods' directories are.
     pub layout: Layout,
+    /// Where the node's own word on what runs there is read.
+    pub host: Host,
     /// Pods wiped at once.
     pub workers: usize,
     /// Programs that are run for a pod while it is on its way to start.
@@ -57,6 +60,9 @@ pub struct NodeAgentConfig {
     /// more.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// Where the node's `/` is: `proc`, `sys/fs/cgroup` and, where it is there, `var/lib/kubelet/pods` are
+    /// read below it. `/` if left out. `--host-root` counts more.
+    pub host_root: Option<String>,
     /// See [`Settings::workers`].
     pub workers: Option<usize>,
     /// See [`Settings::handlers`].
@@ -87,6 +93,8 @@ pub struct Flags {
     pub roots: Vec<String>,
     /// `--path`.
     pub paths: Vec<String>,
+    /// `--host-root`.
+    pub host_root: Option<String>,
 }
 
 impl NodeAgentConfig {
@@ -129,11 +137,23 @@ impl NodeAgentConfig {
         }
         Ok(Settings {
             layout,
+            host: host(flags.host_root.or(self.host_root))?,
             workers,
             handlers: commands("handlers", self.handlers, HANDLER_SECONDS, 3_600)?,
             hooks: commands("hooks", self.hooks, HOOK_SECONDS, MAX_HOOK_SECONDS)?,
         })
     }
+}
+
+fn host(root: Option<String>) -> Result<Host, ConfigError> {
+    let root = root.unwrap_or_else(|| "/".to_owned());
+    if root.starts_with('/') {
+        return Ok(Host::at(root));
+    }
+    Err(ConfigError {
+        path: format!("{KEY}.hostRoot"),
+        message: format!("{root:?} is not an absolute path (example: /host)"),
+    })
 }
 
 fn commands(
@@ -191,6 +211,7 @@ mod tests {
         let flags = Flags {
             roots: vec!["/mine".into()],
             paths: vec!["/mine/{podUID}/x".into()],
+            ..Flags::default()
         };
         let settings = settings(
             json!({ "roots": ["/ws"], "paths": ["/ws/{podUID}"] }),
@@ -209,6 +230,7 @@ mod tests {
     #[case::no_root(json!({}), "nodeAgent.roots: no root is given")]
     #[case::a_bad_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
     #[case::a_bad_path(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
+    #[case::a_relative_host_root(json!({ "roots": ["/ws"], "hostRoot": "host" }), "nodeAgent.hostRoot: \"host\" is not an absolute path")]
     #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 is not from 1 to 256")]
     #[case::a_shell_line(json!({ "roots": ["/ws"], "hooks": [{ "command": ["rm -rf /"] }] }), "nodeAgent.hooks[0].command: \"rm -rf /\" must be the absolute path")]
     #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 is not from 1 to 10")]

@@ -1,18 +1,22 @@
 //! Whether a node is to be wiped of a pod now: a pure table.
 
 use belayer_core::names::WIPE_ANNOTATION;
-use belayer_core::object::Uid;
+use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::{Phase, Pod};
 
 use crate::record::Wish;
 
-/// A pod by its UID, as a cache or a live look shows it.
+/// The pod that a record asks about, by its UID, as a cache or a live look shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sight {
     /// Nobody can say.
     Unknown,
-    /// There is no pod of that UID.
+    /// There is no pod of that UID, as far as this node can have anything of it.
     Gone,
+    /// There is, but it is not the record's: it has another name, or is in another namespace.
+    Stranger,
+    /// There is, but it is not on this node.
+    Elsewhere,
     /// There is.
     Here {
         /// Whether it asks for a wipe.
@@ -45,10 +49,13 @@ pub enum State {
 }
 
 impl Sight {
-    /// What `pod` shows of the pod with this UID.
-    pub fn of(pod: Option<&Pod>, uid: &Uid) -> Self {
+    /// What `pod` shows of the pod with this UID, of which a record says that it had this name on this
+    /// node.
+    pub fn of(pod: Option<&Pod>, key: &ObjectKey, uid: &Uid, node: &str) -> Self {
         match pod.filter(|pod| pod.meta.uid == *uid) {
             None => Self::Gone,
+            Some(pod) if pod.meta.key != *key => Self::Stranger,
+            Some(pod) if pod.node_name.as_deref() != Some(node) => Self::Elsewhere,
             Some(pod) => Self::Here {
                 asks: asks(pod),
                 state: state(pod),
@@ -112,12 +119,22 @@ pub enum Decision {
 /// Why a pod that is there is not wiped.
 const NOT_ASKED: &str = "the pod does not ask for a wipe";
 
+/// Why a pod of somebody else is not wiped: whoever may write a record's status can name any UID
+/// (row T1). The pod that has it is not named here.
+const NOT_ITS_POD: &str = "the record's pod never had this UID";
+
+/// Why a pod of another node is not wiped.
+const NOT_HERE: &str = "the pod is not on this node";
+
 /// Why a pod that may have run is not wiped: what it wrote may be wanted (invariant RAN-ONCE).
 const MAY_HAVE_RUN: &str = "the pod is not known never to have run";
 
 /// Decides, when everything that ran for a pod has ended.
 pub fn decide(snapshot: &Snapshot) -> Decision {
     match (snapshot.progress, snapshot.wish, snapshot.pod) {
+        (_, Wish::Wanted, Sight::Stranger) => Decision::Refuse(NOT_ITS_POD),
+        (_, Wish::Wanted, Sight::Elsewhere) => Decision::Refuse(NOT_HERE),
+        (_, _, Sight::Stranger | Sight::Elsewhere) => Decision::Finish,
         // What was begun is brought to its end: a half-wiped directory is of use to nobody.
         (Progress::Begun, _, _) => Decision::Wipe,
         (_, Wish::Done, _) => Decision::Finish,
@@ -146,7 +163,7 @@ pub fn decide(snapshot: &Snapshot) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use belayer_core::object::{ObjectKey, ResourceVersion};
+    use belayer_core::object::ResourceVersion;
     use belayer_core::slim::ObjectMeta;
     use rstest::rstest;
 
@@ -203,6 +220,17 @@ mod tests {
         Wish::None,
         Decision::Finish
     )]
+    #[case::t1_a_pod_of_somebody_else_is_never_wiped(
+        Sight::Stranger,
+        Wish::Wanted,
+        Decision::Refuse(NOT_ITS_POD)
+    )]
+    #[case::t1_nor_waited_for(Sight::Stranger, Wish::None, Decision::Finish)]
+    #[case::t1_a_pod_of_another_node_is_never_wiped(
+        Sight::Elsewhere,
+        Wish::Wanted,
+        Decision::Refuse(NOT_HERE)
+    )]
     fn table(#[case] pod: Sight, #[case] wish: Wish, #[case] expected: Decision) {
         let snapshot = Snapshot {
             pod,
@@ -214,7 +242,11 @@ mod tests {
             progress: Progress::Begun,
             ..snapshot
         };
-        assert_eq!(decide(&begun), Decision::Wipe, "what was begun is finished");
+        let finished = match pod {
+            Sight::Stranger | Sight::Elsewhere => expected,
+            _ => Decision::Wipe,
+        };
+        assert_eq!(decide(&begun), finished, "what was begun is finished");
     }
 
     #[rstest]
@@ -234,7 +266,18 @@ mod tests {
         pod.phase = phase;
         pod.started = started;
         assert_eq!(state(&pod), expected);
-        assert_eq!(Sight::of(Some(&pod), &Uid::new("u-2")), Sight::Gone);
-        assert_eq!(Sight::of(Some(&pod), &Uid::new("u-1")), unasked(expected));
+        pod.node_name = Some("n".into());
+        let seen = |name: &str, uid: &str, node: &str| {
+            Sight::of(
+                Some(&pod),
+                &ObjectKey::new("shop", name),
+                &Uid::new(uid),
+                node,
+            )
+        };
+        assert_eq!(seen("web", "u-2", "n"), Sight::Gone);
+        assert_eq!(seen("web", "u-1", "n"), unasked(expected));
+        assert_eq!(seen("mine", "u-1", "n"), Sight::Stranger, "row T1");
+        assert_eq!(seen("web", "u-1", "m"), Sight::Elsewhere, "row T1");
     }
 }

@@ -102,7 +102,7 @@ impl Feed {
             key: key.clone(),
             uid: path_uid,
         };
-        if wish == Wish::Wanted && !self.world.is_refused(uid) {
+        if wish == Wish::Wanted && !self.world.is_refused(key, uid) {
             self.world.want(uid);
         }
         let wanted = asks(stored) == Asks::Yes && wish == Wish::None;
@@ -127,7 +127,7 @@ impl Feed {
 
     /// A record asks for the wipe of a pod whose work has ended without one.
     fn revive(&self, key: &ObjectKey, uid: &Uid, wish: Wish, pod: Pod) {
-        if wish != Wish::Wanted || self.world.is_refused(uid) {
+        if wish != Wish::Wanted || self.world.is_refused(key, uid) {
             return;
         }
         let known = self
@@ -145,7 +145,7 @@ impl Feed {
             return;
         };
         let wanted = record.wish_for(&self.world.node, uid) == Wish::Wanted;
-        if !wanted || self.world.is_refused(uid) {
+        if !wanted || self.world.is_refused(key, uid) {
             return;
         }
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {

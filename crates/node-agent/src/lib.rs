@@ -5,6 +5,7 @@ pub mod agent;
 pub mod command;
 pub mod config;
 pub mod decide;
+pub mod host;
 pub mod layout;
 pub mod record;
 pub mod requests;
@@ -12,6 +13,7 @@ pub mod uid;
 pub mod wipe;
 
 mod feed;
+mod node_pods;
 mod place;
 mod work;
 mod world;

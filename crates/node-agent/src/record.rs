@@ -26,11 +26,19 @@ const PHASES: [&str; 6] = [
     "Started",
 ];
 
+/// How much of the first pod's UID is in a record's name.
+const UID_PART: usize = 8;
+
+/// The longest name of a record.
+const NAME_LIMIT: usize = 253;
+
 /// A record, as far as wiping goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Metadata.
     pub meta: ObjectMeta,
+    /// `spec.firstUID`: the first pod of the chain.
+    pub first_uid: Uid,
     /// `spec.podName`.
     pub pod_name: Arc<str>,
     /// `status.nodeName`: the node that rejected the pod.
@@ -62,9 +70,24 @@ impl Record {
         )
     }
 
+    /// Whether its name follows from the pod's name and the first pod's UID, as that of every record that
+    /// Belayer makes does: any other asks for nothing (row T1).
+    fn is_well_named(&self) -> bool {
+        let (Some(uid), Some((pod, tail))) = (
+            self.first_uid.as_str().get(..UID_PART),
+            self.meta.key.name().rsplit_once('-'),
+        ) else {
+            return false;
+        };
+        let room = NAME_LIMIT - UID_PART - 1;
+        let cut = &self.pod_name[..self.pod_name.floor_char_boundary(room)];
+        tail == uid && pod == cut.trim_end_matches(['-', '.'])
+    }
+
     /// What it says about a pod of a node.
     pub fn wish_for(&self, node: &str, pod: &Uid) -> Wish {
-        if self.node.as_deref() == Some(node) && self.rejected.as_ref() == Some(pod) {
+        let asks = self.node.as_deref() == Some(node) && self.rejected.as_ref() == Some(pod);
+        if asks && self.is_well_named() {
             self.wish
         } else {
             Wish::None
@@ -99,6 +122,8 @@ pub struct JsonRecord<'a> {
 #[serde(default, rename_all = "camelCase")]
 struct JsonSpec {
     pod_name: String,
+    #[serde(rename = "firstUID")]
+    first_uid: String,
     policy: JsonPolicy,
 }
 
@@ -164,6 +189,7 @@ impl SlimJson for Record {
             node: said(status.and_then(|status| status.node_name.as_ref())).map(Arc::from),
             rejected: said(status.and_then(|status| status.rejected_uid.as_ref())).map(Uid::new),
             wish: status.map_or(Wish::None, |status| status.wish(&json.spec.policy)),
+            first_uid: Uid::new(json.spec.first_uid.as_str()),
         })
     }
 }
@@ -180,7 +206,7 @@ mod tests {
         let record = json!({
             "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
             "metadata": { "name": "web-12345678", "namespace": "shop", "uid": "r-1", "resourceVersion": "7" },
-            "spec": { "podName": "web", "firstUID": "u-1", "policy": { "wipe": wipe }, "pod": { "spec": {} } },
+            "spec": { "podName": "web", "firstUID": "12345678-4e5f-6071-8293-a4b5c6d7e8f9", "policy": { "wipe": wipe }, "pod": { "spec": {} } },
             "status": status,
         });
         JsonDecoder::new(DecodeContext::default()).decode_object(record.to_string().as_bytes())
@@ -219,6 +245,32 @@ mod tests {
             "another pod"
         );
         assert_eq!(record.pod(), ObjectKey::new("shop", "web"));
+    }
+
+    #[rstest]
+    #[case::as_belayer_makes_it("web-12345678", "web", Wish::Wanted)]
+    #[case::another_pod("web-12345678", "db", Wish::None)]
+    #[case::another_chain("web-87654321", "web", Wish::None)]
+    #[case::no_uid("web", "web", Wish::None)]
+    #[case::more_than_the_uid("web-x-12345678", "web", Wish::None)]
+    fn t1_a_record_of_another_name_asks_for_nothing(
+        #[case] name: &str,
+        #[case] pod: &str,
+        #[case] expected: Wish,
+    ) {
+        let mut record = read("required", &status("Rejected", "False")).unwrap();
+        record.meta.key = ObjectKey::new("shop", name);
+        record.pod_name = pod.into();
+        assert_eq!(record.wish_for("n", &Uid::new("u-1")), expected);
+    }
+
+    #[test]
+    fn t1_a_long_name_is_cut_as_belayer_cuts_it() {
+        let mut record = read("required", &status("Rejected", "False")).unwrap();
+        let pod = format!("{}-{}", "a".repeat(243), "b".repeat(9));
+        record.meta.key = ObjectKey::new("shop", format!("{}-12345678", "a".repeat(243)));
+        record.pod_name = pod.as_str().into();
+        assert_eq!(record.wish_for("n", &Uid::new("u-1")), Wish::Wanted);
     }
 
     #[rstest]

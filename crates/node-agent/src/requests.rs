@@ -13,6 +13,8 @@ use belayer_core::workqueue::Backoff;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::decide::Sight;
+use crate::node_pods::NodePods;
 use crate::record::{self, STATE_WIPED};
 
 /// How often a lost race is run again in place.
@@ -75,6 +77,7 @@ impl ApiError {
 pub(crate) struct Api {
     pub(crate) executor: Executor,
     pub(crate) pod_decoders: Decoders<Pod>,
+    node_pods: NodePods,
     pods: Resource,
     records: Resource,
     node: String,
@@ -84,6 +87,7 @@ impl Api {
     pub(crate) fn new(executor: Executor, pod_decoders: Decoders<Pod>, node: String) -> Self {
         Self {
             executor,
+            node_pods: NodePods::new(&node, pod_decoders.clone()),
             pod_decoders,
             pods: Resource::pods(),
             records: record::resource(),
@@ -107,6 +111,16 @@ impl Api {
             .map_err(|error| ApiError::Decode(error.to_string()))
     }
 
+    /// What the server shows now of the pod of a UID of which a record says that it had this name here: by
+    /// a list of the pods of this node, which has it whatever its name is, and else by the name.
+    pub(crate) async fn sight(&self, key: &ObjectKey, uid: &Uid) -> Result<Sight, ApiError> {
+        if let Some(pod) = self.node_pods.find(&self.executor, uid).await? {
+            return Ok(Sight::of(Some(&pod), key, uid, &self.node));
+        }
+        let named = self.live_pod(key).await?;
+        Ok(Sight::of(named.as_ref(), key, uid, &self.node))
+    }
+
     /// Writes the condition, if the record still asks about this pod on this node, and does not say the
     /// same already. The record's version makes it a conflict if anybody wrote it in between; then it is
     /// read again.
@@ -126,7 +140,7 @@ impl Api {
             let Some(patch) = patch(&live, &self.node, report, ambient::now()) else {
                 return Ok(());
             };
-            let path = format!("{}/status", self.records.object_path(key));
+            let path = self.records.subresource_path(key, "status");
             let request = Request::patch(path, PatchKind::Merge, patch.to_string())
                 .query("fieldManager", FIELD_MANAGER);
             match self.executor.write(&request, Class::Write).await {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::{Command, RunError, Subject};
 use crate::decide::{Asks, Decision, Sight, Snapshot, State, decide};
+use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
 use crate::record::Record;
 use crate::requests::{Api, ApiError, Report, Verdict};
@@ -71,6 +72,12 @@ pub(crate) enum WorkError {
     /// Something is left.
     #[error("not wiped yet: {0}")]
     Left(Left),
+    /// The node says that something of the pod is there.
+    #[error("not wiped yet: something of the pod still runs on the node")]
+    Runs,
+    /// It cannot be seen what runs on the node.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// A try hangs.
     #[error("not wiped yet: a try does not come to its end")]
     Hangs,
@@ -90,6 +97,7 @@ pub(crate) struct PodWork {
     pub(crate) world: Arc<World>,
     pub(crate) api: Api,
     pub(crate) wiper: Arc<Wiper>,
+    pub(crate) host: Host,
     pub(crate) handlers: Vec<Command>,
     pub(crate) hooks: Vec<Command>,
     /// How many pods are wiped at once.
@@ -116,12 +124,11 @@ impl Lifecycle for PodWork {
         }
         // A cache may be of the past: a handler that runs for a pod that was wiped would bring back what
         // was removed.
-        let live = self.api.live_pod(&pod.key).await?;
         let alive = Sight::Here {
             asks: Asks::Yes,
             state: State::Alive,
         };
-        if Sight::of(live.as_ref(), &object.uid) != alive {
+        if self.api.sight(&pod.key, &object.uid).await? != alive {
             return Ok(Synced::Settled);
         }
         let places = self.wiper.places(&pod.uid);
@@ -176,7 +183,11 @@ impl Lifecycle for PodWork {
     fn backoff(&self, error: &WorkError) -> Backoff {
         match error {
             WorkError::Handler(_) => HANDLER,
-            WorkError::Hook(_) | WorkError::Left(_) | WorkError::Hangs => LEFT,
+            WorkError::Hook(_)
+            | WorkError::Left(_)
+            | WorkError::Runs
+            | WorkError::Host(_)
+            | WorkError::Hangs => LEFT,
             WorkError::Behind => LOOK,
             WorkError::Api(error) => error.backoff(),
             WorkError::Stopped => Backoff::ERROR,
@@ -205,10 +216,10 @@ impl PodWork {
 
     /// A live look decides: what is removed cannot be brought back.
     async fn confirm(&self, pod: &Pod, uid: &Uid) -> Result<Decision, WorkError> {
-        let live = self.api.live_pod(&pod.key).await?;
+        let live = self.api.sight(&pod.key, uid).await?;
         let (wish, _) = self.world.wish(&pod.key, uid);
         Ok(decide(&Snapshot {
-            pod: Sight::of(live.as_ref(), uid),
+            pod: live,
             wish,
             progress: self.world.progress(uid),
         }))
@@ -222,13 +233,13 @@ impl PodWork {
         cancel: &CancellationToken,
     ) -> Result<(), WorkError> {
         match self.confirm(pod, uid).await? {
-            Decision::Wipe => self.world.begin(uid),
+            Decision::Wipe => {}
             Decision::Finish => return Ok(()),
             Decision::Refuse(why) => return self.refuse(pod, uid, record, why).await,
             Decision::Wait => return Err(WorkError::Behind),
         }
         let tried = tokio::select! {
-            tried = self.try_once(pod, cancel) => tried,
+            tried = self.try_once(pod, uid, cancel) => tried,
             () = cancel.cancelled() => Err(WorkError::Stopped),
         };
         let (label, verdict) = match &tried {
@@ -290,26 +301,33 @@ impl PodWork {
             message: why.to_owned(),
         };
         self.say(record, uid, verdict).await?;
-        self.world.refuse(uid);
+        self.world.refuse(&pod.key, uid);
         self.world.end(uid);
         Ok(())
     }
 
     /// One try. How much was removed.
-    async fn try_once(&self, pod: &Pod, cancel: &CancellationToken) -> Result<u64, WorkError> {
+    async fn try_once(
+        &self,
+        pod: &Pod,
+        uid: &Uid,
+        cancel: &CancellationToken,
+    ) -> Result<u64, WorkError> {
         self.join_hanging(pod).await?;
         let Ok(_permit) = self.permits.acquire().await else {
             return Err(WorkError::Stopped);
         };
+        let proof = self.prove(pod).await?;
+        self.world.begin(uid);
         let deadline = Instant::now() + TRY;
         let places = self.wiper.places(&pod.uid);
         for hook in &self.hooks {
             let ran = hook.run(&pod.subject(), &places, deadline, cancel).await;
             ran.map_err(WorkError::Hook)?;
         }
-        let (wiper, uid) = (Arc::clone(&self.wiper), pod.uid.clone());
+        let wiper = Arc::clone(&self.wiper);
         let until = deadline.into_std();
-        let mut task = tokio::task::spawn_blocking(move || wiper.wipe(&uid, until));
+        let mut task = tokio::task::spawn_blocking(move || wiper.wipe(&proof, until));
         let wiped = match timeout(TRY + HANGS_AFTER, &mut task).await {
             Ok(Ok(wiped)) => wiped,
             Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
@@ -324,6 +342,21 @@ impl PodWork {
             metrics::counter!(belayer_metrics::WIPE_REMOVED).increment(wiped.removed);
             Err(WorkError::Left(wiped.left))
         }
+    }
+
+    /// The node's own word that nothing of the pod runs, before every try (row T1).
+    async fn prove(&self, pod: &Pod) -> Result<NothingRuns, WorkError> {
+        let (host, uid) = (self.host.clone(), pod.uid.clone());
+        let looked = tokio::task::spawn_blocking(move || host.remains_of(&uid)).await;
+        let remains = looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let place = match remains? {
+            Remains::Nothing(proof) => return Ok(proof),
+            Remains::Cgroup(path) => format!("the control group {}", path.display()),
+            Remains::Process(process) => format!("the process {process}"),
+            Remains::Kubelet(path) => format!("the kubelet's directory {}", path.display()),
+        };
+        tracing::warn!(pod = %pod.key, uid = %pod.uid, "not wiped: {place} is of this pod");
+        Err(WorkError::Runs)
     }
 
     /// A try that hangs is waited for: two at once would be in each other's way, and each holds a thread.
@@ -343,6 +376,7 @@ impl PodWork {
 fn told(error: &WorkError) -> (&'static str, Verdict) {
     let (label, reason, message) = match error {
         WorkError::Hook(error) => (outcome::HOOK, "HookFailed", error.to_string()),
+        WorkError::Runs => (outcome::LEFT, "StillRuns", error.to_string()),
         WorkError::Left(left) => (outcome::LEFT, "NotComplete", left.to_string()),
         error => (outcome::LEFT, "NotComplete", error.to_string()),
     };

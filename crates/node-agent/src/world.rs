@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::informer::{InformerState, Lookup, Store, Stored};
+use belayer_core::informer::{InformerState, Store, Stored};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::Pod;
 use hashbrown::{HashMap, HashSet};
@@ -15,6 +15,9 @@ use crate::record::{Record, Wish};
 
 /// The index of records by their pod's namespace and name.
 pub(crate) const BY_POD: &str = "pod";
+
+/// The index of pods by UID.
+pub(crate) const BY_UID: &str = "uid";
 
 /// The pods of this node, the records, and what was begun.
 pub(crate) struct World {
@@ -31,8 +34,9 @@ pub(crate) struct World {
 struct Memory {
     /// Pods whose wipe has begun, or is known to be wanted, and since when.
     wanted: HashMap<Uid, Since>,
-    /// Pods that are not wiped although a record asks for it.
-    refused: HashSet<Uid>,
+    /// Pods that are not wiped although a record asks for it, by the name that it gives them: what one
+    /// record may not have wiped, another may.
+    refused: HashSet<(ObjectKey, Uid)>,
     /// Pods whose handlers have ended well.
     handled: HashSet<Uid>,
 }
@@ -54,12 +58,14 @@ impl World {
         }
     }
 
-    /// What the pods' store shows of a pod.
+    /// What the pods' store shows of a pod, looked up by its UID.
     pub(crate) fn sight(&self, key: &ObjectKey, uid: &Uid) -> Sight {
-        match self.pods.lookup(key) {
-            Lookup::Unknown => Sight::Unknown,
-            Lookup::Absent => Sight::Gone,
-            Lookup::Found(pod) => Sight::of(Some(&pod), uid),
+        match self.pods.by_index(BY_UID, uid.as_str()) {
+            None => Sight::Unknown,
+            Some(found) => {
+                let pod = found.first().map(|pod| &**pod);
+                Sight::of(pod, key, uid, &self.node)
+            }
         }
     }
 
@@ -131,13 +137,15 @@ impl World {
     }
 
     /// A pod is not wiped although a record asks for it.
-    pub(crate) fn refuse(&self, uid: &Uid) {
-        self.memory.lock().refused.insert(uid.clone());
+    pub(crate) fn refuse(&self, key: &ObjectKey, uid: &Uid) {
+        let refused = (key.clone(), uid.clone());
+        self.memory.lock().refused.insert(refused);
     }
 
     /// Whether it was decided that a pod is not wiped.
-    pub(crate) fn is_refused(&self, uid: &Uid) -> bool {
-        self.memory.lock().refused.contains(uid)
+    pub(crate) fn is_refused(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        let refused = (key.clone(), uid.clone());
+        self.memory.lock().refused.contains(&refused)
     }
 
     /// A pod's handlers have ended well.
@@ -154,7 +162,7 @@ impl World {
     pub(crate) fn forget(&self, uid: &Uid) {
         let mut memory = self.memory.lock();
         memory.handled.remove(uid);
-        memory.refused.remove(uid);
+        memory.refused.retain(|(_, refused)| refused != uid);
     }
 
     fn publish(memory: &Memory) {

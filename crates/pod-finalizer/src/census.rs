@@ -1,28 +1,41 @@
-//! The census of held pods: how many are held, wait, are unselected, and make up the backlog.
+//! The census of held pods: how many are held, wait and are unselected, and what follows for the
+//! backlog gate and for the guard against mass release.
 //!
 //! It is kept up to date by every event, before the event's key is queued, so that a decision
 //! finds the numbers its event made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
+use belayer_core::selection::{Guard, UnselectedBy};
 
+use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
-use crate::snapshot::{Gate, MassRelease};
+use crate::snapshot::{Ended, Gate, MassRelease};
 
 /// What the census notes about a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
     /// Whether a profile selects it.
     pub selected: Selected,
-    /// Whether it is ended or being deleted: part of the backlog.
-    pub backlog: Backlog,
+    /// Whether its phase is terminal.
+    pub ended: Ended,
     /// Its deletion timestamp.
     pub deleting: Option<Timestamp>,
+    /// Whether the status of its owner is too large to be read: then it is no part of the backlog (T3).
+    pub status_too_large: bool,
+}
+
+impl HeldPod {
+    /// Since when it is a part of the backlog, if it is.
+    fn waits_since(self) -> Option<Timestamp> {
+        self.deleting.filter(|_| !self.status_too_large)
+    }
 }
 
 /// Whether a profile selects a held pod.
@@ -30,17 +43,17 @@ pub struct HeldPod {
 pub enum Selected {
     /// One does.
     Yes,
-    /// None does (row 4 of the table).
-    No,
+    /// None does (row 4 of the table), for this reason.
+    No(UnselectedBy),
 }
 
-/// Whether a held pod is ended or being deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backlog {
-    /// It is.
-    Part,
-    /// It is not.
-    NotYet,
+impl Selected {
+    fn unselected(self) -> Option<UnselectedBy> {
+        match self {
+            Self::Yes => None,
+            Self::No(by) => Some(by),
+        }
+    }
 }
 
 /// The numbers.
@@ -50,17 +63,13 @@ pub struct Counts {
     pub held: usize,
     /// Held pods that no profile selects.
     pub unselected: usize,
-    /// Held pods that are ended or being deleted.
-    pub backlog: usize,
-    /// Held pods that are being deleted.
+    /// Held pods that are being deleted: the backlog.
     pub waiting: usize,
 }
 
 /// Counts held pods, and opens and closes the backlog gate by them.
 #[derive(Debug)]
 pub struct Census {
-    max_unselected: MaxUnselected,
-    backlog_threshold: usize,
     inner: Mutex<Inner>,
 }
 
@@ -69,55 +78,67 @@ struct Inner {
     pods: HashMap<ObjectKey, HeldPod>,
     waiting: BTreeSet<(Timestamp, ObjectKey)>,
     counts: Counts,
-    gate: Gate,
+    guard: Guard,
+    backlog: Backlog,
+}
+
+/// What is not as it usually is: where no hold is added, and where unselected pods are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The backlog gate of the whole cluster.
+    pub gate: Gate,
+    /// The closed namespaces, with the pods that wait there.
+    pub closed: BTreeMap<Arc<str>, usize>,
+    /// Whether unselected pods are kept over the cluster.
+    pub mass_release: MassRelease,
+    /// The namespaces that keep theirs.
+    pub kept_in: BTreeMap<Arc<str>, MassRelease>,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            gate: Gate::Open,
+            closed: BTreeMap::new(),
+            mass_release: MassRelease::Within,
+            kept_in: BTreeMap::new(),
+        }
+    }
 }
 
 impl Census {
-    /// An empty census. The gate closes above `backlog_threshold` pods and opens below half of it.
-    pub fn new(max_unselected: MaxUnselected, backlog_threshold: usize) -> Self {
+    /// An empty census with these limits.
+    pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         let inner = Inner {
             pods: HashMap::new(),
             waiting: BTreeSet::new(),
             counts: Counts::default(),
-            gate: Gate::Open,
+            guard: Guard::new(max_unselected),
+            backlog: Backlog::new(limits),
         };
         Self {
-            max_unselected,
-            backlog_threshold,
             inner: Mutex::new(inner),
         }
     }
 
-    /// Notes what `key` is now; `None` if it is not held any more. Says where the gate is.
-    pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) -> Gate {
+    /// Notes what `key` is now; `None` if it is not held any more.
+    ///
+    /// Why a pod is unselected is what it was when that began, however often it changes since.
+    pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) {
+        self.inner.lock().note(key, pod);
+    }
+
+    /// Notes whether the status of a held pod's owner is too large to be read.
+    pub fn note_status(&self, key: &ObjectKey, too_large: bool) {
         let mut inner = self.inner.lock();
-        let before = match pod {
-            Some(pod) => inner.pods.insert(key.clone(), pod),
-            None => inner.pods.remove(key),
-        };
-        if before == pod {
-            return inner.gate;
+        let known = inner.pods.get(key).copied();
+        if let Some(pod) = known.filter(|pod| pod.status_too_large != too_large) {
+            let pod = HeldPod {
+                status_too_large: too_large,
+                ..pod
+            };
+            inner.note(key, Some(pod));
         }
-        if let Some(before) = before {
-            inner.counts.subtract(before);
-            if let Some(deleting) = before.deleting {
-                inner.waiting.remove(&(deleting, key.clone()));
-            }
-        }
-        if let Some(pod) = pod {
-            inner.counts.add(pod);
-            if let Some(deleting) = pod.deleting {
-                inner.waiting.insert((deleting, key.clone()));
-            }
-        }
-        inner.gate = match inner.gate {
-            Gate::Open if inner.counts.backlog > self.backlog_threshold => Gate::Closed,
-            Gate::Closed if inner.counts.backlog * 2 < self.backlog_threshold => Gate::Open,
-            // A threshold of nothing at all opens once nothing is left.
-            Gate::Closed if inner.counts.backlog == 0 => Gate::Open,
-            unchanged => unchanged,
-        };
-        inner.gate
     }
 
     /// The numbers now.
@@ -130,21 +151,53 @@ impl Census {
         self.inner.lock().waiting.first().map(|(since, _)| *since)
     }
 
-    /// Where the backlog gate is.
-    pub fn gate(&self) -> Gate {
-        self.inner.lock().gate
+    /// Above how many waiting pods no holds are added.
+    pub fn limits(&self) -> Limits {
+        self.inner.lock().backlog.limits()
     }
 
-    /// Whether unselected pods may be released.
-    pub fn mass_release(&self) -> MassRelease {
-        let Counts {
-            held, unselected, ..
-        } = self.counts();
-        if self.max_unselected.allows(unselected, held) {
-            MassRelease::Within
-        } else {
-            MassRelease::Exceeded { unselected, held }
+    /// Where the backlog gate is for pods of this namespace.
+    pub fn gate(&self, namespace: &str) -> Gate {
+        self.inner.lock().backlog.gate(namespace)
+    }
+
+    /// Takes over what was closed before this process knew all pods.
+    pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
+        self.inner.lock().backlog.adopt(closed, all);
+    }
+
+    /// Opens what may open again, and says how things stand. To be called once all pods are known.
+    pub fn settle(&self) -> Standing {
+        self.inner.lock().backlog.settle();
+        self.standing()
+    }
+
+    /// How things stand.
+    pub fn standing(&self) -> Standing {
+        let mut inner = self.inner.lock();
+        let (mass_release, kept_in) = inner.guard.exceeded();
+        Standing {
+            gate: inner.backlog.cluster_gate(),
+            closed: inner.backlog.closed().into_iter().collect(),
+            mass_release,
+            kept_in,
         }
+    }
+
+    /// Whether this pod may be released because no profile selects it.
+    pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
+        let mut inner = self.inner.lock();
+        let by = inner
+            .pods
+            .get(key)
+            .and_then(|pod| pod.selected.unselected());
+        let namespace = key.shared_namespace();
+        by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
+    }
+
+    /// How many unselected pods are kept.
+    pub fn kept(&self) -> usize {
+        self.inner.lock().guard.kept()
     }
 
     /// All held pods, sorted by key: for `/debug/holds`.
@@ -162,9 +215,8 @@ impl Census {
 
     /// The keys of held pods that no profile selects, sorted.
     pub fn unselected(&self) -> Vec<ObjectKey> {
-        let unselected = |(key, pod): (&ObjectKey, &HeldPod)| {
-            (pod.selected == Selected::No).then(|| key.clone())
-        };
+        let unselected =
+            |(key, pod): (&ObjectKey, &HeldPod)| pod.selected.unselected().map(|_| key.clone());
         let mut keys: Vec<_> = self
             .inner
             .lock()
@@ -177,19 +229,73 @@ impl Census {
     }
 }
 
+impl Inner {
+    fn note(&mut self, key: &ObjectKey, pod: Option<HeldPod>) {
+        let known = self.pods.get(key).copied();
+        let pod = pod.map(|pod| HeldPod {
+            selected: match (known.map(|known| known.selected), pod.selected) {
+                (Some(Selected::No(since)), Selected::No(_)) => Selected::No(since),
+                (_, now) => now,
+            },
+            ..pod
+        });
+        if known == pod {
+            return;
+        }
+        let namespace = key.shared_namespace();
+        let unselected = |pod: HeldPod| pod.selected.unselected();
+        let (was, is) = (known.map(unselected), pod.map(unselected));
+        if was != is {
+            if let Some(by) = was {
+                self.guard.remove(namespace, by);
+            }
+            if let Some(by) = is {
+                self.guard.add(namespace, by);
+            }
+        }
+        let (was, is) = (
+            known.and_then(HeldPod::waits_since),
+            pod.and_then(HeldPod::waits_since),
+        );
+        match (was, is) {
+            (None, Some(_)) => self.backlog.add(namespace),
+            (Some(_), None) => self.backlog.remove(namespace),
+            _ => {}
+        }
+        if was != is {
+            if let Some(since) = was {
+                self.waiting.remove(&(since, key.clone()));
+            }
+            if let Some(since) = is {
+                self.waiting.insert((since, key.clone()));
+            }
+        }
+        if let Some(before) = known {
+            self.counts.subtract(before);
+        }
+        match pod {
+            Some(pod) => {
+                self.counts.add(pod);
+                self.pods.insert(key.clone(), pod);
+            }
+            None => {
+                self.pods.remove(key);
+            }
+        }
+    }
+}
+
 impl Counts {
     fn add(&mut self, pod: HeldPod) {
         self.held += 1;
-        self.unselected += usize::from(pod.selected == Selected::No);
-        self.backlog += usize::from(pod.backlog == Backlog::Part);
-        self.waiting += usize::from(pod.deleting.is_some());
+        self.unselected += usize::from(pod.selected != Selected::Yes);
+        self.waiting += usize::from(pod.waits_since().is_some());
     }
 
     fn subtract(&mut self, pod: HeldPod) {
         self.held -= 1;
-        self.unselected -= usize::from(pod.selected == Selected::No);
-        self.backlog -= usize::from(pod.backlog == Backlog::Part);
-        self.waiting -= usize::from(pod.deleting.is_some());
+        self.unselected -= usize::from(pod.selected != Selected::Yes);
+        self.waiting -= usize::from(pod.waits_since().is_some());
     }
 }
 
@@ -197,75 +303,104 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ENDED: HeldPod = HeldPod {
+    const RUNNING: HeldPod = HeldPod {
         selected: Selected::Yes,
-        backlog: Backlog::Part,
+        ended: Ended::No,
         deleting: None,
+        status_too_large: false,
     };
 
     fn census(backlog_threshold: usize) -> Census {
-        Census::new(MaxUnselected::default(), backlog_threshold)
+        Census::new(MaxUnselected::default(), Limits::of(backlog_threshold))
     }
 
     fn key(n: usize) -> ObjectKey {
         ObjectKey::new("a", format!("pod-{n}"))
     }
 
-    #[test]
-    fn the_gate_closes_above_the_threshold_and_opens_below_half_of_it() {
-        let census = census(10);
-        for n in 0..10 {
-            assert_eq!(census.note(&key(n), Some(ENDED)), Gate::Open);
+    fn deleting(second: i64) -> HeldPod {
+        HeldPod {
+            deleting: Some(Timestamp::from_second(second).unwrap()),
+            ..RUNNING
         }
-        assert_eq!(census.note(&key(10), Some(ENDED)), Gate::Closed);
-        for n in 5..11 {
-            assert_eq!(census.note(&key(n), None), Gate::Closed, "{n}");
-        }
-        assert_eq!(census.counts().backlog, 5);
-        assert_eq!(census.note(&key(4), None), Gate::Open);
     }
 
     #[test]
-    fn running_pods_are_no_backlog() {
-        let census = census(0);
-        assert_eq!(
-            census.note(
-                &key(1),
-                Some(HeldPod {
-                    backlog: Backlog::NotYet,
-                    ..ENDED
-                })
-            ),
-            Gate::Open
-        );
-        assert_eq!(census.note(&key(1), Some(ENDED)), Gate::Closed);
-        assert_eq!(census.note(&key(1), None), Gate::Open);
+    fn the_gate_closes_above_the_limit_and_opens_below_half_of_it() {
+        let census = census(10);
+        for n in 0..10 {
+            census.note(&key(n), Some(deleting(1)));
+            assert_eq!(census.gate("a"), Gate::Open);
+        }
+        census.note(&key(10), Some(deleting(1)));
+        assert_eq!(census.gate("a"), Gate::NamespaceClosed);
+        for n in 5..11 {
+            census.note(&key(n), None);
+            assert_eq!(census.settle().closed.len(), 1, "{n}");
+        }
+        assert_eq!(census.counts().waiting, 5);
+        census.note(&key(4), None);
+        assert_eq!(census.settle(), Standing::default());
+    }
+
+    /// T3: whoever makes a status unreadable must not close the gate for others.
+    #[test]
+    fn t3_what_waits_for_a_status_that_is_too_large_is_no_backlog() {
+        let census = census(1);
+        for n in 0..50 {
+            census.note(&key(n), Some(deleting(1)));
+            census.note_status(&key(n), true);
+        }
+        assert_eq!(census.counts().waiting, 0);
+        assert_eq!(census.settle(), Standing::default());
+        census.note_status(&key(0), false);
+        assert_eq!(census.counts().waiting, 1);
+    }
+
+    /// A5: an ended pod that nobody deletes waits for nobody.
+    #[test]
+    fn a5_only_what_is_being_deleted_is_backlog() {
+        let census = census(1);
+        let ended = HeldPod {
+            ended: Ended::Yes,
+            ..RUNNING
+        };
+        for n in 0..50 {
+            census.note(&key(n), Some(ended));
+        }
+        assert_eq!(census.gate("a"), Gate::Open);
+        census.note(&key(1), Some(deleting(1)));
+        census.note(&key(2), Some(deleting(1)));
+        assert_eq!(census.gate("a"), Gate::NamespaceClosed);
+        assert_eq!(census.gate("b"), Gate::Open);
     }
 
     #[test]
     fn more_unselected_pods_than_the_limit_are_kept() {
         let census = census(1000);
         let unselected = HeldPod {
-            selected: Selected::No,
-            ..ENDED
+            selected: Selected::No(UnselectedBy::Labels),
+            ..RUNNING
         };
         for n in 0..20 {
             census.note(&key(n), Some(unselected));
         }
-        assert_eq!(census.mass_release(), MassRelease::Within);
+        assert_eq!(census.mass_release(&key(0)), MassRelease::Within);
         census.note(&key(20), Some(unselected));
-        assert_eq!(
-            census.mass_release(),
+        assert!(matches!(
+            census.mass_release(&key(0)),
             MassRelease::Exceeded {
                 unselected: 21,
-                held: 21
+                held: 21,
+                ..
             }
-        );
+        ));
+        assert_eq!(census.kept(), 21);
         for n in 21..300 {
-            census.note(&key(n), Some(ENDED));
+            census.note(&key(n), Some(RUNNING));
         }
         assert_eq!(
-            census.mass_release(),
+            census.mass_release(&key(0)),
             MassRelease::Within,
             "21 of 300 are less than a tenth"
         );
@@ -273,26 +408,29 @@ mod tests {
     }
 
     #[test]
+    fn a4_why_a_pod_is_unselected_is_why_it_first_was() {
+        let census = census(1000);
+        let unselected = |by| HeldPod {
+            selected: Selected::No(by),
+            ..RUNNING
+        };
+        census.note(&key(1), Some(unselected(UnselectedBy::Configuration)));
+        census.note(&key(1), Some(unselected(UnselectedBy::Labels)));
+        let by_configuration = unselected(UnselectedBy::Configuration);
+        assert_eq!(census.list(), [(key(1), by_configuration)]);
+        census.note(&key(1), Some(RUNNING));
+        census.note(&key(1), Some(unselected(UnselectedBy::Labels)));
+        assert_eq!(census.list(), [(key(1), unselected(UnselectedBy::Labels))]);
+    }
+
+    #[test]
     fn the_oldest_waiting_pod_is_known() {
         let census = census(1000);
-        let at = |second| Some(Timestamp::from_second(second).unwrap());
-        census.note(
-            &key(1),
-            Some(HeldPod {
-                deleting: at(20),
-                ..ENDED
-            }),
-        );
-        census.note(
-            &key(2),
-            Some(HeldPod {
-                deleting: at(10),
-                ..ENDED
-            }),
-        );
-        assert_eq!(census.oldest_waiting(), at(10));
+        census.note(&key(1), Some(deleting(20)));
+        census.note(&key(2), Some(deleting(10)));
+        assert_eq!(census.oldest_waiting(), deleting(10).deleting);
         census.note(&key(2), None);
-        assert_eq!(census.oldest_waiting(), at(20));
+        assert_eq!(census.oldest_waiting(), deleting(20).deleting);
         assert_eq!(census.counts().waiting, 1);
     }
 }

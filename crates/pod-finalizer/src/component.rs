@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -17,31 +17,40 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{Change, Component, Recorded};
+use belayer_core::runner::{self, Change, Component, Recorded};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
-use crate::census::{Backlog, Census, HeldPod, Selected};
-use crate::decide::{decide, is_awaited, is_missed};
+use crate::argo::{self, Ending, NodeQuestion};
+use crate::backlog::Limits;
+use crate::census::{Census, HeldPod, Selected};
+use crate::decide::{decide, is_awaited, is_missed, unread};
 use crate::evidence::{Evidence, is_ignored};
-use crate::observe::{World, admin_asked, adopted, held};
+use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
-use crate::profile::{Mode, Profiles};
-use crate::question::PodQuestion;
-use crate::snapshot::{AdminAsked, ConsumedLabel, Held, Selection, Snapshot};
-use crate::status::StatusQuestion;
+use crate::profile::{self, Mode, Profiles};
+use crate::question::{Delay, PodQuestion};
+use crate::snapshot::{
+    AdminAsked, ConsumedLabel, Ended, Gate, Held, MassRelease, Selection, Snapshot,
+};
+use crate::status::{StatusQuestion, StatusState};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {
-    Keep::nothing().labels(profiles.pod_labels()).annotations(
-        [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
-            .into_iter()
-            .chain(profiles.pod_annotations()),
-    )
+    let built_in = Profiles::argo();
+    Keep::nothing()
+        .labels(profiles.pod_labels().union(&built_in.pod_labels()))
+        .annotations(
+            [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
+                .into_iter()
+                .chain(profiles.pod_annotations())
+                .chain(built_in.pod_annotations()),
+        )
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
@@ -49,7 +58,12 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
     let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
     let expires = profiles.capture().then_some(outcome::EXPIRES_LABEL);
-    Keep::nothing().labels(labels.chain(expires))
+    let built_in = Profiles::argo();
+    Keep::nothing().labels(
+        labels
+            .chain(expires)
+            .chain(built_in.owner_labels(&profile::argo::workflow())),
+    )
 }
 
 /// The labels of namespaces that the rules read.
@@ -71,6 +85,8 @@ pub struct Parts {
     pub namespace_facts: Facts<NamespaceQuestion>,
     /// Live looks at the status of owners.
     pub status_facts: Facts<StatusQuestion>,
+    /// Live reads of nodes.
+    pub node_facts: Facts<NodeQuestion>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -80,6 +96,8 @@ pub struct PodFinalizer {
     world: World,
     pods: Store<Pod>,
     census: Arc<Census>,
+    /// Whether it is known what an earlier leader closed: before that no hold is added.
+    may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
     /// Whether any profile adopts finalizers.
@@ -116,6 +134,7 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             queue,
         } = parts;
         let profiles = settings.profiles.clone();
@@ -126,17 +145,19 @@ impl PodFinalizer {
             owner_facts,
             namespace_facts,
             status_facts,
+            node_facts,
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
         };
         let census = Arc::new(Census::new(
             settings.max_unselected,
-            settings.backlog_threshold,
+            Limits::of(settings.backlog_threshold),
         ));
         Self {
             world,
             pods,
             census,
+            may_hold: AtomicBool::new(false),
             queue,
             resync: settings.resync,
             adopts: settings
@@ -178,9 +199,19 @@ impl PodFinalizer {
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added { object, .. } => self.note(object),
+            Event::Added { object, initial } => {
+                self.note(
+                    object,
+                    if *initial {
+                        UnselectedBy::Configuration
+                    } else {
+                        UnselectedBy::Labels
+                    },
+                );
+                self.count_undecided(object);
+            }
             Event::Updated { old, new } => {
-                self.note(new);
+                self.note(new, UnselectedBy::Labels);
                 let before = &old.object.meta;
                 let known = before.is_deleting() && self.is_selected(before);
                 if new.object.meta.is_deleting() && !known {
@@ -191,7 +222,10 @@ impl PodFinalizer {
                 let meta = &last.object.meta;
                 self.census.note(&meta.key, None);
                 self.world.outcomes.forget(&meta.uid);
-                self.world.due.lock().remove(&meta.uid);
+                let mut due = self.world.due.lock();
+                due.remove(&Delay::Cleanup(meta.uid.clone()));
+                due.remove(&Delay::NodeLost(meta.uid.clone()));
+                drop(due);
                 self.count_lost(last);
             }
             _ => {}
@@ -208,7 +242,7 @@ impl PodFinalizer {
             .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
         {
-            self.note(&pod);
+            self.note(&pod, UnselectedBy::Labels);
             self.queue_if_ours(&pod, Band::Normal);
         }
     }
@@ -238,11 +272,44 @@ impl PodFinalizer {
 
     /// Queues every pod that waits for a hold: the gate has opened.
     pub fn queue_unheld(&self) {
-        self.pods.for_each(|pod| {
-            if held(&pod.object.meta) == Held::No {
-                self.queue_if_ours(pod, Band::Normal);
+        self.pods.for_each(|pod| self.queue_if_unheld(pod));
+    }
+
+    /// Queues those of a namespace: its gate has opened.
+    pub fn queue_unheld_in(&self, namespace: &str) {
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        for pod in pods.unwrap_or_default() {
+            self.queue_if_unheld(&pod);
+        }
+    }
+
+    fn queue_if_unheld(&self, pod: &Stored<Pod>) {
+        if held(&pod.object.meta) == Held::No {
+            self.queue_if_ours(pod, Band::Normal);
+        }
+    }
+
+    /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
+    /// was asked: they are a part of the backlog that no consumer of theirs takes away.
+    pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
+        let unreadable = |pod: Stored<Pod>| {
+            let meta = &pod.object.meta;
+            if held(meta) == Held::No || !meta.is_deleting() {
+                return None;
             }
-        });
+            let Selection::By { profile, .. } = self.selection(meta) else {
+                return None;
+            };
+            let (_, question) = node_of(meta, &profile)?;
+            match self.world.status_facts.get(&question)?.answer() {
+                StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
+                // Too large is no part of the backlog.
+                StatusState::Read(_) | StatusState::TooLarge(_) => None,
+            }
+        };
+        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        let pods = pods.unwrap_or_default().into_iter();
+        pods.filter_map(unreadable).collect()
     }
 
     /// Queues every held pod that no profile selects: there are few enough again.
@@ -263,6 +330,21 @@ impl PodFinalizer {
         self.queue.add(meta.key.clone(), band);
     }
 
+    /// It is known what an earlier leader closed: holds are added from now on.
+    pub(crate) fn begin_to_hold(&self) {
+        self.may_hold.store(true, Ordering::Release);
+        self.queue_unheld();
+    }
+
+    /// Whether holds are added to this pod.
+    fn gate(&self, pod: &ObjectKey) -> Gate {
+        if self.may_hold.load(Ordering::Acquire) {
+            self.census.gate(pod.shared_namespace())
+        } else {
+            Gate::Closed
+        }
+    }
+
     fn selection(&self, pod: &ObjectMeta) -> Selection {
         self.world
             .selection(pod, self.world.cached_namespace(pod).as_ref())
@@ -277,22 +359,35 @@ impl PodFinalizer {
         matches!(self.selection(pod), Selection::By { .. })
     }
 
-    fn note(&self, pod: &Stored<Pod>) {
+    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
+    fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
         let meta = &pod.object.meta;
         let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: if self.is_selected(meta) {
-                Selected::Yes
-            } else {
-                Selected::No
+            selected: match self.selection(meta) {
+                Selection::By { .. } => Selected::Yes,
+                Selection::None => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
             },
-            backlog: if meta.is_deleting() || pod.object.is_ended() {
-                Backlog::Part
+            ended: if pod.object.is_ended() {
+                Ended::Yes
             } else {
-                Backlog::NotYet
+                Ended::No
             },
             deleting: meta.deletion_timestamp,
+            status_too_large: self.is_status_too_large(&pod.object),
         });
         self.census.note(&meta.key, entry);
+    }
+
+    /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
+    /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
+    fn is_status_too_large(&self, pod: &Pod) -> bool {
+        let Selection::By { profile, .. } = self.selection(&pod.meta) else {
+            return false;
+        };
+        let fact = node_of(&pod.meta, &profile)
+            .and_then(|(_, question)| self.world.status_facts.get(&question));
+        fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
     }
 
     /// Row 14: a pod whose deletion began before our hold was on it.
@@ -300,6 +395,17 @@ impl PodFinalizer {
         if is_missed(&self.world.view(pod), Timestamp::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
+        }
+    }
+
+    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
+    fn count_undecided(&self, pod: &Stored<Pod>) {
+        let meta = &pod.object.meta;
+        let undecided = held(meta) == Held::Yes
+            && argo::is_of_workflow(meta)
+            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
+        if undecided {
+            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
         }
     }
 
@@ -317,6 +423,10 @@ impl PodFinalizer {
         };
         if profile.mode == Mode::Observe && is_awaited(&view) {
             let meta = &pod.object.meta;
+            if let Some(evidence) = unread(&view) {
+                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "vanished without a result");
+                return runner::count_unread(evidence, "observe", &meta.key);
+            }
             tracing::info!(
                 pod = %meta.key,
                 uid = %meta.uid,
@@ -369,10 +479,21 @@ impl Component<Pod> for PodFinalizer {
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        let key = &pod.object.meta.key;
+        let view = self.world.view(pod);
+        if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
+            // What is known of its workflow's status may have changed without an event.
+            let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
+            self.census.note_status(key, too_large);
+        }
+        let mass_release = match view.selection {
+            Selection::By { .. } => MassRelease::Within,
+            Selection::None | Selection::Ignored => self.census.mass_release(key),
+        };
         Snapshot {
-            pod: Some(self.world.view(pod)),
-            gate: self.census.gate(),
-            mass_release: self.census.mass_release(),
+            pod: Some(view),
+            gate: self.gate(key),
+            mass_release,
             resync: self.resync,
         }
     }
@@ -392,14 +513,20 @@ impl Component<Pod> for PodFinalizer {
             PodQuestion::Status(question) => {
                 self.world.status_facts.ask(question, asker);
             }
-            PodQuestion::Delay(uid) => {
+            PodQuestion::Node(question) => {
+                self.world.node_facts.ask(question, asker);
+            }
+            PodQuestion::Delay(delay) => {
+                let band = match delay {
+                    Delay::Cleanup(_) => Band::Normal,
+                    Delay::NodeLost(_) => Band::Release,
+                };
                 self.world
                     .due
                     .lock()
-                    .entry(uid)
+                    .entry(delay)
                     .or_insert_with(Timestamp::now);
-                self.queue
-                    .add_after(asker.key.clone(), Band::Normal, asker.after);
+                self.queue.add_after(asker.key.clone(), band, asker.after);
             }
         }
     }

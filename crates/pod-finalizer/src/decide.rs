@@ -4,6 +4,7 @@ mod capture;
 mod cleanup;
 mod missed;
 mod status;
+mod unread;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView,
 use belayer_core::object::ResourceVersion;
 
 pub(crate) use missed::{is_awaited, is_missed};
+pub(crate) use unread::unread;
 
 use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
 use crate::profile::{Mode, Profile};
 use crate::question::PodQuestion;
 use crate::row;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, MassRelease, Owner, OwnerView,
-    PodView, Selection, Snapshot,
+    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Judge, MassRelease, Owner,
+    OwnerView, PodView, Selection, Snapshot,
 };
 
 /// What is decided about a pod.
@@ -43,7 +45,9 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         (Held::Yes, _) => held(pod, snapshot, now),
         // Bound by an adopted finalizer alone: let go like any held pod, and held like any other.
         (Held::No, false) => match weigh(pod, snapshot.mass_release, now) {
-            Verdict::Keep(_) if pod.deleting.is_none() => unheld(pod, snapshot, now),
+            Verdict::Keep(_) if pod.deleting.is_none() && !unread::is_never_held(pod) => {
+                unheld(pod, snapshot, now)
+            }
             _ => held(pod, snapshot, now),
         },
         (Held::No, true) => unheld(pod, snapshot, now),
@@ -67,6 +71,9 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let Selection::By { profile, .. } = &pod.selection else {
         return Decision::nothing(row::NOT_OURS);
     };
+    if unread::is_never_held(pod) {
+        return Decision::nothing(row::NEVER_HELD);
+    }
     if pod.deleting.is_some() {
         return Decision::nothing(row::TOO_LATE);
     }
@@ -77,15 +84,10 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
         // An owner that the cache lacks may be gone: better to know than to write twice.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
-        Verdict::Keep(_) if snapshot.gate == Gate::Closed => Decision::missing(
-            row::ADD_HOLD,
-            Missing::Event(
-                "the backlog gate is closed: too many ended or deleting pods are still held".into(),
-            ),
-        ),
-        Verdict::Keep(_) => match profile.mode {
-            Mode::Enforce => Decision::write(row::ADD_HOLD, Write::AddHold),
-            Mode::Observe => Decision::missing(
+        Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {
+            (Some(why), _) => Decision::missing(row::ADD_HOLD, Missing::Event(why.into())),
+            (None, Mode::Enforce) => Decision::write(row::ADD_HOLD, Write::AddHold),
+            (None, Mode::Observe) => Decision::missing(
                 row::ADD_HOLD,
                 Missing::Event(format!("profile {} only observes", profile.name).into()),
             ),
@@ -93,9 +95,27 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     }
 }
 
+fn closed(gate: Gate) -> Option<&'static str> {
+    match gate {
+        Gate::Open => None,
+        Gate::Closed => {
+            Some("the backlog gate is closed: too many pods that are being deleted are still held")
+        }
+        Gate::NamespaceClosed => Some(
+            "the backlog gate of its namespace is closed: too many pods there that are being deleted are still held",
+        ),
+    }
+}
+
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    let decision = Decision::write(row, Write::Release(evidence)).adopting(pod.adopted.clone());
+    // What others hold is theirs until the result was taken, or nobody is left to take it.
+    let adopted = if evidence.is_unread() {
+        Box::default()
+    } else {
+        pod.adopted.clone()
+    };
+    let decision = Decision::write(row, Write::Release(evidence)).adopting(adopted);
     if !late {
         return decision;
     }
@@ -123,6 +143,9 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     let Some(deleting) = pod.deleting else {
         return decision;
     };
+    if let Some(why) = unread::held_because(pod) {
+        decision.missing.push(Missing::Event(why.into()));
+    }
     let recheck = decision.look_again;
     let waits = elapsed(deleting, now);
     let mut next = look_at_release_after(pod, waits);
@@ -200,7 +223,8 @@ impl Reasons {
     }
 }
 
-/// Rows 2 to 11 for a pod that is, or would be, held: the first row whose evidence is complete.
+/// Rows 2 to 11 and 16 to 18 for a pod that is, or would be, held: the first row whose evidence is
+/// complete.
 fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let mut reasons = Reasons::default();
     let found = admin_asked(pod)
@@ -215,6 +239,9 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
         .or_else(|| consumed(pod, &mut reasons))
         .or_else(|| status::node_fulfilled(pod, &mut reasons))
         .or_else(|| capture::captured(pod))
+        .or_else(|| unread::never_held(pod))
+        .or_else(|| unread::ended_by_deletion(pod))
+        .or_else(|| unread::node_lost(pod, now, &mut reasons))
         .or_else(|| release_after(pod, now));
     match found {
         Some((row, evidence)) => Verdict::Release(row, evidence),
@@ -265,10 +292,15 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
     };
     match mass_release {
         MassRelease::Within => Some((row::UNSELECTED, Evidence::Unselected(evidence))),
-        MassRelease::Exceeded { unselected, held } => {
+        MassRelease::Exceeded {
+            unselected,
+            held,
+            scope,
+        } => {
             let message = format!(
-                "no profile selects this pod any more, nor {unselected} of {held} held pods: kept, because that many \
-                 at once look like a mistyped selector"
+                "no profile selects this pod any more, nor {unselected} of {held} held pods {}: kept, because that \
+                 many at once look like a mistyped selector",
+                scope.in_words()
             );
             reasons.add(row::UNSELECTED, Missing::Event(message.into()));
             None
@@ -367,16 +399,27 @@ fn no_owner(pod: &PodView) -> Found {
 
 /// Row 9.
 fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let Selection::By { profile, consumed } = &pod.selection else {
-        return None;
-    };
-    if *consumed == ConsumedLabel::Yes {
+    if pod.judges().any(|(_, label)| label == ConsumedLabel::Yes) {
         return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
     }
     let Owner::Known(owner) = &pod.owner else {
         return None;
     };
-    owner_finished(pod, owner, profile, reasons)
+    pod.judges()
+        .find_map(|(profile, _)| owner_finished(pod, owner, profile, reasons))
+}
+
+impl PodView {
+    /// The profile that selects the pod, or those by which it is judged if none does.
+    fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
+        let selecting = match &self.selection {
+            Selection::By { profile, consumed } => Some((&**profile, *consumed)),
+            Selection::None | Selection::Ignored => None,
+        };
+        let others = self.judges.iter();
+        let others = others.map(|Judge { profile, consumed }| (&**profile, *consumed));
+        selecting.into_iter().chain(others)
+    }
 }
 
 fn owner_finished(

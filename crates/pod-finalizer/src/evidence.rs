@@ -7,6 +7,7 @@ use belayer_core::object::{ResourceVersion, Uid};
 
 pub use belayer_core::facts::{NamespaceDeletion, OwnerDeletion, is_ignored};
 
+use crate::argo::{EndedByDeletion, NeverHeld, NodeLost};
 use crate::outcome::Captured;
 use crate::profile::Profile;
 use crate::status::{NodeRef, StatusState};
@@ -31,8 +32,25 @@ pub enum Evidence {
     Consumed(Consumption),
     /// Row 11: the outcome is recorded.
     Captured(Captured),
+    /// Row 16: Argo runs the pod for itself.
+    NeverHeld(NeverHeld),
+    /// Row 17: its deletion ended it, so that there is no result.
+    EndedByDeletion(EndedByDeletion),
+    /// Row 18: its node is lost, so that nobody will report a result.
+    NodeLost(NodeLost),
     /// The profile's `releaseAfter` ran out: the admin's standing order, counted apart.
     ReleaseAfter,
+}
+
+impl Evidence {
+    /// Whether nobody has read a result, because there is none: such a release takes no finalizer of
+    /// others off and deletes nothing.
+    pub(crate) fn is_unread(&self) -> bool {
+        matches!(
+            self,
+            Self::NeverHeld(_) | Self::EndedByDeletion(_) | Self::NodeLost(_)
+        )
+    }
 }
 
 impl decision::Evidence for Evidence {
@@ -46,6 +64,9 @@ impl decision::Evidence for Evidence {
             Self::NoOwner => "NoOwner",
             Self::Consumed(_) => "Consumed",
             Self::Captured(_) => "Captured",
+            Self::NeverHeld(_) => "NeverHeld",
+            Self::EndedByDeletion(_) => "EndedByDeletion",
+            Self::NodeLost(_) => "NodeLost",
             Self::ReleaseAfter => "ReleaseAfter",
         }
     }
@@ -55,6 +76,10 @@ impl decision::Evidence for Evidence {
             Self::AdminAsked | Self::NamespaceTerminating(_) => Reach::AllOfOurs,
             _ => Reach::OwnHold,
         }
+    }
+
+    fn is_traced(&self) -> bool {
+        self.is_unread()
     }
 }
 
@@ -68,6 +93,9 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "NoOwner",
     "Consumed",
     "Captured",
+    "NeverHeld",
+    "EndedByDeletion",
+    "NodeLost",
     "ReleaseAfter",
 ];
 

@@ -12,16 +12,20 @@ use belayer_core::facts::{
 };
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{ObjectMeta, Pod};
 
-use crate::observe::{admin_asked, adopted, cleanup_of, held, is_of_kind, node_of, selection};
+use crate::argo::{ArgoPod, NodeQuestion};
+use crate::observe::{
+    admin_asked, adopted, argo_pod, cleanup_of, held, judges, node_of, selection,
+};
 use crate::outcome::{self, RecordState};
-use crate::profile::{Capture, Profile, Profiles};
+use crate::profile::{Capture, Profile, Profiles, is_of_kind};
 use crate::row;
 use crate::snapshot::{
     CachedOwner, Ended, Gate, MassRelease, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
 };
-use crate::status::StatusQuestion;
+use crate::status::{Asked, StatusOracle};
 
 /// What is looked at live.
 pub struct Looks {
@@ -31,9 +35,9 @@ pub struct Looks {
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Answers about namespaces.
     pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
-    /// Answers about the status of owners.
-    pub statuses: Arc<dyn Oracle<StatusQuestion>>,
-    /// Reads records of outcomes.
+    /// Answers about nodes.
+    pub nodes: Arc<dyn Oracle<NodeQuestion>>,
+    /// Reads records of outcomes, and the status of owners.
     pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
     pub resync: Duration,
@@ -54,9 +58,11 @@ impl Looks {
         let meta = &pod.meta;
         let namespace = self.namespace(meta).await?;
         let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
-        let owner = match &selection {
-            Selection::By { profile, .. } => self.owner(meta, profile).await?,
-            Selection::None | Selection::Ignored => Owner::NotRequired,
+        let judges = judges(&self.profiles, meta, &selection);
+        let owner = match (&selection, judges.first()) {
+            (Selection::By { profile, .. }, _) => self.owner(meta, profile).await?,
+            (_, Some(judge)) => self.owner(meta, &judge.profile).await?,
+            (_, None) => Owner::NotRequired,
         };
         let (record, node, cleanup) = match &selection {
             Selection::By { profile, .. } => (
@@ -65,7 +71,15 @@ impl Looks {
                 // When a deletion that is due was first seen to be due only a controller knows.
                 cleanup_of(pod, profile, &owner, None),
             ),
-            Selection::None | Selection::Ignored => (RecordState::Unknown, None, None),
+            Selection::None | Selection::Ignored => {
+                let mut node = None;
+                for judge in &judges {
+                    if node.is_none() {
+                        node = self.node(pod, &judge.profile).await?;
+                    }
+                }
+                (RecordState::Unknown, node, None)
+            }
         };
         let ended = if pod.is_ended() {
             Ended::Yes
@@ -79,6 +93,7 @@ impl Looks {
                 record,
                 node,
                 cleanup,
+                argo: self.argo(pod, first_seen).await?,
                 held: held(meta),
                 deleting: meta.deletion_timestamp,
                 ended,
@@ -87,6 +102,7 @@ impl Looks {
                 selection,
                 namespace,
                 owner,
+                judges,
             }),
             gate,
             mass_release: MassRelease::Within,
@@ -102,13 +118,26 @@ impl Looks {
         looked.map_err(|error| LookError::from(&error))
     }
 
+    /// The node is asked only where the pod looks as if it were lost.
+    async fn argo(&self, pod: &Pod, seen: Moment) -> Result<Option<ArgoPod>, LookError> {
+        let fact = match NodeQuestion::about(pod) {
+            Some(question) => Some(look(&*self.nodes, &question).await?),
+            None => None,
+        };
+        let pod = Arc::new(pod.clone());
+        // Since when the loss is known, only a controller knows.
+        Ok(argo_pod(&pod, seen, |_| (fact, None)))
+    }
+
     /// A status can be large: like the controller, this asks only where it can matter.
     async fn node(&self, pod: &Pod, profile: &Profile) -> Result<Option<NodeView>, LookError> {
         let waits = pod.is_ended() || pod.meta.is_deleting();
         let Some((node, question)) = node_of(&pod.meta, profile).filter(|_| waits) else {
             return Ok(None);
         };
-        let fact = look(&*self.statuses, &question).await?;
+        let asked = Asked::One(node.clone());
+        let statuses = StatusOracle::new(Arc::clone(&self.executor), asked);
+        let fact = look(&statuses, &question).await?;
         Ok(Some(NodeView {
             node,
             question,
@@ -156,9 +185,18 @@ impl Looks {
     }
 }
 
-/// Whether a profile selects a pod of this namespace.
-pub fn is_selected(profiles: &Profiles, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> bool {
-    matches!(selection(profiles, pod, namespace), Selection::By { .. })
+/// Why no profile selects a pod of this namespace, as a controller takes it right after its start;
+/// `None` if one does.
+pub fn unselected_by(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    namespace: Option<&ObjectMeta>,
+) -> Option<UnselectedBy> {
+    match selection(profiles, pod, namespace) {
+        Selection::By { .. } => None,
+        Selection::None => Some(UnselectedBy::Configuration),
+        Selection::Ignored => Some(UnselectedBy::Namespace),
+    }
 }
 
 /// What a row of the table says, for people.
@@ -176,6 +214,13 @@ pub fn says(row: Row) -> &'static str {
         row::NODE_FULFILLED => "held, it has ended, and its owner's status decides",
         row::CAPTURED => "held, and the record of its outcome is written",
         row::CLEANUP => "released, and its profile has it deleted",
+        row::NEVER_HELD => {
+            "never held: Argo runs it for itself (an agent, or garbage collection of artifacts)"
+        }
+        row::ENDED_BY_DELETION => {
+            "held, and its deletion ended it before there was a result to be read"
+        }
+        row::NODE_LOST => "held, and whether its node is lost decides",
         row::KEEP => "held until its consumer has taken the result",
         row::ADD_HOLD => "selected and not held yet",
         row::TOO_LATE => "selected, but its deletion began before it was held: too late",
@@ -226,24 +271,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_has_its_words() {
-        let rows = [
-            row::NOT_OURS,
-            row::ADMIN_ASKED,
-            row::NAMESPACE_TERMINATING,
-            row::UNSELECTED,
-            row::OWNER_GONE,
-            row::OWNER_DELETING,
-            row::NO_OWNER,
-            row::CONSUMED,
-            row::KEEP,
-            row::ADD_HOLD,
-            row::TOO_LATE,
-            row::CAPTURE,
-            row::NODE_FULFILLED,
-            row::CAPTURED,
-            row::CLEANUP,
-        ];
-        for row in rows {
+        for &row in row::ALL {
             assert_ne!(says(row), "see the decision table", "{row}");
         }
     }

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+pub mod argo;
+pub mod backlog;
 pub mod census;
 pub mod cleanup;
 pub mod component;

@@ -6,21 +6,24 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
+use belayer_core::facts::{Fact, Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
 use belayer_core::informer::{Lookup, Store, Stored};
+use belayer_core::moment::Moment;
 use belayer_core::names;
-use belayer_core::object::{OwnerReference, Resource, Uid};
+use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 
+use crate::argo::{self as argo_pods, ArgoPod, NodeQuestion, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
-use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo};
+use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
+use crate::question::Delay;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, NodeView, Owner, OwnerView,
-    PodView, Selection,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
+    OwnerView, PodView, Selection,
 };
-use crate::status::{NODE_ID, NODE_NAME, NodeRef, StatusQuestion};
+use crate::status::{self, NodeRef, StatusQuestion};
 
 /// Everything a pod is looked at together with.
 pub(crate) struct World {
@@ -31,9 +34,10 @@ pub(crate) struct World {
     pub owner_facts: Facts<OwnerQuestion>,
     pub namespace_facts: Facts<NamespaceQuestion>,
     pub status_facts: Facts<StatusQuestion>,
+    pub node_facts: Facts<NodeQuestion>,
     pub outcomes: Outcomes,
-    /// Since when the cleanup of pods is due.
-    pub due: Mutex<HashMap<Uid, Timestamp>>,
+    /// Since when a delay runs.
+    pub due: Mutex<HashMap<Delay, Timestamp>>,
 }
 
 impl World {
@@ -42,9 +46,11 @@ impl World {
         let meta = &pod.object.meta;
         let namespace = self.namespace(meta);
         let selection = self.selection(meta, namespace.cached.as_ref());
-        let owner = match &selection {
-            Selection::By { profile, .. } => self.owner(meta, profile),
-            Selection::None | Selection::Ignored => Owner::NotRequired,
+        let judges = judges(&self.profiles, meta, &selection);
+        let owner = match (&selection, judges.first()) {
+            (Selection::By { profile, .. }, _) => self.owner(meta, profile),
+            (_, Some(judge)) => self.owner(meta, &judge.profile),
+            (_, None) => Owner::NotRequired,
         };
         let adopted = adopted(meta, &selection);
         let (node, cleanup) = match (&selection, &owner) {
@@ -54,10 +60,13 @@ impl World {
                     &pod.object,
                     profile,
                     owner,
-                    self.due.lock().get(&meta.uid).copied(),
+                    self.due_since(&Delay::Cleanup(meta.uid.clone())),
                 ),
             ),
-            _ => (None, None),
+            _ => (
+                judges.iter().find_map(|by| self.node(meta, &by.profile)),
+                None,
+            ),
         };
         PodView {
             uid: meta.uid.clone(),
@@ -65,6 +74,7 @@ impl World {
             record: self.outcomes.state(&meta.uid),
             node,
             cleanup,
+            argo: self.argo(pod),
             held: held(meta),
             deleting: meta.deletion_timestamp,
             ended: if pod.object.is_ended() {
@@ -77,7 +87,20 @@ impl World {
             selection,
             namespace,
             owner,
+            judges,
         }
+    }
+
+    fn due_since(&self, delay: &Delay) -> Option<Timestamp> {
+        self.due.lock().get(delay).copied()
+    }
+
+    fn argo(&self, pod: &Stored<Pod>) -> Option<ArgoPod> {
+        let deletion_seen = pod.deletion_seen.unwrap_or(pod.first_seen);
+        argo_pod(&pod.object, deletion_seen, |question| {
+            let delay = Delay::NodeLost(pod.object.meta.uid.clone());
+            (self.node_facts.get(question), self.due_since(&delay))
+        })
     }
 
     /// Which profile a pod belongs to, by its own labels and its namespace as the cache has it.
@@ -167,15 +190,35 @@ pub(crate) fn selection(
     if namespace.is_some_and(|namespace| is_ignored(&namespace.labels)) {
         return Selection::Ignored;
     }
-    let consumed = if profile.is_consumed(&pod.labels) {
+    Selection::By {
+        profile: profile.clone(),
+        consumed: consumed(profile, pod),
+    }
+}
+
+fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
+    if profile.is_consumed(&pod.labels) {
         ConsumedLabel::Yes
     } else {
         ConsumedLabel::No
-    };
-    Selection::By {
-        profile: profile.clone(),
-        consumed,
     }
+}
+
+/// By what a held pod that no profile selects is judged: every configured or built-in profile whose
+/// kind of owner is its controller's.
+pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
+    let (Selection::None | Selection::Ignored, Held::Yes, Some(controller)) =
+        (selection, held(pod), &pod.controller)
+    else {
+        return Box::default();
+    };
+    let judges = profiles.owning(controller).into_iter();
+    judges
+        .map(|profile| Judge {
+            consumed: consumed(&profile, pod),
+            profile,
+        })
+        .collect()
 }
 
 /// Which node of its owner's status is a pod's, and what to ask about that status.
@@ -185,12 +228,7 @@ pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, S
     if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
         return None;
     }
-    let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
-    let node = match (annotation(NODE_ID), annotation(NODE_NAME)) {
-        (Some(id), _) => NodeRef::Id(id.into()),
-        (None, Some(name)) => NodeRef::Name(name.into()),
-        (None, None) => return None,
-    };
+    let node = status::node_of(pod)?;
     let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
     Some((node, question))
 }
@@ -231,9 +269,29 @@ pub(crate) fn cleanup_of(
     })
 }
 
-/// Versions of one group and kind are the same objects.
-pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
-    owner.kind == kind.kind && *owner.group() == *kind.group
+/// What rows 16 to 18 read of a pod, if its controller is a Workflow of Argo; `known` says what is
+/// known of its node, and since when it is known to be lost.
+pub(crate) fn argo_pod(
+    pod: &Arc<Pod>,
+    deletion_seen: Moment,
+    known: impl FnOnce(&NodeQuestion) -> (Option<Fact<NodeState>>, Option<Timestamp>),
+) -> Option<ArgoPod> {
+    if !argo_pods::is_of_workflow(&pod.meta) {
+        return None;
+    }
+    let node = NodeQuestion::about(pod).map(|question| {
+        let (fact, lost_since) = known(&question);
+        argo_pods::NodeView {
+            question,
+            fact,
+            deletion_seen,
+            lost_since,
+        }
+    });
+    Some(ArgoPod {
+        pod: Arc::clone(pod),
+        node,
+    })
 }
 
 /// The finalizers of others that leave with our hold: those that the admin named, on a pod that

@@ -5,6 +5,7 @@ use std::fmt;
 use belayer_core::facts::{NamespaceQuestion, OwnerQuestion};
 use belayer_core::object::Uid;
 
+use crate::argo::NodeQuestion;
 use crate::status::StatusQuestion;
 
 /// A question about a pod's surroundings.
@@ -16,8 +17,19 @@ pub enum PodQuestion {
     Namespace(NamespaceQuestion),
     /// Which nodes does the owner's status show fulfilled?
     Status(StatusQuestion),
-    /// Has the delay of the pod's cleanup run out?
-    Delay(Uid),
+    /// Is its node lost?
+    Node(NodeQuestion),
+    /// Has a delay run out?
+    Delay(Delay),
+}
+
+/// What is put off, for a pod of this UID.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Delay {
+    /// Its cleanup, as its annotation says.
+    Cleanup(Uid),
+    /// Its release after the loss of its node: `nodeLostDelay`.
+    NodeLost(Uid),
 }
 
 impl fmt::Display for PodQuestion {
@@ -26,7 +38,9 @@ impl fmt::Display for PodQuestion {
             Self::Owner(question) => question.fmt(f),
             Self::Namespace(question) => question.fmt(f),
             Self::Status(question) => question.fmt(f),
-            Self::Delay(_) => f.write_str("has the delay of its cleanup run out"),
+            Self::Node(question) => question.fmt(f),
+            Self::Delay(Delay::Cleanup(_)) => f.write_str("has the delay of its cleanup run out"),
+            Self::Delay(Delay::NodeLost(_)) => f.write_str("has nodeLostDelay run out"),
         }
     }
 }

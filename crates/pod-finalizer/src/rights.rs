@@ -17,6 +17,14 @@ pub fn rights(profiles: &Profiles) -> Vec<Right> {
         "patch",
         "holds are neither added nor taken off: what is held stays",
     ));
+    if profiles.iter().any(|profile| profile.is_argo()) {
+        rights.push(Right::new(
+            "",
+            "nodes",
+            "get",
+            "held pods of a lost node stay until their workflow is gone",
+        ));
+    }
     for owner in profiles.owners() {
         rights.extend(Right::on(
             owner,

@@ -78,6 +78,22 @@ pub const CLEANUP: Row = Row {
     name: "cleanup",
 };
 
+/// Argo runs the pod for itself, and nobody reads a result of it.
+pub const NEVER_HELD: Row = Row {
+    number: 16,
+    name: "never-held",
+};
+/// Its deletion ended the pod before there was a result.
+pub const ENDED_BY_DELETION: Row = Row {
+    number: 17,
+    name: "ended-by-deletion",
+};
+/// Its node is lost, and with it the end of its containers.
+pub const NODE_LOST: Row = Row {
+    number: 18,
+    name: "node-lost",
+};
+
 /// All of them.
 pub const ALL: &[Row] = &[
     NOT_OURS,
@@ -95,4 +111,7 @@ pub const ALL: &[Row] = &[
     ADD_HOLD,
     TOO_LATE,
     CLEANUP,
+    NEVER_HELD,
+    ENDED_BY_DELETION,
+    NODE_LOST,
 ];

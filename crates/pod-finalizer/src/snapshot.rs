@@ -12,6 +12,7 @@ use belayer_core::slim::ObjectMeta;
 
 pub use belayer_core::selection::MassRelease;
 
+use crate::argo::ArgoPod;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::RecordState;
 use crate::profile::Profile;
@@ -30,13 +31,15 @@ pub struct Snapshot {
     pub resync: Duration,
 }
 
-/// The backlog gate: closed while too many ended or deleting pods are still held.
+/// The backlog gate: closed while too many pods that are being deleted are still held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// New holds are added.
     Open,
     /// No new hold is added; releases go on.
     Closed,
+    /// No new hold is added in the pod's namespace; releases go on.
+    NamespaceClosed,
 }
 
 /// One pod.
@@ -64,10 +67,25 @@ pub struct PodView {
     pub node: Option<NodeView>,
     /// When it asks to be deleted.
     pub cleanup: Option<CleanupView>,
+    /// What rows 16 to 18 read; `None` unless its controller is a Workflow of Argo, whatever its
+    /// profile says.
+    pub argo: Option<ArgoPod>,
     /// Its namespace.
     pub namespace: NamespaceView,
     /// Its owner, as its profile wants one.
     pub owner: Owner,
+    /// Where no profile selects it: the profiles whose kind of owner is its controller's. What would
+    /// be evidence of one of them is evidence for this pod (row A4).
+    pub judges: Box<[Judge]>,
+}
+
+/// A profile by which a pod is judged, whether it selects the pod or not.
+#[derive(Debug, Clone)]
+pub struct Judge {
+    /// The profile.
+    pub profile: Arc<Profile>,
+    /// Whether the pod's labels say that its result was taken.
+    pub consumed: ConsumedLabel,
 }
 
 /// A pod's node in its owner's status.

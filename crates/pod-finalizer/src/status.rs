@@ -5,6 +5,9 @@
 //! of a workflow that wait, and only while one waits.
 
 mod nodes;
+mod scan;
+mod slots;
+mod unpack;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +17,36 @@ use futures::future::BoxFuture;
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, Pace, Question};
-use belayer_core::http::{ErrorClass, Request};
+use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::index::PODS_BY_OWNER;
+use belayer_core::informer::Store;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
+use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use nodes::{NodeRef, Nodes};
+pub use unpack::{NODES_LIMIT, NODES_WITHIN};
+
+use scan::ScanError;
+use slots::Slots;
 
 /// Annotation: the key of the pod's node in `status.nodes`.
 pub const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
 /// Annotation: the name of the pod's node.
 pub const NODE_NAME: &str = "workflows.argoproj.io/node-name";
+
+/// The largest workflow that is read, in bytes (T3). The API server takes objects of up to 3 MiB.
+pub const ANSWER_LIMIT: usize = 8 << 20;
+
+/// Which node of its workflow is a pod's, by its annotations.
+pub fn node_of(pod: &ObjectMeta) -> Option<NodeRef> {
+    let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
+    match (annotation(NODE_ID), annotation(NODE_NAME)) {
+        (Some(id), _) => Some(NodeRef::Id(id.into())),
+        (None, Some(name)) => Some(NodeRef::Name(name.into())),
+        (None, None) => None,
+    }
+}
 
 /// One workflow is looked at once a second at most.
 pub fn pace() -> Pace {
@@ -65,9 +88,12 @@ impl fmt::Display for StatusQuestion {
 /// What a live look at a workflow's status found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusState {
-    /// Its nodes can be read.
+    /// The nodes that were asked for could be read.
     Read(Arc<Nodes>),
-    /// They cannot, which is no evidence of anything.
+    /// They are more than Belayer reads, which is no evidence of anything, and will not change by
+    /// itself.
+    TooLarge(Arc<str>),
+    /// They cannot be read, which is no evidence of anything.
     Unreadable(Arc<str>),
 }
 
@@ -79,29 +105,105 @@ impl Question for StatusQuestion {
     fn outcome(answer: &StatusState) -> &'static str {
         match answer {
             StatusState::Read(_) => "read",
+            StatusState::TooLarge(_) => "too_large",
             StatusState::Unreadable(_) => "unreadable",
+        }
+    }
+
+    fn weight(answer: &StatusState) -> usize {
+        match answer {
+            StatusState::Read(nodes) => nodes.weight(),
+            StatusState::TooLarge(why) | StatusState::Unreadable(why) => why.len(),
         }
     }
 }
 
-/// Answers [`StatusQuestion`]s by live GETs.
-#[derive(Debug)]
+/// Why the nodes of a workflow were not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Unread {
+    /// They are more than is read, in words.
+    TooLarge(String),
+    /// For another reason, in words.
+    Otherwise(String),
+}
+
+impl From<ScanError> for Unread {
+    fn from(error: ScanError) -> Self {
+        Self::Otherwise(format!("its nodes cannot be read: {error}"))
+    }
+}
+
+impl From<Unread> for StatusState {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::TooLarge(why) => Self::TooLarge(why.into()),
+            Unread::Otherwise(why) => Self::Unreadable(why.into()),
+        }
+    }
+}
+
+/// Whose nodes are kept of a status.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// Those of all pods of the workflow that the store has when the look begins. A pod that is
+    /// seen later does not believe that look: see
+    /// [`Consumption::prove_node_fulfilled`](crate::evidence::Consumption::prove_node_fulfilled).
+    OfPods(Store<Pod>),
+    /// This one.
+    One(NodeRef),
+}
+
+impl Asked {
+    fn nodes(&self, workflow: &Uid) -> Vec<NodeRef> {
+        match self {
+            Self::OfPods(pods) => {
+                let pods = pods.by_index(PODS_BY_OWNER, workflow.as_str());
+                let pods = pods.unwrap_or_default();
+                pods.iter()
+                    .filter_map(|pod| node_of(&pod.object.meta))
+                    .collect()
+            }
+            Self::One(node) => vec![node.clone()],
+        }
+    }
+}
+
+/// Answers [`StatusQuestion`]s by live GETs. Cheap to clone.
+#[derive(Debug, Clone)]
 pub struct StatusOracle {
     executor: Arc<Executor>,
+    asked: Asked,
+    slots: Arc<Slots>,
 }
 
 impl StatusOracle {
-    /// An oracle that asks through `executor`.
-    pub fn new(executor: Arc<Executor>) -> Self {
-        Self { executor }
+    /// An oracle that asks through `executor`, and keeps what is `asked` for.
+    pub fn new(executor: Arc<Executor>, asked: Asked) -> Self {
+        Self {
+            executor,
+            asked,
+            slots: Arc::new(Slots::new()),
+        }
     }
 
     async fn status(&self, question: &StatusQuestion) -> Result<StatusState, LookError> {
-        let request = Request::get(question.resource.object_path(&question.key));
+        let StatusQuestion { resource, key, uid } = question;
+        let _slot = self.slots.slot(key.shared_namespace()).await;
+        let request = Request::get(resource.object_path(key)).body_limit(ANSWER_LIMIT);
         let error = match self.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => return Ok(read(&answer.body, &question.uid)),
+            Ok(answer) => {
+                let asked = self.asked.nodes(uid);
+                let read = nodes::read(&answer.body, uid, asked, &self.slots.unpack).await;
+                return Ok(read.map_or_else(StatusState::from, |nodes| {
+                    StatusState::Read(Arc::new(nodes))
+                }));
+            }
             Err(error) => error,
         };
+        if let RequestError::TooLarge { limit } = error {
+            let why = format!("it is larger than {} MiB", limit >> 20);
+            return Ok(StatusState::TooLarge(why.into()));
+        }
         match error.class() {
             ErrorClass::NotFound
             | ErrorClass::NotServed
@@ -120,12 +222,4 @@ impl Oracle<StatusQuestion> for StatusOracle {
     ) -> BoxFuture<'a, Result<StatusState, LookError>> {
         Box::pin(self.status(question))
     }
-}
-
-/// Reads a workflow. Whatever is wrong with it is no evidence, and said so.
-fn read(body: &[u8], uid: &Uid) -> StatusState {
-    nodes::read(body, uid).map_or_else(
-        |why| StatusState::Unreadable(why.into()),
-        |nodes| StatusState::Read(Arc::new(nodes)),
-    )
 }

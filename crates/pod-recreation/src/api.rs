@@ -115,6 +115,10 @@ pub struct Status {
     pub phase: Option<Phase>,
     /// Re-creations that were reserved: raised before each create.
     pub attempts: u32,
+    /// Whether the pod of the last attempt keeps its hold until this record knows of it, drained or not:
+    /// so that a pod that is not there was never created. Earlier versions did not see to that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hold_kept: bool,
     /// Pods of the chain that exist or existed, the first included.
     pub pod_starts: u32,
     /// Pods that were re-created.

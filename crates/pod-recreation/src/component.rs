@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use belayer_core::decision::Decision;
 use belayer_core::facts::{Asker, Facts, OwnerQuestion, is_ignored};
+use belayer_core::holding::Holding;
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
+use belayer_core::owned::{OwnerStores, RECREATION_BY_OWNER};
 use belayer_core::runner::{Change, Component};
-use belayer_core::slim::{Keep, Namespace, Pod};
+use belayer_core::slim::{
+    Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
+};
 use belayer_core::workqueue::{Band, WorkQueue};
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
@@ -33,7 +37,9 @@ pub struct Parts {
     pub records: Store<Record>,
     /// All namespaces.
     pub namespaces: Store<Namespace>,
-    /// Live looks at records.
+    /// The kinds of owners that some component watches.
+    pub owners: OwnerStores,
+    /// Live looks at records and owners.
     pub looks: Facts<OwnerQuestion>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
@@ -57,10 +63,12 @@ struct Memory {
     first_seen_rejected: HashSet<Uid>,
     /// First pods whose record somebody deleted before anything was done.
     cancelled: HashSet<Uid>,
-    /// Pods that were rejected after their hold had gone, because they had started.
+    /// Pods that were rejected without their hold, and not proven never to have run.
     reported: HashSet<Uid>,
     /// Pods that carry our marks and were created by somebody else.
     copies: HashSet<Uid>,
+    /// The last attempt of a record, by its UID, whose pod was seen: it was created.
+    created: HashMap<Uid, u32>,
 }
 
 /// The labels and annotations of pods that are read.
@@ -105,13 +113,15 @@ impl PodRecreation {
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, .. } => {
-                if object.phase == belayer_core::slim::Phase::Failed {
+                if object.phase == Phase::Failed {
                     let mut memory = self.memory.lock();
                     memory.first_seen_rejected.insert(object.meta.uid.clone());
                 }
+                self.note_created(object);
                 self.wake(object);
             }
             Event::Updated { old, new } => {
+                self.note_created(new);
                 self.note_report(old, new);
                 self.wake(new);
             }
@@ -129,19 +139,54 @@ impl PodRecreation {
         }
     }
 
-    /// A pod that had started, was let go, and is rejected after all: nothing is done about it, and
-    /// nothing else would say so.
+    /// Remembers that the pod of an attempt was created.
+    fn note_created(&self, pod: &Pod) {
+        if let Some(mark) = snapshot::mark(pod).filter(|_| !self.is_copy(pod)) {
+            let mut memory = self.memory.lock();
+            let last = memory.created.entry(mark.record_uid).or_default();
+            *last = mark.attempt.max(*last);
+        }
+    }
+
+    /// A pod that was rejected without its hold, because it had started and was let go or because nobody
+    /// can say that nothing of it ran: nothing is done about it, and nothing else would say so.
     fn note_report(&self, old: &Pod, new: &Pod) {
-        use belayer_core::slim::Phase::Failed;
-        if new.phase != Failed || old.phase == Failed {
+        if new.phase != Phase::Failed || old.phase == Phase::Failed {
             return;
         }
-        let (before, now) = (self.view(old), self.view(new));
-        let was_let_go = before.state == PodState::Started && now.hold == Hold::Off;
+        let now = self.view(new);
         let is_rejected = matches!(now.state, PodState::Rejected(_)) && !now.is_deleting();
-        if was_let_go && is_rejected && now.mark.is_none() && now.selection == Selection::Eligible {
+        let is_left_alone = now.hold == Hold::Off && now.recreatable().is_none();
+        if is_left_alone
+            && is_rejected
+            && now.mark.is_none()
+            && now.selection == Selection::Eligible
+        {
             self.memory.lock().reported.insert(now.uid);
         }
+    }
+
+    /// Wakes the pods of an owner that is being deleted or gone.
+    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+        let ends = match event {
+            Event::Added { object, .. } => Some(object).filter(|owner| owner.0.is_deleting()),
+            Event::Updated { old, new } => {
+                Some(new).filter(|new| new.0.is_deleting() && !old.0.is_deleting())
+            }
+            Event::Deleted { last, .. } => Some(last),
+            _ => None,
+        };
+        let Some(owner) = ends else {
+            return;
+        };
+        let pods = &self.parts.pods;
+        let pods = pods.by_index(RECREATION_BY_OWNER, owner.0.uid.as_str());
+        let keys = pods
+            .into_iter()
+            .flatten()
+            .map(|pod| pod.meta.key.clone())
+            .collect::<Vec<_>>();
+        self.parts.pods_queue.add_all(keys, Band::Release);
     }
 
     /// Wakes the pods of a namespace that changed: whether it is ignored, or being deleted.
@@ -180,6 +225,7 @@ impl PodRecreation {
             Event::Added { object, .. } => object,
             Event::Updated { new, .. } => new,
             Event::Deleted { last, .. } => {
+                self.memory.lock().created.remove(&last.meta.uid);
                 let over = last.status.phase.is_some_and(api::Phase::is_final);
                 if !over {
                     let mut memory = self.memory.lock();
@@ -222,17 +268,11 @@ impl PodRecreation {
 
     /// A pod in this component's words.
     pub fn view(&self, pod: &Pod) -> PodView {
-        let seen = self
-            .memory
-            .lock()
-            .first_seen_rejected
-            .contains(&pod.meta.uid);
-        let sight = if seen {
-            FirstSight::Rejected
+        let mut view = if pod.phase == Phase::Failed {
+            self.view_of_failed(pod)
         } else {
-            FirstSight::Earlier
+            PodView::of(pod, &self.settings, FirstSight::Earlier)
         };
-        let mut view = PodView::of(pod, &self.settings, sight);
         if view.mark.is_some() && self.is_copy(pod) {
             view.mark = None;
         }
@@ -243,6 +283,32 @@ impl PodRecreation {
             };
         }
         view
+    }
+
+    /// A pod that has failed, with what the store remembers of its earlier versions. One that comes from a
+    /// live look knows nothing of them by itself, and the store may not have seen all that led to it.
+    fn view_of_failed(&self, pod: &Pod) -> PodView {
+        let Pod { meta, .. } = pod;
+        let stored = self.parts.pods.lookup(&meta.key).found();
+        let stored = stored.filter(|stored| stored.meta.uid == meta.uid);
+        let first_seen_rejected = self.memory.lock().first_seen_rejected.contains(&meta.uid);
+        let sight = |unbroken: bool| match (first_seen_rejected, unbroken) {
+            (true, _) => FirstSight::Rejected,
+            (false, true) => FirstSight::Throughout,
+            (false, false) => FirstSight::Earlier,
+        };
+        match stored {
+            Some(stored) if stored.meta.resource_version == meta.resource_version => {
+                let unbroken = stored.continuity() == Some(Continuity::Unbroken);
+                PodView::of(&stored, &self.settings, sight(unbroken))
+            }
+            Some(stored) => {
+                let mut pod = pod.clone();
+                pod.inherit(&stored, Transition::Missed);
+                PodView::of(&pod, &self.settings, sight(false))
+            }
+            None => PodView::of(pod, &self.settings, sight(false)),
+        }
     }
 
     /// A pod that carries our marks and is somebody else's work: it is a pod like any other.
@@ -299,11 +365,17 @@ impl PodRecreation {
             Lookup::Found(namespace) if namespace.meta.is_deleting() => NamespaceSight::Terminating,
             _ => NamespaceSight::Active,
         };
+        let created = record.as_deref().and_then(|record: &Record| {
+            let memory = self.memory.lock();
+            memory.created.get(&record.meta.uid).copied()
+        });
         Snapshot {
             record,
             pod,
             namespace,
             cancelled,
+            created,
+            holding: Holding::Allowed,
             record_ttl: self.settings.record_ttl,
         }
     }
@@ -406,6 +478,10 @@ impl Component<Pod> for PodRecreation {
             cancelled: self.is_cancelled(&view.uid),
             to_report: Asked::from(self.memory.lock().reported.contains(&view.uid)),
             first_seen: pod.first_seen,
+            owner: self
+                .parts
+                .owners
+                .owner_of(pod, |question| self.parts.looks.get(question)),
             pod: view,
             record,
             look,

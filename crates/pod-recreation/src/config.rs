@@ -40,6 +40,8 @@ pub struct Settings {
     pub eligibility: Eligibility,
     /// The policy that new records get.
     pub policy: Policy,
+    /// Whether `owners` names the workflows of Argo Workflows, and they are left out all the same.
+    pub argo_left_out: bool,
     /// Classes of reasons.
     pub classes: Classes,
     /// How long a record is kept after its end.
@@ -54,6 +56,7 @@ impl Default for Settings {
             workers: DEFAULT_WORKERS,
             eligibility: Eligibility::default(),
             policy: Policy::default(),
+            argo_left_out: false,
             classes: Classes::default(),
             record_ttl: RECORD_TTL,
             storm: StormLimits::default(),
@@ -73,6 +76,9 @@ pub struct PodRecreationConfig {
     /// Kinds of controllers whose pods are re-created, as `Kind` or `Kind.group`.
     #[serde(default)]
     pub owners: Vec<String>,
+    /// Whether `owners` may name the workflows of Argo Workflows, which retries its pods itself.
+    #[serde(default)]
+    pub allow_argo: bool,
     /// See [`Policy::max_retries`].
     pub max_retries: Option<u32>,
     /// See [`Policy::backoff_seconds`].
@@ -142,7 +148,11 @@ impl TryFrom<PodRecreationConfig> for Settings {
             ));
         }
         let owners = config.owners.iter().map(|name| owner(name));
-        let owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
+        let mut owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
+        let all = owners.len();
+        // An earlier version took them, so they are no error that would stop an upgrade.
+        owners.retain(|kind| config.allow_argo || !is_argo(kind));
+        let argo_left_out = owners.len() < all;
         let storm = storm(&config.storm)?;
         Ok(Self {
             workers,
@@ -166,6 +176,7 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .avoid_rejected_node
                     .unwrap_or(default.avoid_rejected_node),
             },
+            argo_left_out,
             classes: Classes::with(config.classes),
             record_ttl: config
                 .record_ttl_seconds
@@ -173,6 +184,15 @@ impl TryFrom<PodRecreationConfig> for Settings {
             storm,
         })
     }
+}
+
+/// What is told, at the start and by `check`, where workflows of Argo Workflows are named and left out.
+pub const ARGO_LEFT_OUT: &str = "podRecreation.owners names Workflow.argoproj.io, whose pods are left alone: Argo \
+    Workflows retries them itself, and a pod that comes back under its name meets that. Take it out, or set \
+    podRecreation.allowArgo: true";
+
+fn is_argo(kind: &OwnerKind) -> bool {
+    (kind.group.as_str(), kind.kind.as_str()) == ("argoproj.io", "Workflow")
 }
 
 fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
@@ -254,6 +274,23 @@ mod tests {
         assert_eq!(settings.classes.of("Custom", ""), Class::Race);
         assert_eq!(settings.storm.per_node.burst, 3);
         assert_eq!(settings.storm.breaker.open_seconds, 9);
+    }
+
+    /// A7: never a refusal, which would stop an upgrade.
+    #[rstest]
+    #[case("owners: [Workflow.argoproj.io, Workspace.example.com]", &["Workspace"], true)]
+    #[case("owners: [Workflow.argoproj.io]\nallowArgo: true", &["Workflow"], false)]
+    #[case("owners: [Workspace.example.com]", &["Workspace"], false)]
+    #[case("owners: [Workflow.example.com]", &["Workflow"], false)]
+    fn a7_workflows_of_argo_are_left_out_unless_that_is_meant(
+        #[case] yaml: &str,
+        #[case] kinds: &[&str],
+        #[case] left_out: bool,
+    ) {
+        let settings = settings(yaml).unwrap();
+        let owners = &settings.eligibility.owners;
+        let named: Vec<&str> = owners.iter().map(|owner| &*owner.kind).collect();
+        assert_eq!((&named[..], settings.argo_left_out), (kinds, left_out));
     }
 
     #[rstest]

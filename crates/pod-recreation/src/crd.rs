@@ -80,6 +80,7 @@ mod tests {
             let status = Status {
                 phase: Some(phase),
                 attempts: 1,
+                hold_kept: true,
                 pod_starts: 2,
                 pod_recreated: 1,
                 pod_deletion_time: Some(time),

@@ -9,6 +9,7 @@ mod verdict;
 use std::time::Duration;
 
 use belayer_core::decision::Severity;
+use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
 use jiff::Timestamp;
 
@@ -18,11 +19,12 @@ use crate::record::Record;
 use crate::row;
 use crate::snapshot::{Asked, PodState, PodView, Selection, Sight};
 
+pub use attempt::adopt;
 use attempt::{creating, take_away, waiting};
-use ends::{cancelled, cancelled_if_gone, end, name_taken, reported};
+use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, reported};
 pub use ends::{cut_short, finished, name_taken_notice, taken};
 use rejection::{rejected, rejection_of};
-pub use verdict::{Effect, Step, Verdict};
+pub use verdict::{Effect, Leads, Step, Verdict};
 
 /// All that is read about one record, or about a pod that is to have one.
 #[derive(Debug, Clone)]
@@ -35,6 +37,10 @@ pub struct Snapshot {
     pub namespace: NamespaceSight,
     /// Whether somebody deleted the pod's record before anything was done.
     pub cancelled: Asked,
+    /// The last attempt of the record whose pod this process has seen.
+    pub created: Option<u32>,
+    /// Whether holds may be added. While Belayer is drained nothing new begins.
+    pub holding: Holding,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,
 }
@@ -76,8 +82,8 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Verdict {
     match phase {
         Phase::Rejected => rejected(record, pod, now),
         Phase::Deleting => deleting(record, pod, now),
-        Phase::Waiting => waiting(record, pod, now),
-        Phase::Creating => creating(record, pod, now),
+        Phase::Waiting => waiting(record, pod, snapshot.holding, now),
+        Phase::Creating => creating(record, pod, snapshot.created, now),
         Phase::Recreated => recreated(record, pod, now),
         Phase::Started | Phase::Exhausted | Phase::Ended => {
             ended(record, pod, snapshot.record_ttl, now)
@@ -122,10 +128,7 @@ fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
             ),
         ),
         Some(pod) if pod.is_deleting() => cancelled(record, "the rejected pod was deleted", now),
-        Some(pod) if pod.selection == Selection::No => {
-            let why = "not re-created: nothing selects the pod";
-            end(record, (row::REPORTED, "reported"), why, now)
-        }
+        Some(pod) if pod.selection == Selection::No => not_selected(record, now),
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
                 let mut next = rejection_of(record, pod, rejection, now);
@@ -186,6 +189,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict 
             )
         }
         _ if pod.is_deleting() => cancelled(record, "the re-created pod was deleted", now),
+        PodState::Rejected(_) if pod.selection == Selection::No => not_selected(record, now),
         PodState::Rejected(rejection) if rejection.is_recreated() => {
             let next = rejection_of(record, pod, rejection, now);
             Verdict::of(

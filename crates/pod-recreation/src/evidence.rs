@@ -6,6 +6,7 @@ use belayer_core::decision::{self, Reach};
 use belayer_core::facts::{Fact, GoneProof, OwnerState};
 use belayer_core::moment::Moment;
 use belayer_core::object::Uid;
+use belayer_core::owned::EndedOwner;
 
 use crate::api::Phase;
 use crate::record::Record;
@@ -31,6 +32,8 @@ pub enum Evidence {
     Ended,
     /// Row 11: nothing asks for its re-creation any more.
     Unselected,
+    /// Row 13: its owner is being deleted or gone: whoever wanted it does not any more.
+    OwnerEnds(EndedOwner),
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
@@ -44,6 +47,8 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "Started",
     "Ended",
     "Unselected",
+    "OwnerDeleting",
+    "OwnerGone",
 ];
 
 impl decision::Evidence for Evidence {
@@ -58,6 +63,7 @@ impl decision::Evidence for Evidence {
             Self::Started => "Started",
             Self::Ended => "Ended",
             Self::Unselected => "Unselected",
+            Self::OwnerEnds(ended) => ended.name(),
         }
     }
 

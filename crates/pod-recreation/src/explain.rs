@@ -6,12 +6,16 @@ use std::time::Duration;
 use belayer_core::decision::Row;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{
-    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, is_ignored, look,
+    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, is_ignored,
+    look,
 };
+use belayer_core::holding::Holding;
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::informer::Decoders;
 use belayer_core::moment::Moment;
 use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_core::object::Resource;
+use belayer_core::owned::OwnerSight;
 use belayer_core::slim::{Phase as PodPhase, Pod};
 use jiff::Timestamp;
 
@@ -23,7 +27,7 @@ use crate::holds::{HoldSnapshot, RecordSight};
 use crate::proof::FirstSight;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, PodState, PodView, Selection, Sight};
+use crate::snapshot::{Asked, Hold, PodState, PodView, Selection, Sight};
 
 /// What is looked at live.
 pub struct Looks {
@@ -35,8 +39,10 @@ pub struct Looks {
     pub records: Decoders<Record>,
     /// Answers about namespaces.
     pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
-    /// Answers about records, for the pods that name one.
+    /// Answers about records, for the pods that name one, and about the owners of pods.
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
+    /// The kinds of owners that a controller watches.
+    pub owner_kinds: Vec<Resource>,
 }
 
 /// All that was seen of a pod and its record.
@@ -81,6 +87,7 @@ impl Looks {
             }
             None => None,
         };
+        let owner = self.owner(pod).await?;
         let machine = Snapshot {
             record: match &record {
                 RecordSight::Found(record) => Some(record.clone()),
@@ -93,6 +100,8 @@ impl Looks {
                 NamespaceSight::Active
             },
             cancelled: Asked::No,
+            created: None,
+            holding: Holding::Allowed,
             record_ttl: self.settings.record_ttl,
         };
         Ok(Seen {
@@ -103,10 +112,35 @@ impl Looks {
                 cancelled: Asked::No,
                 to_report: Asked::No,
                 look,
+                owner,
             },
             machine,
             ignored: if ignored { Asked::Yes } else { Asked::No },
         })
+    }
+
+    async fn owner(&self, pod: &Pod) -> Result<Option<OwnerSight>, LookError> {
+        let Some(owner) = &pod.meta.controller else {
+            return Ok(None);
+        };
+        let mut kinds = self.owner_kinds.iter();
+        let of_kind = |kind: &&Resource| kind.kind == owner.kind && *kind.group == *owner.group();
+        let Some(kind) = kinds.find(of_kind) else {
+            return Ok(None);
+        };
+        let question = OwnerQuestion::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        let fact = look(&*self.owners, &question).await?;
+        // One that is there is in the store of a controller.
+        let cached = match fact.answer() {
+            OwnerState::Present(meta) => Some(meta.clone()),
+            OwnerState::Gone(_) | OwnerState::Unknown(_) => None,
+        };
+        let fact = Some(fact);
+        Ok(Some(OwnerSight {
+            question,
+            cached,
+            fact,
+        }))
     }
 
     async fn record(&self, pod: &Pod) -> Result<RecordSight, LookError> {
@@ -136,6 +170,18 @@ impl Seen {
             .as_ref()
             .and_then(|record| record.status.phase);
         phase == Some(Phase::Deleting) && self.hold.pod.is_deleting()
+    }
+
+    /// Whether what becomes of the pod depends on what a process has watched: it was rejected without a hold,
+    /// and would be re-created if nothing of it ran.
+    pub fn only_the_leader_knows(&self) -> bool {
+        let pod = &self.hold.pod;
+        let is_worth_it = match &pod.state {
+            PodState::Rejected(rejection) => rejection.class.is_recreated(),
+            PodState::Pending | PodState::Started | PodState::Ended => false,
+        };
+        let wanted = pod.selection == Selection::Eligible && pod.asks.leave == Asked::No;
+        is_worth_it && wanted && pod.hold == Hold::Off && !pod.is_deleting()
     }
 
     /// What its record says, and what the state machine does next; nothing for a pod without one that
@@ -200,6 +246,7 @@ pub fn says(row: Row) -> &'static str {
         row::ENDED => "held, and it ended in a way that is not re-created",
         row::UNSELECTED => "held, and nothing asks for its re-creation any more",
         row::KEEP => "held until it has started",
+        row::OWNER_ENDS => "held, and its owner is being deleted or gone",
         row::NOTHING => "there is nothing to do",
         row::REJECTED => "it was rejected and has no record yet",
         row::BEGIN => "its record says nothing yet",
@@ -222,6 +269,9 @@ pub fn says(row: Row) -> &'static str {
         row::EXPIRED => "the record has been kept for long enough",
         row::REPORTED => "it may have run, or its rejection is for good",
         row::IN_VAIN => "it was created after its record had ended",
+        row::HOLD_LOST => {
+            "its pod may have been created already, and have run after its hold was taken off"
+        }
         _ => "see the tables",
     }
 }

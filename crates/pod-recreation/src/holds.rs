@@ -5,9 +5,10 @@ use std::time::Duration;
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
 use belayer_core::moment::Moment;
+use belayer_core::owned::{OwnerEnd, OwnerSight};
 use jiff::Timestamp;
 
-use crate::api::Phase;
+use crate::api::{Phase, Status};
 use crate::decide::is_in_vain;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
 use crate::record::Record;
@@ -38,6 +39,33 @@ pub struct HoldSnapshot {
     pub to_report: Asked,
     /// What a live look at the record of its mark said, and what to ask for one.
     pub look: Option<(OwnerQuestion, Option<Fact<OwnerState>>)>,
+    /// Its controller, if that is of a kind that is watched.
+    pub owner: Option<OwnerSight>,
+}
+
+/// A user's pod, or the one that its record knows of: a drain may have taken the hold off that.
+fn is_first_or_next(snapshot: &HoldSnapshot) -> bool {
+    match (&snapshot.pod.mark, &snapshot.record) {
+        (None, _) => true,
+        (Some(mark), RecordSight::Found(record)) => {
+            let this = Some(snapshot.pod.uid.as_str());
+            let Status {
+                pod_uid,
+                rejected_uid,
+                ..
+            } = &record.status;
+            record.meta.uid == mark.record_uid
+                && (pod_uid.as_deref() == this || rejected_uid.as_deref() == this)
+        }
+        (Some(_), _) => false,
+    }
+}
+
+impl HoldSnapshot {
+    fn owner_has_ended(&self) -> bool {
+        let end = self.owner.as_ref().map(OwnerSight::end);
+        matches!(end, Some(OwnerEnd::Ended(_)))
+    }
 }
 
 /// The record of a pod.
@@ -59,12 +87,42 @@ pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     if pod.hold == Hold::Off {
         return unheld(snapshot);
     }
-    if pod.asks.release == Asked::Yes {
+    if pod.asks.release == Asked::Yes && !is_unknown_to_its_record(snapshot) {
         return release(row::ADMIN_ASKED, Evidence::AdminAsked);
     }
-    match &pod.mark {
+    let decision = match &pod.mark {
         Some(mark) => successor(snapshot, mark),
         None => first(snapshot),
+    };
+    unless_its_owner_ends(snapshot, decision)
+}
+
+/// Row 13: what would be kept goes with its owner, which may wait for it. A pod that its record does not
+/// know of yet is kept: "it is not there" has to go on meaning "it was never created".
+fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> HoldDecision {
+    let is_known = snapshot.pod.mark.is_none()
+        || matches!(snapshot.record, RecordSight::Found(_)) && !is_unknown_to_its_record(snapshot);
+    if decision.write.is_some() || !is_known {
+        return decision;
+    }
+    match snapshot.owner.as_ref().map(OwnerSight::end) {
+        Some(OwnerEnd::Ended(ended)) => release(row::OWNER_ENDS, Evidence::OwnerEnds(ended)),
+        Some(OwnerEnd::Ask { question, after }) => {
+            decision.missing.push(Missing::Answer { question, after });
+            decision
+        }
+        Some(OwnerEnd::Lives) | None => decision,
+    }
+}
+
+/// Whether the pod was created by an attempt, and its record, which may yet create another, does not
+/// say so.
+fn is_unknown_to_its_record(snapshot: &HoldSnapshot) -> bool {
+    match (&snapshot.pod.mark, &snapshot.record) {
+        (Some(mark), RecordSight::Found(record)) => {
+            record.meta.uid == mark.record_uid && record.awaits(&snapshot.pod.uid)
+        }
+        _ => false,
     }
 }
 
@@ -72,12 +130,13 @@ pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
 fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     let pod = &snapshot.pod;
     let eligible = pod.selection == Selection::Eligible
-        && pod.mark.is_none()
+        && is_first_or_next(snapshot)
         && pod.asks.leave == Asked::No
         && pod.asks.release == Asked::No
         && !pod.is_deleting()
         && snapshot.cancelled == Asked::No
-        && !matches!(snapshot.record, RecordSight::NotServed);
+        && !matches!(snapshot.record, RecordSight::NotServed)
+        && !snapshot.owner_has_ended();
     // With a hold it would be released at once.
     let over = match &snapshot.record {
         RecordSight::Found(record) => Final::prove(record).is_some(),
@@ -88,7 +147,8 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     }
     match &pod.state {
         PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
-        // First seen when it was rejected already: the hold keeps it while its spec is saved.
+        // It was rejected before it could be held, and nothing of it ran: the hold keeps it while its
+        // spec is saved.
         PodState::Rejected(_) if pod.recreatable().is_some() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
@@ -140,6 +200,9 @@ fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
     };
     if !known && given_up && pod.is_deleting() && pod.state != PodState::Started {
         return release(row::LEFTOVER, Evidence::Leftover);
+    }
+    if known && pod.state == PodState::Pending && pod.selection == Selection::No {
+        return release(row::UNSELECTED, Evidence::Unselected);
     }
     if known && pod.state == PodState::Pending {
         return keep("it has not started");

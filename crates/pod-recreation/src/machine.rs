@@ -9,6 +9,8 @@ mod owners;
 mod requests;
 mod successor;
 
+pub use requests::status_patch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::executor::{Executor, Tickets};
 use belayer_core::facts::{Oracle, OwnerQuestion};
 use belayer_core::freshness::OwnWrites;
+use belayer_core::holding::Holding;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::runner::Clock;
@@ -67,7 +70,7 @@ struct Shared {
     kinds: Mutex<HashMap<(String, String), owners::Served>>,
 }
 
-/// How often the number of open breakers is told: they close by themselves.
+/// How often the number of open breakers is told, for they close by themselves, and the gate looked at.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 impl Machine {
@@ -101,11 +104,18 @@ impl Machine {
         self.shared.storm.open_breakers()
     }
 
-    /// Keeps the gauge of open breakers up to date until `stop` is cancelled.
-    pub async fn tell_breakers(self, stop: CancellationToken) {
+    /// Keeps the gauge of open breakers up to date, and hurries what is to be finished once Belayer is
+    /// drained, until `stop` is cancelled.
+    pub async fn run_beside(self, stop: CancellationToken) {
         let tell = async {
+            let mut before = Holding::Unknown;
             loop {
                 self.shared.report_breakers();
+                let now = self.shared.executor().holding().now();
+                if now == Holding::Draining && before != now {
+                    self.shared.hurry();
+                }
+                before = now;
                 tokio::time::sleep(TOLD_EVERY).await;
             }
         };
@@ -142,6 +152,17 @@ impl Handler<Record> for Machine {
 }
 
 impl Shared {
+    /// Wakes the records that have not ended: whoever drains waits for no pause.
+    fn hurry(&self) {
+        let mut keys = Vec::new();
+        self.parts.component.records().for_each(|record| {
+            if !record.status.phase.is_some_and(api::Phase::is_final) {
+                keys.push(record.meta.key.clone());
+            }
+        });
+        self.free(keys);
+    }
+
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
             self.parts.component.queue().add(key, Band::Normal);
@@ -164,10 +185,15 @@ impl Shared {
             self.free(self.own.seen(records.resource_version()));
             return Outcome::Done;
         }
-        let snapshot = self.parts.component.observe_record(&key);
+        let holding = self.executor().holding().now();
+        let snapshot = Snapshot {
+            holding,
+            ..self.parts.component.observe_record(&key)
+        };
         let verdict = decide(&snapshot, (self.parts.clock)());
         tracing::debug!(record = %key, row = %verdict.row, effect = ?verdict.effect.as_ref().map(std::mem::discriminant), "decided");
         let again = verdict.again;
+        let is_allowed = verdict.is_allowed(holding);
         let Some(effect) = verdict.effect else {
             if let Some(notice) = &verdict.notice {
                 self.tell(&snapshot, notice);
@@ -175,7 +201,7 @@ impl Shared {
             return again.map_or(Outcome::Done, |after| Outcome::Again { after });
         };
         // A pod is created with our hold on it, and everything before leads there.
-        if effect.leads_to_a_hold() && !self.executor().holding().allows() {
+        if !is_allowed {
             return Outcome::Again {
                 after: effects::DRAINED,
             };

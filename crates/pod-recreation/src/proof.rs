@@ -4,13 +4,20 @@
 //! a changed node it rejects pods that were running. So absent container statuses prove nothing. What
 //! tells them apart is the time of the first start, which the kubelet keeps across restarts: where a pod
 //! is rejected at its first admission it is the moment of the rejection itself.
+//!
+//! Nothing of that helps where a kubelet was cut off from the API server: it may have run the pod unheard
+//! of, have restarted, and have rejected it as if it had just come. So a pod that was bound for long, and of
+//! which its kubelet had said nothing before it rejected it, proves nothing.
 
 use belayer_core::names::POD_RECREATION_HOLD;
-use belayer_core::slim::{Phase, Pod};
+use belayer_core::slim::{Failure, Phase, Pod};
 use jiff::SignedDuration;
 
 /// A rejection at first admission is written within this time of the start.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// A kubelet that says nothing of a pod for longer than this after it was bound may be cut off.
+const UNHEARD_OF: SignedDuration = SignedDuration::from_secs(120);
 
 /// Nothing of this pod ever ran. Only [`NeverRan::prove`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +38,15 @@ pub enum MayHaveRun {
     /// It was taken by the kubelet long before it was rejected.
     #[error("the kubelet took it long before it rejected it")]
     StartedEarlier,
+    /// An earlier version of it showed that it ran.
+    #[error("it was seen to have started before")]
+    SeenStarted,
+    /// Its kubelet had it for long before it said anything of it.
+    #[error(
+        "its kubelet said nothing of it for more than two minutes after it was bound, and may have run it while it \
+         was cut off from the API server"
+    )]
+    UnheardOf,
     /// It has a start time, and nobody knows when the status was written.
     #[error("nobody knows when its rejection was written")]
     UnknownWrite,
@@ -41,7 +57,10 @@ pub enum MayHaveRun {
 pub enum FirstSight {
     /// When it was first seen it had been rejected already.
     Rejected,
-    /// It was seen before, or nobody knows.
+    /// It was seen before it was rejected, and every version since: none showed that it ran. The hold
+    /// could say no more.
+    Throughout,
+    /// It was seen before and versions may have been missed, or nobody knows.
     Earlier,
 }
 
@@ -61,6 +80,12 @@ impl NeverRan {
         if pod.has_ip {
             return Err(MayHaveRun::HasAddress);
         }
+        if pod.unstarted.is_none() {
+            return Err(MayHaveRun::SeenStarted);
+        }
+        if !is_heard_of(pod) {
+            return Err(MayHaveRun::UnheardOf);
+        }
         let times = pod.failure.as_ref();
         let start = times.and_then(|times| times.start_time);
         match (start, times.and_then(|times| times.status_written)) {
@@ -74,12 +99,29 @@ impl NeverRan {
     }
 }
 
+/// Whether the kubelet cannot have had the pod for long without a word.
+fn is_heard_of(pod: &Pod) -> bool {
+    let unstarted = pod.unstarted.as_deref();
+    if pod.node_name.is_none() || unstarted.is_some_and(|unstarted| unstarted.kubelet_reported) {
+        return true;
+    }
+    let failure = pod.failure.as_deref();
+    let of_failure = |time: fn(&Failure) -> Option<_>| failure.and_then(time);
+    // When it was bound is seldom known to who did not see it before it was rejected.
+    let bound = unstarted.and_then(|unstarted| unstarted.scheduled);
+    let bound = bound.or(of_failure(|failure| failure.created));
+    match (bound, of_failure(|failure| failure.status_written)) {
+        (Some(bound), Some(written)) => written.duration_since(bound) <= UNHEARD_OF,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-    use belayer_core::slim::{Failure, ObjectMeta};
+    use belayer_core::slim::{Failure, ObjectMeta, Unstarted};
     use jiff::Timestamp;
     use rstest::rstest;
 
@@ -118,6 +160,28 @@ mod tests {
         pod
     }
 
+    /// Bound at 1000 and rejected at this time, as the kubelet writes it.
+    fn bound(written: i64, bound: Bound) -> Pod {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let scheduled = (bound != Bound::Unseen).then(|| at(1_000));
+        let mut pod = times(written, Some(written));
+        pod.node_name = Some("node-1".into());
+        pod.failure.as_mut().unwrap().created = Some(at(1_000));
+        pod.unstarted = Some(Box::new(Unstarted {
+            scheduled,
+            kubelet_reported: bound == Bound::Reported,
+            ..Unstarted::default()
+        }));
+        pod
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Bound {
+        Seen,
+        Unseen,
+        Reported,
+    }
+
     #[rstest]
     #[case::nothing_against_it(rejected(), FirstSight::Earlier, Ok(()))]
     #[case::rejected_at_once(times(100, Some(110)), FirstSight::Earlier, Ok(()))]
@@ -134,6 +198,27 @@ mod tests {
     )]
     #[case::without_its_hold(unheld(), FirstSight::Earlier, Err(MayHaveRun::NotHeld))]
     #[case::first_seen_rejected(unheld(), FirstSight::Rejected, Ok(()))]
+    #[case::r1_observed_throughout(unheld(), FirstSight::Throughout, Ok(()))]
+    #[case::r1_seen_to_start_before(Pod { unstarted: None, ..unheld() }, FirstSight::Throughout, Err(MayHaveRun::SeenStarted))]
+    #[case::r1_seen_to_start_before_though_held(Pod { unstarted: None, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::SeenStarted))]
+    #[case::r1_rejected_soon_after_it_was_bound(bound(1_120, Bound::Seen), FirstSight::Throughout, Ok(()))]
+    #[case::r1_rejected_long_after(
+        bound(1_121, Bound::Seen),
+        FirstSight::Throughout,
+        Err(MayHaveRun::UnheardOf)
+    )]
+    #[case::r1_rejected_long_after_though_held(
+        bound(1_121, Bound::Seen),
+        FirstSight::Earlier,
+        Err(MayHaveRun::UnheardOf)
+    )]
+    #[case::r1_its_kubelet_had_reported_it(bound(1_121, Bound::Reported), FirstSight::Throughout, Ok(()))]
+    #[case::r1_old_and_first_seen_rejected(
+        bound(1_121, Bound::Unseen),
+        FirstSight::Rejected,
+        Err(MayHaveRun::UnheardOf)
+    )]
+    #[case::r1_young_and_first_seen_rejected(bound(1_030, Bound::Unseen), FirstSight::Rejected, Ok(()))]
     #[case::a_container_started(Pod { started: true, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::ContainerStarted))]
     #[case::it_has_an_address(Pod { has_ip: true, ..rejected() }, FirstSight::Rejected, Err(MayHaveRun::HasAddress))]
     #[case::it_has_not_failed(Pod { phase: Phase::Running, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::ContainerStarted))]

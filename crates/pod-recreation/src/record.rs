@@ -1,11 +1,12 @@
 //! The slim record: what decisions read of a `PodRecreation`. The pod to create stays on the server;
 //! the one effect that needs it asks for it.
 
+use belayer_core::object::Uid;
 use belayer_core::slim::json::{JsonMeta, SlimJson};
 use belayer_core::slim::{DecodeContext, DecodeError, ObjectMeta, Slim};
 use serde::Deserialize;
 
-use crate::api::{Policy, Status};
+use crate::api::{Phase, Policy, Status};
 
 /// A `PodRecreation` without its pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,26 @@ pub struct Record {
     pub policy: Policy,
     /// `status`.
     pub status: Status,
+}
+
+impl Record {
+    /// Whether the record may yet create a pod, and does not know of `pod`, which one of its attempts
+    /// created. Until it does, only the hold on that pod says that there was a create.
+    pub fn awaits(&self, pod: &Uid) -> bool {
+        let Status {
+            phase,
+            pod_uid,
+            rejected_uid,
+            ..
+        } = &self.status;
+        let this = Some(pod.as_str());
+        let knows = pod_uid.as_deref() == this || rejected_uid.as_deref() == this;
+        let may_create = matches!(
+            phase,
+            Some(Phase::Deleting | Phase::Waiting | Phase::Creating)
+        );
+        may_create && !knows
+    }
 }
 
 impl Slim for Record {

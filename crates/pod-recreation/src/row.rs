@@ -30,6 +30,8 @@ pub const ENDED: Row = row(10, "ended");
 pub const UNSELECTED: Row = row(11, "unselected");
 /// Holds: kept until something happens.
 pub const KEEP: Row = row(12, "keep");
+/// Holds: its owner is being deleted or gone.
+pub const OWNER_ENDS: Row = row(13, "owner-ends");
 
 /// Machine: nothing to do.
 pub const NOTHING: Row = row(20, "nothing");
@@ -75,6 +77,8 @@ pub const EXPIRED: Row = row(39, "expired");
 pub const IN_VAIN: Row = row(41, "in-vain");
 /// Machine: the pod may have run, or its rejection is for good.
 pub const REPORTED: Row = row(40, "reported");
+/// Machine: the pod of the reserved attempt may have been created, and have lost its hold.
+pub const HOLD_LOST: Row = row(42, "hold-lost");
 
 /// All of them.
 pub const ALL: &[Row] = &[
@@ -90,6 +94,7 @@ pub const ALL: &[Row] = &[
     ENDED,
     UNSELECTED,
     KEEP,
+    OWNER_ENDS,
     NOTHING,
     REJECTED,
     BEGIN,
@@ -112,4 +117,5 @@ pub const ALL: &[Row] = &[
     EXPIRED,
     IN_VAIN,
     REPORTED,
+    HOLD_LOST,
 ];

@@ -1,5 +1,5 @@
-//! Where kube-controller-manager's own controller of claims is to work beside Belayer: whether it
-//! does, by what is seen of the claims. It cannot be asked.
+//! Where kube-controller-manager's own controller of claims is to work beside Belayer, or alone: whether
+//! it does, by what is seen of the claims. It cannot be asked.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use belayer_core::http::RequestError;
-use belayer_core::names::KUBERNETES_PVC_PROTECTION;
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_inspect::evidence::pods;
 use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::finalizers::{CLAIM_CONTROLLER, METADATA};
+use crate::needs::Claims;
 use crate::report::{About, Finding, Level};
 
 /// A claim that was deleted so long ago would be gone, had anybody taken its finalizer off.
@@ -33,6 +34,8 @@ struct Seen {
     bare: usize,
     /// By namespace: those that wait for that finalizer alone, for a while now.
     waiting: BTreeMap<String, Vec<String>>,
+    /// Those with Belayer's own finalizer.
+    held: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +73,10 @@ struct Claim {
 impl Seen {
     fn note(&mut self, claim: Claim, now: Timestamp) {
         let mut names = claim.finalizers.iter();
+        if names.clone().any(|name| name == PVC_PROTECTION_HOLD) {
+            self.held
+                .push(format!("{}/{}", claim.namespace, claim.name));
+        }
         match claim.deletion_timestamp {
             None if !names.any(|name| name == KUBERNETES_PVC_PROTECTION) => self.bare += 1,
             Some(since)
@@ -85,7 +92,7 @@ impl Seen {
 }
 
 /// Looks at every claim, and at the pods of namespaces in which one waits.
-pub(crate) async fn look(reader: &Reader, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<Finding> {
     let kind = Resource::claims();
     let unknown = |what: &str, why: String| {
         Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
@@ -116,6 +123,9 @@ pub(crate) async fn look(reader: &Reader, now: Timestamp) -> Vec<Finding> {
     }
     findings.extend(left_behind(&left));
     findings.extend(bare(seen.bare));
+    if mode == Claims::Advised {
+        findings.extend(still_held(&seen.held));
+    }
     findings
 }
 
@@ -152,13 +162,35 @@ async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<U
         .await
 }
 
-/// Nobody takes Kubernetes' finalizer off.
-fn left_behind(claims: &[String]) -> Option<Finding> {
+/// Some of them by name, and how many more there are.
+fn named(claims: &[String]) -> String {
     let mut names = claims.iter().take(NAMED).cloned().collect::<Vec<_>>();
     if claims.len() > NAMED {
         names.push(format!("and {} more", claims.len() - NAMED));
     }
-    let names = names.join(", ");
+    names.join(", ")
+}
+
+/// Belayer only advises, and claims have its finalizer from an earlier configuration.
+fn still_held(claims: &[String]) -> Option<Finding> {
+    let what = || {
+        let still = one_or_many(claims.len(), "claim still has", "claims still have");
+        Finding::new(
+            Level::Note,
+            About::Finalizer,
+            format!("{still} {PVC_PROTECTION_HOLD}: {}", named(claims)),
+            format!(
+                "pvc-protection only advises: a running Belayer removes it where {KUBERNETES_PVC_PROTECTION} is on the \
+                 claim as well, or no pod uses the claim"
+            ),
+        )
+    };
+    (!claims.is_empty()).then(what)
+}
+
+/// Nobody takes Kubernetes' finalizer off.
+fn left_behind(claims: &[String]) -> Option<Finding> {
+    let names = named(claims);
     let what = match claims.len() {
         0 => return None,
         1 => format!(

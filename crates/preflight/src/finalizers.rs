@@ -141,6 +141,15 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
+        (InTree::Off(pod), Claims::Advised) => findings.push(
+            Finding::new(
+                Level::Missing,
+                About::Finalizer,
+                format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
+                "nothing protects claims in use, for pvc-protection only advises; deleted claims hang",
+            )
+            .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
+        ),
         (InTree::Unseen(why), Claims::Replacing) => findings.push(Finding::new(
             Level::Unknown,
             About::Finalizer,
@@ -149,9 +158,9 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
         )),
         _ => {}
     }
-    if mode == Claims::Beside {
+    if mode != Claims::Replacing {
         let told = matches!(in_tree, InTree::Off(_));
-        let seen = beside::look(reader, now).await.into_iter();
+        let seen = beside::look(reader, now, mode).await.into_iter();
         // Claims that hang for want of it prove what its flag has said already.
         findings.extend(seen.filter(|finding| !told || finding.level == Level::Note));
     }

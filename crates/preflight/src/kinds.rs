@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use belayer_core::http::{ErrorClass, Request};
+use belayer_core::object::path;
 use belayer_inspect::reader::{Reader, explain};
 
 use crate::needs::Kind;
@@ -22,11 +23,7 @@ struct Served {
 /// A finding, unless it is served.
 pub(crate) async fn look(reader: &Reader, kind: &Kind) -> Option<Finding> {
     let resource = &kind.resource;
-    let path = if resource.group.is_empty() {
-        format!("/api/{}", resource.version)
-    } else {
-        format!("/apis/{}/{}", resource.group, resource.version)
-    };
+    let path = path::of_version(&resource.group, &resource.version);
     let what = format!("{resource} at {}", resource.version);
     let served = match reader.json::<Resources>(&Request::get(path)).await {
         Ok(version) => version

@@ -4,6 +4,7 @@ mod beside;
 mod finalizers;
 mod kinds;
 mod needs;
+mod node_agent;
 mod policies;
 mod report;
 mod rights;
@@ -57,7 +58,7 @@ pub async fn check(
     }
     let server = match reader.json::<Version>(&Request::get("/version")).await {
         Ok(version) => Some(version.git_version),
-        Err(error) if error.api().is_some() => None,
+        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
         Err(error) => return Err(error),
     };
     let mut parts = Vec::new();
@@ -81,6 +82,10 @@ pub async fn check(
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);
         }
+        findings.extend(part.advice.iter().map(|advice| {
+            let means = "it may not do what it seems to";
+            Finding::new(Level::Note, About::Configuration, advice.as_str(), means)
+        }));
         findings.sort_by_key(|finding| finding.level);
         parts.push(PartReport {
             name: part.name.clone(),
@@ -93,6 +98,8 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
+        let agent = node_agent::look(reader, server.as_deref()).await;
+        first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);
     }
     Ok(Report {

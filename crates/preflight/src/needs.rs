@@ -21,6 +21,8 @@ pub struct Part {
     pub holds: Vec<(Resource, String)>,
     /// How claims are held, where this part holds claims.
     pub claims: Option<Claims>,
+    /// What of its configuration may not do what it seems to, in words.
+    pub advice: Vec<String>,
 }
 
 /// A kind that a part needs.
@@ -57,6 +59,8 @@ pub struct Policy {
 /// How claims are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claims {
+    /// Not at all: kube-controller-manager's controller protects them, and Belayer reports.
+    Advised,
     /// Beside kube-controller-manager's controller, by a name of our own.
     Beside,
     /// In its place, by its name.

@@ -132,6 +132,19 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             "it holds other objects at their creation than Belayer selects",
         ));
     }
+    let conditions = found["spec"]["matchConditions"].to_string();
+    let obeys = conditions.contains(names::GATE_CLOSED_PREFIX);
+    if policy.finalizer == names::POD_STATUS_HOLD && !obeys {
+        findings.push(
+            Finding::new(
+                Level::Note,
+                About::Policy,
+                format!("policy {name} does not know closed namespaces"),
+                "it goes on adding holds at creation in a namespace where too many deletions wait already",
+            )
+            .fix("apply it from the manifests again"),
+        );
+    }
     if let Some(namespace) = elsewhere(policy, &found["spec"]["matchConstraints"]) {
         findings.push(missing(
             format!(

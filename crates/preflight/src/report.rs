@@ -63,6 +63,8 @@ pub enum About {
     Finalizer,
     /// Another Belayer.
     Installation,
+    /// A key of the configuration.
+    Configuration,
 }
 
 /// One thing that is not as it should be.

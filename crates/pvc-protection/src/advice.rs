@@ -31,6 +31,11 @@ pub struct Signs {
 /// Something an admin should change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
+    /// Belayer only advises, and nothing puts `kubernetes.io/pvc-protection` on claims.
+    Unprotected {
+        /// How many claims lack it.
+        claims: usize,
+    },
     /// Nothing puts `kubernetes.io/pvc-protection` on claims.
     Unmountable {
         /// How many claims lack it.
@@ -53,9 +58,13 @@ impl Advice {
     pub fn on(mode: Mode, signs: Signs) -> Vec<Self> {
         let mut advice = Vec::new();
         match mode {
-            Mode::Beside => {
+            Mode::Advise | Mode::Beside => {
                 if signs.bare > 0 {
-                    advice.push(Self::Unmountable { claims: signs.bare });
+                    let claims = signs.bare;
+                    advice.push(match mode.adds_holds() {
+                        true => Self::Unmountable { claims },
+                        false => Self::Unprotected { claims },
+                    });
                 }
                 if signs.left_behind > 0 {
                     advice.push(Self::LeftBehind {
@@ -76,6 +85,7 @@ impl Advice {
     /// One word for it: what was said lately is not said again.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Unprotected { .. } => "Unprotected",
             Self::Unmountable { .. } => "Unmountable",
             Self::LeftBehind { .. } => "LeftBehind",
             Self::TwoAtWork { .. } => "TwoAtWork",
@@ -86,6 +96,14 @@ impl Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unprotected { claims } => write!(
+                f,
+                "{} not carry {KUBERNETES_PVC_PROTECTION}, and Belayer adds no finalizer: nothing keeps such a \
+                 claim while pods use it; switch the API server's admission plugin StorageObjectInUseProtection \
+                 and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
+                 pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
+                one_or_many(*claims, "claim does", "claims do")
+            ),
             Self::Unmountable { claims } => write!(
                 f,
                 "{} not carry {KUBERNETES_PVC_PROTECTION}, and {PVC_PROTECTION_HOLD} alone is not \
@@ -133,6 +151,8 @@ mod tests {
     #[rstest]
     #[case::all_is_well_beside(Mode::Beside, NONE, &[])]
     #[case::all_is_well_in_its_place(Mode::Replacing, NONE, &[])]
+    #[case::a18_nobody_protects(Mode::Advise, Signs { bare: 4, ..NONE }, &["Unprotected"])]
+    #[case::a18_nobody_takes_it_off(Mode::Advise, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
     #[case::nobody_adds_the_finalizer(Mode::Beside, Signs { bare: 4, ..NONE }, &["Unmountable"])]
     #[case::nobody_takes_it_off(Mode::Beside, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
     #[case::we_add_it_ourselves(Mode::Replacing, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]

@@ -1,5 +1,4 @@
-//! The census of held claims: how many are held, how many of those wait for their deletion, and
-//! since when.
+//! The census of claims: how many are held, how many wait for their deletion, and since when.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +8,15 @@ use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
 
-/// Counts held claims. Kept up to date by every event of the claims.
+/// Counts held and waiting claims. Kept up to date by every event of the claims.
 #[derive(Debug, Default)]
 pub struct Census(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The deletion timestamp of each held claim.
-    held: HashMap<ObjectKey, Option<Timestamp>>,
+    /// What is noted of each claim that is not free.
+    noted: HashMap<ObjectKey, Entry>,
+    held: usize,
     waiting: BTreeSet<(Timestamp, ObjectKey)>,
 }
 
@@ -30,6 +30,26 @@ pub enum Entry {
         /// Its deletion timestamp.
         deleting: Option<Timestamp>,
     },
+    /// It is not held by us, but its deletion waits for Kubernetes' own controller.
+    Waits {
+        /// Its deletion timestamp.
+        since: Timestamp,
+    },
+}
+
+impl Entry {
+    /// Since when its deletion waits, if it does.
+    fn waits(self) -> Option<Timestamp> {
+        match self {
+            Self::Free => None,
+            Self::Held { deleting } => deleting,
+            Self::Waits { since } => Some(since),
+        }
+    }
+
+    fn is_held(self) -> bool {
+        matches!(self, Self::Held { .. })
+    }
 }
 
 impl Census {
@@ -37,27 +57,26 @@ impl Census {
     pub fn note(&self, key: &ObjectKey, entry: Entry) -> Entry {
         let mut inner = self.0.lock();
         let before = match entry {
-            Entry::Held { deleting } => inner.held.insert(key.clone(), deleting),
-            Entry::Free => inner.held.remove(key),
-        };
-        if let Some(Some(since)) = before {
+            Entry::Free => inner.noted.remove(key),
+            entry => inner.noted.insert(key.clone(), entry),
+        }
+        .unwrap_or(Entry::Free);
+        if let Some(since) = before.waits() {
             inner.waiting.remove(&(since, key.clone()));
         }
-        if let Entry::Held {
-            deleting: Some(since),
-        } = entry
-        {
+        if let Some(since) = entry.waits() {
             inner.waiting.insert((since, key.clone()));
         }
-        before.map_or(Entry::Free, |deleting| Entry::Held { deleting })
+        inner.held = inner.held + usize::from(entry.is_held()) - usize::from(before.is_held());
+        before
     }
 
     /// How many claims are held.
     pub fn held(&self) -> usize {
-        self.0.lock().held.len()
+        self.0.lock().held
     }
 
-    /// How many of them are being deleted.
+    /// How many claims are noted whose deletion waits.
     pub fn waiting(&self) -> usize {
         self.0.lock().waiting.len()
     }
@@ -67,7 +86,7 @@ impl Census {
         self.0.lock().waiting.first().map(|(since, _)| *since)
     }
 
-    /// All held claims that are being deleted, the longest waiting first.
+    /// All claims whose deletion waits, the longest waiting first.
     pub fn list_waiting(&self) -> Vec<(Timestamp, ObjectKey)> {
         self.0.lock().waiting.iter().cloned().collect()
     }
@@ -95,5 +114,8 @@ mod tests {
         assert_eq!((census.held(), census.waiting()), (2, 2));
         assert_eq!(census.oldest_waiting(), at(20));
         assert_eq!(census.list_waiting().len(), 2);
+        let since = Timestamp::UNIX_EPOCH;
+        census.note(&key("b"), Entry::Waits { since });
+        assert_eq!((census.held(), census.waiting()), (1, 2));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::Decision;
-use belayer_core::facts::{Asker, Facts, Pace};
+use belayer_core::facts::{Asker, Facts, OwnerQuestion, Pace};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::names::KUBERNETES_PVC_PROTECTION;
@@ -23,6 +23,8 @@ use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::ledger::Ledger;
 use crate::look::PodsQuestion;
+use crate::owner::{self, OwnerView};
+use crate::question::ClaimQuestion;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::{self, NAMED, Users, uses};
 
@@ -51,16 +53,19 @@ pub struct Parts {
     pub pods: Store<Pod>,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
     pub looks: Facts<PodsQuestion>,
+    /// Live reads of the Workflows that own claims, with [`owner::COMPLETED_LABEL`] kept.
+    pub owners: Facts<OwnerQuestion>,
     /// The queue of the claims' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds claims while pods use them.
+/// Holds claims while pods use them, or reports which pods they wait for.
 pub struct PvcProtection {
     mode: Mode,
     claims: Store<Claim>,
     pods: Store<Pod>,
     looks: Facts<PodsQuestion>,
+    owners: Facts<OwnerQuestion>,
     queue: WorkQueue<ObjectKey>,
     census: Census,
     ledger: Arc<Ledger>,
@@ -84,6 +89,7 @@ impl PvcProtection {
             claims,
             pods,
             looks,
+            owners,
             queue,
         } = parts;
         Self {
@@ -91,13 +97,14 @@ impl PvcProtection {
             claims,
             pods,
             looks,
+            owners,
             queue,
             census: Census::default(),
             ledger: Arc::default(),
         }
     }
 
-    /// By which finalizer claims are held.
+    /// Whether claims are held, and by which finalizer.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -200,12 +207,10 @@ impl PvcProtection {
     }
 
     fn note(&self, claim: &ObjectMeta) {
-        let entry = if self.hold_of(claim).keeps() {
-            Entry::Held {
-                deleting: claim.deletion_timestamp,
-            }
-        } else {
-            Entry::Free
+        let entry = match claim.deletion_timestamp {
+            deleting if self.hold_of(claim).keeps() => Entry::Held { deleting },
+            Some(since) if self.is_advised_on(claim) => Entry::Waits { since },
+            _ => Entry::Free,
         };
         self.noted(claim, entry);
     }
@@ -229,6 +234,13 @@ impl PvcProtection {
         }
     }
 
+    /// Being deleted, and kept by Kubernetes while we only advise.
+    fn is_advised_on(&self, claim: &ObjectMeta) -> bool {
+        !self.mode.adds_holds()
+            && claim.is_deleting()
+            && claim.has_finalizer(KUBERNETES_PVC_PROTECTION)
+    }
+
     /// Being deleted, and held by us.
     fn is_waiting(&self, claim: &ObjectMeta) -> bool {
         claim.is_deleting() && self.hold_of(claim).keeps()
@@ -241,12 +253,14 @@ impl PvcProtection {
         let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
         let mut users = Users::default();
         let mut seen = 0;
+        // Whether all of them have ended matters only where a Workflow owns the claim.
+        let all = owner::question(claim).is_some();
         let scanned = self.pods.scan_index(PODS_BY_CLAIM, &value, |pod| {
             seen += 1;
             if uses(pod, claim) {
-                users.note(pod.meta.key.name());
+                users.note_pod(pod);
             }
-            if users.total() >= NAMED {
+            if users.total() >= NAMED && !(all && users.running() == 0) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -255,7 +269,7 @@ impl PvcProtection {
         if scanned.is_none() || (users.is_empty() && self.pods.unreadable() > 0) {
             return CachedUsers::Unknown;
         }
-        if users.total() >= NAMED {
+        if users.running() > 0 && users.total() >= NAMED {
             // The rest is counted, not looked at: thousands of pods may share one claim.
             let all = self
                 .pods
@@ -275,7 +289,7 @@ fn is_idle(pod: &Pod) -> bool {
 impl Component<Claim> for PvcProtection {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
-    type Question = PodsQuestion;
+    type Question = ClaimQuestion;
 
     fn name(&self) -> &'static str {
         NAME
@@ -289,7 +303,11 @@ impl Component<Claim> for PvcProtection {
         let claim = &change.new?.meta;
         match (claim.is_deleting(), self.hold_of(claim)) {
             (true, hold) if hold.keeps() => Some(Band::Release),
-            (false, Hold::Missing | Hold::Former) => Some(change.source.quiet()),
+            (false, Hold::Missing | Hold::Former) if self.mode.adds_holds() => {
+                Some(change.source.quiet())
+            }
+            (true, _) if self.is_advised_on(claim) => Some(change.source.quiet()),
+            (false, Hold::Present) if !self.mode.adds_holds() => Some(change.source.quiet()),
             _ => None,
         }
     }
@@ -305,6 +323,11 @@ impl Component<Claim> for PvcProtection {
             .map(|error| error.to_string());
         Snapshot {
             claim: Some(ClaimView {
+                mode: self.mode,
+                owner: owner::question(&meta).map(|question| OwnerView {
+                    look: self.owners.get(&question),
+                    question,
+                }),
                 hold: self.hold_of(&meta),
                 deletion_seen: claim.deletion_seen,
                 cached: self.cached_users(&meta),
@@ -316,11 +339,14 @@ impl Component<Claim> for PvcProtection {
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodsQuestion> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, ClaimQuestion> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodsQuestion, asker: Asker<'_>) {
-        self.looks.ask(question, asker);
+    fn ask(&self, question: ClaimQuestion, asker: Asker<'_>) {
+        match question {
+            ClaimQuestion::Pods(question) => self.looks.ask(question, asker),
+            ClaimQuestion::Owner(question) => self.owners.ask(question, asker),
+        }
     }
 }

@@ -18,33 +18,39 @@ pub const DEFAULT_WORKERS: usize = 32;
 /// More workers than this would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-/// By which finalizer claims are held, and with that, beside or instead of what.
+/// Whether claims are held, by which finalizer, and with that, beside or instead of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// By our own name, beside kube-controller-manager's controller.
+    /// They are not: Belayer reports what a claim waits for, and adds no finalizer. What an earlier
+    /// configuration added is removed (row A18).
     #[default]
+    Advise,
+    /// By our own name, beside kube-controller-manager's controller.
     Beside,
     /// By Kubernetes' name, in place of kube-controller-manager's controller.
     Replacing,
 }
 
 impl Mode {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::Beside, Self::Replacing];
-
-    /// The finalizer that claims are held by.
+    /// The finalizer that claims are held by; while Belayer only advises, the one that they were held
+    /// by before.
     pub fn hold(self) -> &'static str {
         match self {
-            Self::Beside => PVC_PROTECTION_HOLD,
+            Self::Advise | Self::Beside => PVC_PROTECTION_HOLD,
             Self::Replacing => KUBERNETES_PVC_PROTECTION,
         }
+    }
+
+    /// Whether claims get a finalizer.
+    pub fn adds_holds(self) -> bool {
+        self != Self::Advise
     }
 
     /// Every finalizer that is ours to take off. Where Kubernetes' controller is replaced, what we
     /// held by our own name before goes as well; where it is not, its finalizer is none of ours.
     pub fn ours(self) -> &'static [&'static str] {
         match self {
-            Self::Beside => &[PVC_PROTECTION_HOLD],
+            Self::Advise | Self::Beside => &[PVC_PROTECTION_HOLD],
             Self::Replacing => &[KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD],
         }
     }
@@ -55,16 +61,18 @@ impl Mode {
     ///
     /// When none does.
     pub fn of(finalizer: &str) -> Result<Self, UnknownFinalizer> {
-        Self::ALL
-            .into_iter()
-            .find(|mode| mode.hold() == finalizer)
-            .ok_or_else(|| UnknownFinalizer(finalizer.to_owned()))
+        match finalizer {
+            PVC_PROTECTION_HOLD => Ok(Self::Beside),
+            KUBERNETES_PVC_PROTECTION => Ok(Self::Replacing),
+            _ => Err(UnknownFinalizer(finalizer.to_owned())),
+        }
     }
 }
 
+/// As the key `finalizer` says it; empty where it says nothing.
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.hold())
+        f.write_str(if self.adds_holds() { self.hold() } else { "" })
     }
 }
 
@@ -72,7 +80,7 @@ impl fmt::Display for Mode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not known: it is {PVC_PROTECTION_HOLD} (beside kube-controller-manager's controller) \
-     or {KUBERNETES_PVC_PROTECTION} (in its place)"
+     or {KUBERNETES_PVC_PROTECTION} (in its place); without it claims get no finalizer"
 )]
 pub struct UnknownFinalizer(String);
 
@@ -81,7 +89,7 @@ pub struct UnknownFinalizer(String);
 pub struct Settings {
     /// Keys worked on at once.
     pub workers: usize,
-    /// By which finalizer claims are held.
+    /// Whether claims are held, and by which finalizer.
     pub mode: Mode,
 }
 
@@ -139,7 +147,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(None, Mode::Beside)]
+    #[case::a18_only_an_unset_one_advises(None, Mode::Advise)]
     #[case(Some("belayer.dev/pvc-protection"), Mode::Beside)]
     #[case(Some("kubernetes.io/pvc-protection"), Mode::Replacing)]
     fn the_finalizer_says_the_mode(#[case] finalizer: Option<&str>, #[case] mode: Mode) {
@@ -159,6 +167,7 @@ mod tests {
 
     #[test]
     fn kubernetes_finalizer_is_ours_only_where_its_controller_is_replaced() {
+        assert!(!Mode::Advise.ours().contains(&KUBERNETES_PVC_PROTECTION));
         assert!(!Mode::Beside.ours().contains(&KUBERNETES_PVC_PROTECTION));
         assert!(Mode::Replacing.ours().contains(&KUBERNETES_PVC_PROTECTION));
     }

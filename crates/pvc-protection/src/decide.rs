@@ -4,17 +4,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Decision, Missing, Notice, Severity, Write};
+use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::Fact;
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
-use crate::evidence::{Evidence, Unused};
-use crate::look::{PodsLook, PodsQuestion};
+use crate::evidence::{Evidence, OwnerFinished, Unused};
+use crate::look::PodsLook;
+use crate::owner::{Finished, OwnerView};
+use crate::question::ClaimQuestion;
 use crate::row;
-use crate::snapshot::{CachedUsers, ClaimView, Snapshot};
+use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::Users;
 
 /// What is decided about a claim.
-pub type ClaimDecision = Decision<Evidence, PodsQuestion>;
+pub type ClaimDecision = Decision<Evidence, ClaimQuestion>;
 
 /// A claim whose deletion waits longer than this gets an Event that says what for.
 pub const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -22,6 +25,10 @@ pub const TELL_AFTER: Duration = Duration::from_secs(5);
 /// A user that a look saw and the store does not show, gone before the store heard of it, brings no
 /// event: it is looked for again after this time.
 pub const RECHECK: Duration = Duration::from_secs(30);
+
+/// A Workflow that has not finished brings no event here: it is read again after this time. Argo deletes
+/// the claims of a workflow just before it writes that it has finished.
+pub const OWNER_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often a waiting claim is looked at without any event.
 pub const RESYNC: Duration = Duration::from_secs(10 * 60);
@@ -31,20 +38,83 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
     let Some(claim) = &snapshot.claim else {
         return Decision::nothing(row::NOT_IN_CACHE);
     };
-    match (claim.deleting(), claim.hold) {
-        (None, hold) if hold != crate::snapshot::Hold::Present => {
+    let users = match &claim.cached {
+        CachedUsers::Known { users, .. } if !users.is_empty() => Some(users),
+        CachedUsers::Known { .. } | CachedUsers::Unknown => None,
+    };
+    match (claim.deleting(), claim.hold, users) {
+        (None, Hold::Missing | Hold::Former, _) if claim.mode.adds_holds() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
-        (Some(since), hold) if hold.keeps() => match &claim.cached {
-            CachedUsers::Known { users, .. } if !users.is_empty() => {
-                let waits = waits_for(users);
-                let decision = Decision::missing(row::IN_USE, Missing::Event(waits.clone().into()));
-                telling(decision, &waits, since, now).looking_again_within(RESYNC)
-            }
-            CachedUsers::Known { .. } | CachedUsers::Unknown => confirm(claim, since, now),
+        (Some(since), hold, Some(users)) if hold.keeps() => match &claim.owner {
+            Some(owner) if users.running() == 0 => owner_finished(claim, owner, users, since, now),
+            _ => in_use(row::IN_USE, users, since, now),
         },
+        (Some(since), hold, None) if hold.keeps() => confirm(claim, since, now),
+        _ if claim.mode.adds_holds() => Decision::nothing(row::NOTHING),
+        (Some(since), _, Some(users)) if claim.is_protected_by_kubernetes() => {
+            in_use(row::ADVISE, users, since, now)
+        }
+        (None, hold, Some(users)) if hold.keeps() && !claim.is_protected_by_kubernetes() => {
+            left_over(users)
+        }
         _ => Decision::nothing(row::NOTHING),
     }
+}
+
+/// Rows 3 and 7.
+fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDecision {
+    let waits = waits_for(users);
+    let decision = Decision::missing(row, Missing::Event(waits.clone().into()));
+    telling(decision, &waits, since, now).looking_again_within(RESYNC)
+}
+
+/// Row 6.
+fn owner_finished(
+    claim: &ClaimView,
+    owner: &OwnerView,
+    users: &Users,
+    since: Timestamp,
+    now: Timestamp,
+) -> ClaimDecision {
+    let pods = || ClaimQuestion::Pods(claim.question.clone());
+    let (question, after) = match owner.finished(claim.deletion_seen) {
+        None => (ClaimQuestion::Owner(owner.question.clone()), Duration::ZERO),
+        Some(Finished::No) => (ClaimQuestion::Owner(owner.question.clone()), OWNER_AGAIN),
+        Some(Finished::Yes) => match &claim.look {
+            Some(look) => match OwnerFinished::prove(claim, look) {
+                Some(proof) => {
+                    let release = Write::Release(Evidence::OwnerFinished(proof));
+                    return Decision::write(row::OWNER_FINISHED, release);
+                }
+                None if seen_by(claim, look).is_some() => (pods(), RECHECK),
+                None => (pods(), Duration::ZERO),
+            },
+            None => (pods(), Duration::ZERO),
+        },
+    };
+    let waits = format!(
+        "{}, and its Workflow {} is not known to have finished",
+        waits_for(users),
+        owner.question.key().name()
+    );
+    let mut decision = Decision::missing(row::OWNER_FINISHED, Missing::Event(waits.clone().into()));
+    decision.missing.push(Missing::Answer { question, after });
+    telling(decision, &waits, since, now).looking_again_within(RESYNC)
+}
+
+/// Row 8. What removes such finalizers is the draining of a component that is switched off.
+fn left_over(users: &Users) -> ClaimDecision {
+    let waits = waits_for(users);
+    Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).telling(Notice {
+        severity: Severity::Normal,
+        reason: "FinalizerKept",
+        message: format!(
+            "{PVC_PROTECTION_HOLD} stays on this claim although pvc-protection only advises: {waits}, and \
+             {KUBERNETES_PVC_PROTECTION} is not on it"
+        )
+        .into(),
+    })
 }
 
 /// Row 4.
@@ -56,7 +126,7 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
     if let Some(proof) = proof {
         return Decision::write(row::CONFIRM, Write::Release(Evidence::Unused(proof)));
     }
-    let question = claim.question.clone();
+    let question = ClaimQuestion::Pods(claim.question.clone());
     if let Some(users) = claim.look.as_ref().and_then(|look| seen_by(claim, look)) {
         let waits = waits_for(&users);
         let mut decision = Decision::missing(row::CONFIRM, Missing::Event(waits.clone().into()));

@@ -1,4 +1,4 @@
-//! Why a claim may go. The one variant cannot be had without its proof (invariants EVIDENCE and
+//! Why a claim may go. No variant can be had without its proof (invariants EVIDENCE and
 //! IN-USE).
 
 use belayer_core::decision::{self, Reach};
@@ -6,19 +6,24 @@ use belayer_core::facts::Fact;
 use belayer_core::invariants;
 
 use crate::look::PodsLook;
+use crate::owner::Finished;
 use crate::snapshot::{CachedUsers, ClaimView};
+use crate::uses::Users;
 
 /// Why the hold is taken off a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// Row 4: no pod uses the claim, by a look begun after its deletion was seen.
     Unused(Unused),
+    /// Row 6: the Workflow that owns the claim has finished, and no pod that uses it still runs.
+    OwnerFinished(OwnerFinished),
 }
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
         match self {
             Self::Unused(_) => "Unused",
+            Self::OwnerFinished(_) => "OwnerFinished",
         }
     }
 
@@ -30,7 +35,7 @@ impl decision::Evidence for Evidence {
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
-pub const EVIDENCE_NAMES: &[&str] = &["Unused"];
+pub const EVIDENCE_NAMES: &[&str] = &["Unused", "OwnerFinished"];
 
 /// A look at the namespace's pods, begun after the claim's deletion was seen, found no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,19 +53,41 @@ enum By {
 impl Unused {
     /// The proof, if `look` gives it for `claim`.
     pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
-        // A store that has passed the version of a list knows what became of the users in it.
-        let (listed, version) = match look.answer() {
-            PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
-            PodsLook::StoreReached(version) => (None, *version),
-        };
-        let (by, users) = match (listed, &claim.cached) {
-            (Some(users), _) if users.is_empty() => (By::List, users.total()),
-            (_, CachedUsers::Known { users, as_of }) if *as_of >= version => {
-                (By::Store, users.total())
-            }
-            _ => return None,
-        };
-        invariants::unused_after_deletion(claim.deletion_seen, look.begun(), users)
-            .then_some(Self(by))
+        none_left(claim, look, Users::total).map(Self)
     }
+}
+
+/// A live read begun after the claim's deletion was seen showed its owner, an Argo Workflow, finished; a
+/// look at the namespace's pods, begun after that deletion too, found only users that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerFinished(By);
+
+impl OwnerFinished {
+    /// The proof, if `look` and the claim's owner give it.
+    pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
+        let owner = claim.owner.as_ref()?;
+        if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
+            return None;
+        }
+        none_left(claim, look, Users::running).map(Self)
+    }
+}
+
+/// Where a look begun after the deletion was seen found none of the users that `count` counts.
+fn none_left(
+    claim: &ClaimView,
+    look: &Fact<PodsLook>,
+    count: impl Fn(&Users) -> usize,
+) -> Option<By> {
+    // A store that has passed the version of a list knows what became of the users in it.
+    let (listed, version) = match look.answer() {
+        PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
+        PodsLook::StoreReached(version) => (None, *version),
+    };
+    let (by, users) = match (listed, &claim.cached) {
+        (Some(users), _) if count(&users) == 0 => (By::List, 0),
+        (_, CachedUsers::Known { users, as_of }) if *as_of >= version => (By::Store, count(users)),
+        _ => return None,
+    };
+    invariants::unused_after_deletion(claim.deletion_seen, look.begun(), users).then_some(by)
 }

@@ -7,12 +7,19 @@ use belayer_core::slim::ObjectMeta;
 
 use crate::config::Mode;
 use crate::look::{PodsLook, PodsQuestion};
+use crate::owner::OwnerView;
 use crate::row;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 
 /// The snapshot that a controller would have whose store is as of this look, for a claim that was
 /// read before the look began (`seen`).
-pub fn snapshot(mode: Mode, claim: ObjectMeta, seen: Moment, look: Fact<PodsLook>) -> Snapshot {
+pub fn snapshot(
+    mode: Mode,
+    claim: ObjectMeta,
+    seen: Moment,
+    look: Fact<PodsLook>,
+    owner: Option<OwnerView>,
+) -> Snapshot {
     let ours = |names: &[&str]| names.iter().any(|name| claim.has_finalizer(name));
     let hold = match () {
         () if ours(&[mode.hold()]) => Hold::Present,
@@ -28,6 +35,8 @@ pub fn snapshot(mode: Mode, claim: ObjectMeta, seen: Moment, look: Fact<PodsLook
     };
     Snapshot {
         claim: Some(ClaimView {
+            mode,
+            owner,
             hold,
             deletion_seen: claim.is_deleting().then_some(seen),
             cached,
@@ -46,7 +55,14 @@ pub fn says(row: Row) -> &'static str {
         row::ADD_HOLD => "not being deleted, and not held yet",
         row::IN_USE => "being deleted, held, and a pod uses it",
         row::CONFIRM => "being deleted, held, and no pod uses it",
-        row::NOTHING => "held as it should be, or being deleted without a hold of Belayer's",
+        row::NOTHING => "as it should be, or being deleted without a finalizer of Belayer's",
+        row::OWNER_FINISHED => {
+            "being deleted, held, owned by a Workflow, and every pod that uses it has ended"
+        }
+        row::ADVISE => "being deleted, kept by Kubernetes, and a pod uses it; Belayer only advises",
+        row::LEFT_OVER => {
+            "held by an earlier configuration alone, and a pod uses it; Belayer only advises"
+        }
         _ => "see the decision table",
     }
 }
@@ -86,7 +102,7 @@ mod tests {
             listed.note(&pod);
         }
         let look = Fact::scripted(PodsLook::Listed(Arc::new(listed)), Moment::now());
-        let snapshot = snapshot(Mode::Beside, claim, seen, look);
+        let snapshot = snapshot(Mode::Beside, claim, seen, look, None);
         decide(&snapshot, Timestamp::UNIX_EPOCH)
     }
 
@@ -106,14 +122,8 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_has_its_words() {
-        for row in [
-            row::NOT_IN_CACHE,
-            row::ADD_HOLD,
-            row::IN_USE,
-            row::CONFIRM,
-            row::NOTHING,
-        ] {
-            assert_ne!(says(row), "see the decision table", "{row}");
+        for row in row::ALL {
+            assert_ne!(says(*row), "see the decision table", "{row}");
         }
     }
 }

@@ -9,6 +9,8 @@ pub mod evidence;
 pub mod explain;
 pub mod ledger;
 pub mod look;
+pub mod owner;
+pub mod question;
 pub mod rights;
 pub mod row;
 pub mod snapshot;

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, Question};
-use belayer_core::http::Request;
+use belayer_core::http::{Request, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Pod};
@@ -34,8 +34,8 @@ const PAGE: u32 = 500;
 /// For one page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The largest page that is read, in bytes.
-const PAGE_LIMIT: usize = 512 << 20;
+/// The largest page that is read, in bytes (T3). One that is larger is asked for in halves.
+const PAGE_LIMIT: usize = 32 << 20;
 
 /// Which claims the pods of a namespace use now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,6 +75,13 @@ impl Question for PodsQuestion {
             PodsLook::StoreReached(_) => "store",
         }
     }
+
+    fn weight(answer: &PodsLook) -> usize {
+        match answer {
+            PodsLook::Listed(listed) => listed.weight(),
+            PodsLook::StoreReached(_) => 0,
+        }
+    }
 }
 
 /// Which claims the listed pods use.
@@ -108,6 +115,13 @@ impl Listed {
         self.version
     }
 
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let ephemeral = self.by_name.values().map(|users| users.ephemeral.len());
+        let ephemeral = ephemeral.sum::<usize>() * size_of::<(Uid, Arc<str>)>();
+        self.by_name.capacity() * size_of::<(Arc<str>, UsersOfName)>() + ephemeral
+    }
+
     /// Notes one pod.
     pub fn note(&mut self, pod: &Pod) {
         if !pod.is_bound() {
@@ -115,7 +129,11 @@ impl Listed {
         }
         let name = pod.meta.key.name();
         for claim in &pod.claims {
-            self.by_name.entry_ref(claim).or_default().plain.note(name);
+            self.by_name
+                .entry_ref(claim)
+                .or_default()
+                .plain
+                .note_pod(pod);
         }
         if pod.is_shut_down() {
             return;
@@ -198,18 +216,20 @@ impl PodsOracle {
     async fn page(
         &self,
         path: &str,
-        limit: u32,
+        mut limit: u32,
         token: Option<&str>,
     ) -> Result<Page<Pod>, LookError> {
-        let request = Request::list(path, limit, token)
-            .accept(self.decoders.accept(Reading::List))
-            .timeout(PAGE_TIMEOUT)
-            .body_limit(PAGE_LIMIT);
-        let answer = self
-            .executor
-            .read(&request, Class::Evidence)
-            .await
-            .map_err(|error| LookError::from(&error))?;
+        let answer = loop {
+            let request = Request::list(path, limit, token)
+                .accept(self.decoders.accept(Reading::List))
+                .timeout(PAGE_TIMEOUT)
+                .body_limit(PAGE_LIMIT);
+            match self.executor.read(&request, Class::Evidence).await {
+                Ok(answer) => break answer,
+                Err(RequestError::TooLarge { .. }) if limit > 1 => limit /= 2,
+                Err(error) => return Err(LookError::from(&error)),
+            }
+        };
         self.decoders
             .read_page(&answer)
             .map_err(|error| LookError::unusable(error.to_string()))

@@ -13,7 +13,13 @@ pub fn rights() -> Vec<Right> {
         "",
         "persistentvolumeclaims",
         "patch",
-        "holds are neither added nor taken off: what is held stays",
+        "finalizers are neither added nor removed: what is held stays, also what an earlier version held",
+    ));
+    rights.push(Right::new(
+        "argoproj.io",
+        "workflows",
+        "get",
+        "a held claim of a finished workflow waits until its completed pods are gone",
     ));
     rights.extend(Right::on(
         &pods,

@@ -4,10 +4,13 @@ use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
+use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::ResourceVersion;
 use belayer_core::slim::ObjectMeta;
 
+use crate::config::Mode;
 use crate::look::{PodsLook, PodsQuestion};
+use crate::owner::OwnerView;
 use crate::uses::Users;
 
 /// Everything that [`crate::decide`] reads.
@@ -22,6 +25,8 @@ pub struct Snapshot {
 pub struct ClaimView {
     /// Its metadata: the name that pods refer to it by, and the pod that it was made for.
     pub meta: ObjectMeta,
+    /// Whether claims get a finalizer at all, and which.
+    pub mode: Mode,
     /// Whether we hold it.
     pub hold: Hold,
     /// When this process first saw its deletion.
@@ -34,12 +39,19 @@ pub struct ClaimView {
     pub look: Option<Fact<PodsLook>>,
     /// Why the look that is under way fails, if it does.
     pub look_error: Option<String>,
+    /// The Argo Workflow that owns it, if one does.
+    pub owner: Option<OwnerView>,
 }
 
 impl ClaimView {
     /// When its deletion was asked for.
     pub fn deleting(&self) -> Option<Timestamp> {
         self.meta.deletion_timestamp
+    }
+
+    /// Whether Kubernetes' own controller protects it.
+    pub fn is_protected_by_kubernetes(&self) -> bool {
+        self.meta.has_finalizer(KUBERNETES_PVC_PROTECTION)
     }
 }
 

@@ -44,11 +44,16 @@ impl Steward {
     /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
     /// only a part is known.
     pub async fn run(mut self, cancel: CancellationToken) {
-        if self.protection.mode() == Mode::Replacing {
-            tracing::info!(
+        match self.protection.mode() {
+            Mode::Advise => tracing::info!(
+                "pvc-protection adds no finalizer: it reports which pods a claim waits for; set \
+                 pvcProtection.finalizer for it to hold claims"
+            ),
+            Mode::Beside => {}
+            Mode::Replacing => tracing::info!(
                 "pvc-protection works in place of kube-controller-manager's \
                  persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
-            );
+            ),
         }
         let mut ticks = Ticks::every(TICK, cancel);
         let mut next_signs = Instant::now();

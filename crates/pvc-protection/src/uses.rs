@@ -12,7 +12,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use belayer_core::slim::{ObjectMeta, Pod};
+use belayer_core::slim::{ObjectMeta, Phase, Pod};
 
 /// How many users of a claim are named to people.
 pub const NAMED: usize = 5;
@@ -39,6 +39,17 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.claims.iter().chain(&pod.ephemeral_claims)
 }
 
+/// Whether nothing of a pod runs any more, as far as its phase can say so. Pod garbage collection marks
+/// the pods of a lost node Failed and deletes them while their containers may run, so a failed pod that
+/// is being deleted proves nothing.
+pub fn has_ended(pod: &Pod) -> bool {
+    match pod.phase {
+        Phase::Succeeded => true,
+        Phase::Failed => !pod.meta.is_deleting(),
+        Phase::Pending | Phase::Running | Phase::Unknown => false,
+    }
+}
+
 /// Whether a pod has ended or is shut down: what it uses may soon be free.
 pub fn is_terminated(pod: &Pod) -> bool {
     pod.is_ended() || pod.is_shut_down()
@@ -49,6 +60,7 @@ pub fn is_terminated(pod: &Pod) -> bool {
 pub struct Users {
     named: Vec<Arc<str>>,
     total: usize,
+    ended: usize,
 }
 
 impl Users {
@@ -60,7 +72,13 @@ impl Users {
         }
     }
 
-    /// `more` pods whose names nobody asked for.
+    /// One more pod, by what it is.
+    pub fn note_pod(&mut self, pod: &Pod) {
+        self.note(pod.meta.key.name());
+        self.ended += usize::from(has_ended(pod));
+    }
+
+    /// `more` pods whose names nobody asked for, and of which it is not known whether they have ended.
     pub fn note_more(&mut self, more: usize) {
         self.total += more;
     }
@@ -73,6 +91,11 @@ impl Users {
     /// How many there are.
     pub fn total(&self) -> usize {
         self.total
+    }
+
+    /// How many of them may still run: see [`has_ended`].
+    pub fn running(&self) -> usize {
+        self.total - self.ended
     }
 
     /// Whether there is none.
@@ -103,7 +126,6 @@ impl fmt::Display for Users {
 #[cfg(test)]
 mod tests {
     use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
-    use belayer_core::slim::Phase;
     use jiff::Timestamp;
     use rstest::rstest;
 
@@ -201,6 +223,22 @@ mod tests {
         let mut other = plain();
         other.meta.key = ObjectKey::new("bank", "web-0");
         assert!(!uses(&other, &meta("data", "c-1")));
+    }
+
+    #[rstest]
+    #[case::running(phase(Phase::Running, plain()), false)]
+    #[case::unknown(phase(Phase::Unknown, plain()), false)]
+    #[case::succeeded(phase(Phase::Succeeded, plain()), true)]
+    #[case::succeeded_and_deleted(deleted(0, phase(Phase::Succeeded, plain())), true)]
+    #[case::failed(phase(Phase::Failed, plain()), true)]
+    #[case::marked_failed_by_pod_garbage_collection(
+        deleted(0, phase(Phase::Failed, plain())),
+        false
+    )]
+    fn a_pod_that_has_ended(#[case] pod: Pod, #[case] ended: bool) {
+        let mut users = Users::default();
+        users.note_pod(&pod);
+        assert_eq!((users.total(), users.running() == 0), (1, ended));
     }
 
     #[test]

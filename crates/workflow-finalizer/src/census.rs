@@ -1,14 +1,15 @@
 //! The census of held workflows: how many are held, wait, and are unselected. Kept up to date by
 //! every event, before the event's key is queued.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::selection::{MassRelease, MaxUnselected};
+use belayer_core::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
 
 /// What the census notes about a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub struct HeldWorkflow {
 pub enum Selected {
     /// One does.
     Yes,
-    /// None does (row 1 of the table).
-    No,
+    /// None does (row 1 of the table), for this reason.
+    No(UnselectedBy),
 }
 
 /// The numbers.
@@ -48,11 +49,23 @@ pub struct Census {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     workflows: HashMap<ObjectKey, HeldWorkflow>,
     waiting: BTreeSet<(Timestamp, ObjectKey)>,
     counts: Counts,
+    guard: Guard,
+}
+
+impl Inner {
+    fn new(max_unselected: MaxUnselected) -> Self {
+        Self {
+            workflows: HashMap::new(),
+            waiting: BTreeSet::new(),
+            counts: Counts::default(),
+            guard: Guard::new(max_unselected),
+        }
+    }
 }
 
 impl Census {
@@ -60,17 +73,29 @@ impl Census {
     pub fn new(max_unselected: MaxUnselected) -> Self {
         Self {
             max_unselected,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner::new(max_unselected)),
         }
     }
 
     /// Notes what `key` is now; `None` if it is not held any more.
+    ///
+    /// Why a workflow is unselected is what it was when that began, however often it changes since.
     pub fn note(&self, key: &ObjectKey, workflow: Option<HeldWorkflow>) {
         let mut inner = self.inner.lock();
-        if inner.workflows.get(key) == workflow.as_ref() {
+        let known = inner.workflows.get(key);
+        let workflow = workflow.map(|now| HeldWorkflow {
+            selected: match (known.map(|known| known.selected), now.selected) {
+                (Some(Selected::No(since)), Selected::No(_)) => Selected::No(since),
+                (_, selected) => selected,
+            },
+            ..now
+        });
+        if known == workflow.as_ref() {
             return;
         }
+        let namespace = key.shared_namespace();
         if let Some(before) = inner.workflows.remove(key) {
+            inner.guard.remove(namespace, before.unselected());
             inner.counts.held -= 1;
             inner.counts.unselected -= before.counts_as_unselected();
             if let Some(since) = before.deleting {
@@ -79,6 +104,7 @@ impl Census {
             }
         }
         if let Some(now) = workflow {
+            inner.guard.add(namespace, now.unselected());
             inner.counts.held += 1;
             inner.counts.unselected += now.counts_as_unselected();
             if let Some(since) = now.deleting {
@@ -91,7 +117,7 @@ impl Census {
 
     /// Forgets everything: the kind is not served any more.
     pub fn clear(&self) {
-        *self.inner.lock() = Inner::default();
+        *self.inner.lock() = Inner::new(self.max_unselected);
     }
 
     /// The numbers now.
@@ -104,12 +130,23 @@ impl Census {
         self.inner.lock().waiting.first().map(|(since, _)| *since)
     }
 
-    /// Whether unselected workflows may be released.
-    pub fn mass_release(&self) -> MassRelease {
-        let Counts {
-            held, unselected, ..
-        } = self.counts();
-        self.max_unselected.mass_release(unselected, held)
+    /// Whether this workflow may be released because nothing selects it.
+    pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
+        let mut inner = self.inner.lock();
+        let known = inner.workflows.get(key);
+        let by = known.and_then(HeldWorkflow::unselected);
+        let namespace = key.shared_namespace();
+        by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
+    }
+
+    /// What is kept: over the cluster, and in each namespace that keeps its own.
+    pub fn exceeded(&self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
+        self.inner.lock().guard.exceeded()
+    }
+
+    /// How many unselected workflows are kept.
+    pub fn kept(&self) -> usize {
+        self.inner.lock().guard.kept()
     }
 
     /// The held workflows that are being deleted, the oldest deletion first.
@@ -137,9 +174,16 @@ impl Census {
 }
 
 impl HeldWorkflow {
-    /// One that is being deleted goes by its pods, whatever selects it.
+    /// Why, if nothing selects it. One that is being deleted goes by its pods, whatever selects it.
+    fn unselected(&self) -> Option<UnselectedBy> {
+        match (self.selected, self.deleting) {
+            (Selected::No(by), None) => Some(by),
+            _ => None,
+        }
+    }
+
     fn counts_as_unselected(&self) -> usize {
-        usize::from(self.selected == Selected::No && self.deleting.is_none())
+        usize::from(self.unselected().is_some())
     }
 }
 
@@ -162,22 +206,33 @@ mod tests {
     #[test]
     fn more_unselected_workflows_than_the_limit_are_kept() {
         let census = Census::new(MaxUnselected::default());
+        let unselected = Selected::No(UnselectedBy::Labels);
         for n in 0..21 {
-            assert_eq!(census.mass_release(), MassRelease::Within);
-            census.note(&key(n), held(Selected::No, None));
+            assert_eq!(census.kept(), 0);
+            census.note(&key(n), held(unselected, None));
         }
-        let exceeded = MassRelease::Exceeded {
-            unselected: 21,
-            held: 21,
-        };
-        assert_eq!(census.mass_release(), exceeded);
-        census.note(&key(0), held(Selected::No, Some(5)));
+        assert_eq!(census.kept(), 21);
+        assert_ne!(census.mass_release(&key(0)), MassRelease::Within);
+        census.note(&key(0), held(unselected, Some(5)));
         assert_eq!(
-            census.mass_release(),
+            census.mass_release(&key(1)),
             MassRelease::Within,
             "one that is being deleted goes another way"
         );
         assert_eq!(census.unselected().len(), 20);
+    }
+
+    /// T4: those of one namespace keep nothing in another.
+    #[test]
+    fn t4_labels_of_one_namespace_keep_no_workflow_elsewhere() {
+        let census = Census::new(MaxUnselected::default());
+        for n in 0..500 {
+            census.note(&key(n), held(Selected::No(UnselectedBy::Labels), None));
+        }
+        let other = ObjectKey::new("b", "w");
+        census.note(&other, held(Selected::No(UnselectedBy::Labels), None));
+        assert_eq!(census.mass_release(&other), MassRelease::Within);
+        assert_ne!(census.mass_release(&key(1)), MassRelease::Within);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_core::runner::{Change, Component};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
@@ -87,7 +88,7 @@ impl WorkflowFinalizer {
         &self.rule
     }
 
-    /// How many pods of a workflow still carry a hold of ours, as far as the index knows.
+    /// How many pods of a workflow still carry the pod-status hold, as far as the index knows.
     pub fn pods_held(&self, workflow: &HeldWorkflow) -> Option<usize> {
         self.parts
             .pods
@@ -98,14 +99,19 @@ impl WorkflowFinalizer {
     /// To be told of every event of the kind *before* its runner is.
     pub fn on_workflow(&self, event: &Event<OwnerMeta>) {
         match event {
-            Event::Added { object, .. } => {
-                self.note(&object.object.0);
+            Event::Added { object, initial } => {
+                let by = if *initial {
+                    UnselectedBy::Configuration
+                } else {
+                    UnselectedBy::Labels
+                };
+                self.note(&object.object.0, by);
                 if object.object.0.is_deleting() {
                     self.raise_pods(&object.object.0);
                 }
             }
             Event::Updated { old, new } => {
-                self.note(&new.object.0);
+                self.note(&new.object.0, UnselectedBy::Labels);
                 if new.object.0.is_deleting() && !old.object.0.is_deleting() {
                     self.raise_pods(&new.object.0);
                 }
@@ -118,9 +124,9 @@ impl WorkflowFinalizer {
             Event::Synced => {
                 tracing::info!(kind = %self.rule.kind, objects = self.parts.workflows.len(), "this kind is served");
                 // After an absence nothing is told of those that are still there.
-                self.parts
-                    .workflows
-                    .for_each(|workflow| self.note(&workflow.object.0));
+                self.parts.workflows.for_each(|workflow| {
+                    self.note(&workflow.object.0, UnselectedBy::Configuration);
+                });
             }
             _ => {}
         }
@@ -157,7 +163,7 @@ impl WorkflowFinalizer {
         });
         for key in keys {
             if let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) {
-                self.note(&workflow.object.0);
+                self.note(&workflow.object.0, UnselectedBy::Labels);
                 self.parts.queue.add(key, Band::Normal);
             }
         }
@@ -169,12 +175,14 @@ impl WorkflowFinalizer {
         self.parts.queue.add_all(keys, Band::Release);
     }
 
-    fn note(&self, workflow: &ObjectMeta) {
+    /// Notes a workflow; `by` is why, if nothing selects it by its own labels.
+    fn note(&self, workflow: &ObjectMeta, by: UnselectedBy) {
         let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
             uid: workflow.uid.clone(),
             selected: match self.selection(workflow) {
                 Selection::Yes => Selected::Yes,
-                Selection::No | Selection::Ignored => Selected::No,
+                Selection::No => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
             },
             deleting: workflow.deletion_timestamp,
         });
@@ -325,7 +333,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
     fn observe(&self, workflow: &Stored<OwnerMeta>) -> Snapshot {
         Snapshot {
             workflow: Some(self.view(workflow)),
-            mass_release: self.census.mass_release(),
+            mass_release: self.census.mass_release(&workflow.object.0.key),
             resync: self.resync,
         }
     }

@@ -78,10 +78,15 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             row::UNSELECTED,
             Write::Release(Evidence::Unselected(evidence)),
         ),
-        MassRelease::Exceeded { unselected, held } => {
+        MassRelease::Exceeded {
+            unselected,
+            held,
+            scope,
+        } => {
             let message = format!(
-                "nothing selects this workflow any more, nor {unselected} of {held} held ones: kept, because that \
-                 many at once look like a mistyped selector"
+                "nothing selects this workflow any more, nor {unselected} of {held} held ones {}: kept, because that \
+                 many at once look like a mistyped selector",
+                scope.in_words()
             );
             Decision::missing(row::UNSELECTED, Missing::Event(message.into()))
         }

@@ -11,7 +11,7 @@ use crate::look::PodsState;
 pub enum Evidence {
     /// Row 1: nothing selects the workflow at the version the patch names.
     Unselected(NotSelected),
-    /// Rows 5 and 6: none of its pods carries a hold of ours.
+    /// Rows 5 and 6: none of its pods carries the pod-status hold.
     NoPodHeld(NoPodHeld),
 }
 
@@ -37,7 +37,7 @@ pub enum NotSelected {
 }
 
 /// A live list of pods, begun after the workflow's deletion was seen, found none of its UID that
-/// carries a hold of ours (invariant ORDER).
+/// carries the pod-status hold (invariant ORDER). One that only pod-recreation holds has no result.
 ///
 /// The cache would not do: a pod that was created a moment ago may not be in it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

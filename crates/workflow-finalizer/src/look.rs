@@ -1,4 +1,4 @@
-//! Does any pod of a workflow carry a hold of ours? Asked live, by a list of its namespace.
+//! Does any pod of a workflow carry the pod-status hold? Asked live, by a list of its namespace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const LONGEST_LABEL_VALUE: usize = 63;
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Whether any pod of a workflow carries a hold of ours. Pods are the workflow's by its UID; the
+/// Whether any pod of a workflow carries the pod-status hold. Pods are the workflow's by its UID; the
 /// label only narrows what is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodsQuestion {
@@ -65,7 +65,7 @@ impl fmt::Display for PodsQuestion {
 /// What a live list found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodsState {
-    /// No pod of that UID carries a hold of ours.
+    /// No pod of that UID carries the hold.
     NoneHeld,
     /// At least one does.
     SomeHeld,
@@ -183,7 +183,8 @@ impl Item {
             .flatten()
             .any(|have| have.uid == owner.as_str());
         let mut finalizers = finalizers.iter().flatten();
-        owned && finalizers.any(|have| names::POD_HOLDS.contains(&have.as_str()))
+        // Who only waits for its node, held by pod-recreation, has no result that could be lost.
+        owned && finalizers.any(|have| have == names::POD_STATUS_HOLD)
     }
 }
 
@@ -200,7 +201,8 @@ mod tests {
     #[case::orphaned(json!(["belayer.dev/pod-status"]), json!(null), false)]
     #[case::foreign_finalizers_only(json!(["x/y"]), json!([{"uid": "u-1"}]), false)]
     #[case::not_held(json!(null), json!([{"uid": "u-1"}]), false)]
-    fn a_pod_counts_by_uid_and_by_our_holds(
+    #[case::a7_held_for_its_recreation_alone(json!(["belayer.dev/pod-recreation"]), json!([{"uid": "u-1"}]), false)]
+    fn a_pod_counts_by_uid_and_by_the_hold_of_its_result(
         #[case] finalizers: serde_json::Value,
         #[case] owners: serde_json::Value,
         #[case] counts: bool,

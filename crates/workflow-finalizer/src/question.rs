@@ -9,7 +9,7 @@ use crate::look::PodsQuestion;
 /// A question about a workflow's surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WorkflowQuestion {
-    /// Does any pod of it carry a hold of ours?
+    /// Does any pod of it carry the pod-status hold?
     Pods(PodsQuestion),
     /// Is this namespace left alone?
     Namespace(NamespaceQuestion),

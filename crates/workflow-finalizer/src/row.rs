@@ -8,7 +8,7 @@ pub const UNSELECTED: Row = row(1, "unselected");
 pub const ADD_HOLD: Row = row(2, "add-hold");
 /// Being deleted without our hold.
 pub const NOT_HELD: Row = row(3, "not-held");
-/// Being deleted, and pods of its UID still carry a hold of ours.
+/// Being deleted, and pods of its UID still carry the pod-status hold.
 pub const PODS_HELD: Row = row(4, "pods-held");
 /// Being deleted, and none of its pods is known to carry one.
 pub const CONFIRM: Row = row(5, "confirm");

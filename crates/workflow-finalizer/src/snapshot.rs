@@ -72,7 +72,7 @@ pub enum Selection {
 pub struct PodsView {
     /// What to ask about them.
     pub question: PodsQuestion,
-    /// How many of its UID carry a hold of ours, by the index; `None` while that cannot be said.
+    /// How many of its UID carry the pod-status hold, by the index; `None` while that cannot be said.
     pub held: Option<usize>,
     /// What the last live list found.
     pub fact: Option<Fact<PodsState>>,

@@ -1,5 +1,6 @@
 //! The steward: publishes the census, and queues what waited for the mass-release limit to ease.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub struct Steward {
     namespaces: Store<Namespace>,
     /// Belayer's own namespace, which Events about no single workflow go to.
     namespace: ObjectKey,
-    kept: Vec<MassRelease>,
+    /// What each kind kept at the last look.
+    kept: Vec<Exceeded>,
 }
 
 impl Steward {
@@ -38,7 +40,7 @@ impl Steward {
         namespace: &str,
     ) -> Self {
         Self {
-            kept: vec![MassRelease::Within; kinds.len()],
+            kept: vec![(MassRelease::Within, BTreeMap::new()); kinds.len()],
             kinds,
             events,
             namespaces,
@@ -57,22 +59,45 @@ impl Steward {
     fn look(&mut self) {
         publish(&self.kinds, belayer_core::ambient::now());
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
-            let now = kind.census().mass_release();
-            match (*before, now) {
-                (MassRelease::Exceeded { .. }, MassRelease::Within) => kind.queue_unselected(),
-                (MassRelease::Within, MassRelease::Exceeded { unselected, held }) => {
-                    let message = format!(
-                        "{unselected} of {held} held {} are selected by nothing any more; they are kept, because that \
-                         many at once look like a mistyped selector",
-                        kind.rule().kind.plural
-                    );
-                    tell(&self.events, &self.namespaces, &self.namespace, message);
-                }
-                _ => {}
+            let now = kind.census().exceeded();
+            if has_eased(before, &now) {
+                kind.queue_unselected();
+            }
+            for message in kept_since(before, &now, &kind.rule().kind.plural) {
+                tell(&self.events, &self.namespaces, &self.namespace, message);
             }
             *before = now;
         }
     }
+}
+
+/// What is kept over the cluster, and in each namespace that keeps its own.
+type Exceeded = (MassRelease, BTreeMap<Arc<str>, MassRelease>);
+
+/// So many namespaces are told of at once.
+const TOLD: usize = 10;
+
+fn has_eased((cluster, namespaces): &Exceeded, now: &Exceeded) -> bool {
+    let over_the_cluster = *cluster != MassRelease::Within && now.0 == MassRelease::Within;
+    over_the_cluster || namespaces.keys().any(|name| !now.1.contains_key(name))
+}
+
+fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) -> Vec<String> {
+    let in_words = |kept: &MassRelease, place: &str| match kept {
+        MassRelease::Within => None,
+        MassRelease::Exceeded {
+            unselected, held, ..
+        } => Some(format!(
+            "{unselected} of {held} held {plural} {place} are selected by nothing any more; they are kept, because \
+             that many at once look like a mistyped selector"
+        )),
+    };
+    let all = (*cluster == MassRelease::Within).then_some(&now.0);
+    let all = all.and_then(|kept| in_words(kept, "in the cluster"));
+    let new = now.1.iter();
+    let new = new.filter(|(name, _)| !namespaces.contains_key(*name));
+    let new = new.filter_map(|(name, kept)| in_words(kept, &format!("in namespace {name}")));
+    all.into_iter().chain(new.take(TOLD)).collect()
 }
 
 /// The Event goes to Belayer's own namespace: the workflows are many, and they are not at fault.
@@ -109,9 +134,7 @@ fn publish(kinds: &[Arc<WorkflowFinalizer>], now: Timestamp) {
         let counts = census.counts();
         held += counts.held;
         waiting += counts.waiting;
-        if let MassRelease::Exceeded { unselected, .. } = census.mass_release() {
-            kept += unselected;
-        }
+        kept += census.kept();
         if counts.waiting > 0 {
             let pods = census.waiting();
             let pods = pods

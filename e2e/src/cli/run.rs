@@ -1,6 +1,6 @@
 //! `belayer-e2e run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -68,6 +68,11 @@ pub(super) struct Run {
     #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
     belayer: Option<PathBuf>,
 
+    /// A `belayer` binary built from commit 9e06281, which the scenario a23-upgrade runs first; without it, that
+    /// scenario writes down what the binary would leave
+    #[arg(long, value_name = "PATH")]
+    old_binary: Option<PathBuf>,
+
     /// How long a settled cluster is watched for writes
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
@@ -93,6 +98,7 @@ impl Run {
         let belayer = self.belayer()?;
         let setting = Setting {
             belayer,
+            old_belayer: self.old_belayer()?,
             quiet: Duration::from_secs(self.quiet_seconds),
             large: self.pods.unwrap_or(provider.large()),
         };
@@ -125,8 +131,16 @@ impl Run {
             "there is no {}: run `cargo build -p belayer`",
             path.display()
         );
-        // Scenarios start it from other folders.
-        path.canonicalize()
-            .with_context(|| format!("find {}", path.display()))
+        absolute(&path)
     }
+
+    fn old_belayer(&self) -> Result<Option<PathBuf>> {
+        self.old_binary.as_deref().map(absolute).transpose()
+    }
+}
+
+/// Scenarios start it from other folders.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize()
+        .with_context(|| format!("find {}", path.display()))
 }

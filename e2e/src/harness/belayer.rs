@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use super::wait::eventually;
 use crate::control_plane::Process;
@@ -34,6 +34,7 @@ pub struct BelayerOptions {
     election: Election,
     name: Option<&'static str>,
     role: Role,
+    binary: Option<PathBuf>,
 }
 
 /// Whether a Belayer elects a leader with others.
@@ -65,6 +66,12 @@ impl BelayerOptions {
         self
     }
 
+    /// With pvc-protection holding claims by Belayer's own finalizer, which it does only if it is told to.
+    #[must_use]
+    pub fn holding_claims() -> Self {
+        Self::default().argument("--pvc-protection-finalizer=belayer.dev/pvc-protection")
+    }
+
     /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
     #[must_use]
     pub fn node_agent(node: &str) -> Self {
@@ -93,6 +100,13 @@ impl BelayerOptions {
     #[must_use]
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// Another build than the one under test.
+    #[must_use]
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
         self
     }
 
@@ -163,6 +177,7 @@ impl Belayer {
         }
         arguments.extend(options.arguments.iter().cloned());
         let log = dir.join(format!("{name}.log"));
+        let binary = options.binary.as_deref().unwrap_or(binary);
         let process = Process::start(name, binary, arguments, &log)?;
         Ok(Self {
             process,
@@ -225,6 +240,34 @@ impl Belayer {
     /// When it has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
+    }
+
+    /// Lets it allocate no more than so many bytes from now on (`RLIMIT_DATA`): what is beyond ends
+    /// it, as a cgroup's limit does, but where it happens.
+    ///
+    /// # Errors
+    /// When it has ended, or the system refuses.
+    pub fn limit_memory(&self, bytes: u64) -> Result<()> {
+        let pid = self.process.pid().context("belayer has ended")?;
+        let pid = Pid::from_raw(i32::try_from(pid)?).context("no such process id")?;
+        let limit = Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        prlimit(Some(pid), Resource::Data, limit)?;
+        Ok(())
+    }
+
+    /// The most that has been resident of it, in bytes.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let pid = self.process.pid().context("belayer has ended")?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.context("no VmHWM")?.trim().trim_end_matches(" kB");
+        Ok(kib.parse::<u64>()? << 10)
     }
 
     /// What `/livez` or `/readyz` answers.

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
 use serde_json::json;
 
 use super::cluster::{Cluster, OWN_NODE};
@@ -36,66 +37,71 @@ impl Cluster {
         Ok(())
     }
 
+    /// The objects go first: a namespace that is deleted with objects in it is looked at again only
+    /// after seconds (kube-controller-manager waits for their grace), an empty one goes at once.
     async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
-        let pods = self.pods_in(namespace);
-        let workflows = kinds::workflows(self.client(), namespace);
-        let claims = kinds::claims(self.client(), namespace);
+        let what = format!("the namespace {namespace} is empty");
+        eventually(&what, WITHIN, async || self.empty(namespace).await).await?;
         let api = kinds::namespaces(self.client());
         api.delete(namespace, &DeleteParams::default())
             .await
             .map(drop)
             .or_else(gone)?;
-        eventually(
-            &format!("the namespace {namespace} is empty"),
-            WITHIN,
-            async || {
-                let now = DeleteParams::default().grace_period(0);
-                pods.delete_collection(&now, &ListParams::default())
-                    .await
-                    .map(drop)
-                    .or_else(gone)?;
-                workflows
-                    .delete_collection(&DeleteParams::background(), &ListParams::default())
-                    .await
-                    .map(drop)
-                    .or_else(gone)?;
-                strip_finalizers(&pods).await?;
-                strip_finalizers(&workflows).await?;
-                claims
-                    .delete_collection(&DeleteParams::default(), &ListParams::default())
-                    .await
-                    .map(drop)
-                    .or_else(gone)?;
-                strip_finalizers(&claims).await?;
-                // The namespace takes these away by itself.
-                strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
-                strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
-                let left = pods
-                    .list_metadata(&ListParams::default().limit(1))
-                    .await?
-                    .items
-                    .len();
-                ensure!(left == 0, "pods are left");
-                if self.can(Capability::NamespaceDeletion) {
-                    ensure!(
-                        api.get_opt(namespace).await?.is_none(),
-                        "the namespace is there"
-                    );
-                }
-                Ok(())
-            },
-        )
+        let what = format!("the namespace {namespace} is gone");
+        eventually(&what, WITHIN, async || {
+            // What came after the first look, and what only goes with the namespace.
+            self.empty(namespace).await?;
+            if self.can(Capability::NamespaceDeletion) {
+                let there = api.get_opt(namespace).await?.is_some();
+                ensure!(!there, "the namespace is there");
+            }
+            Ok(())
+        })
         .await
+    }
+
+    async fn empty(&self, namespace: &str) -> Result<()> {
+        let pods = self.pods_in(namespace);
+        let now = DeleteParams::default().grace_period(0);
+        remove_all(&pods, &now).await?;
+        let workflows = kinds::workflows(self.client(), namespace);
+        remove_all(&workflows, &DeleteParams::background()).await?;
+        let claims = kinds::claims(self.client(), namespace);
+        remove_all(&claims, &DeleteParams::default()).await?;
+        // The namespace takes these away by itself.
+        strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
+        strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
+        for kind in [&pods, &workflows, &claims] {
+            let left = list(kind, &ListParams::default().limit(1)).await?;
+            ensure!(left.is_empty(), "objects are left");
+        }
+        Ok(())
+    }
+}
+
+/// Deletes all objects of a kind in a namespace, and takes their finalizers away.
+async fn remove_all(api: &Api<DynamicObject>, how: &DeleteParams) -> Result<()> {
+    api.delete_collection(how, &ListParams::default())
+        .await
+        .map(drop)
+        .or_else(gone)?;
+    strip_finalizers(api).await
+}
+
+/// The objects of a kind; none if the kind itself has been deleted.
+async fn list(
+    api: &Api<DynamicObject>,
+    params: &ListParams,
+) -> Result<Vec<PartialObjectMeta<DynamicObject>>> {
+    match api.list_metadata(params).await {
+        Ok(all) => Ok(all.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
     }
 }
 
 async fn strip_finalizers(api: &Api<DynamicObject>) -> Result<()> {
-    let all = match api.list_metadata(&ListParams::default()).await {
-        Ok(all) => all.items,
-        // The kind itself may have been deleted.
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let all = list(api, &ListParams::default()).await?;
     let none = json!({ "metadata": { "finalizers": null } });
     let held = all.into_iter().filter(|object| {
         !object

@@ -23,6 +23,8 @@ pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
 pub struct Setting {
     /// The built `belayer` binary.
     pub belayer: PathBuf,
+    /// A `belayer` binary of an earlier build, for the scenario about upgrades.
+    pub old_belayer: Option<PathBuf>,
     /// How long a settled cluster is watched for writes.
     pub quiet: Duration,
     /// How many pods the scenarios about size make.

@@ -12,6 +12,7 @@ mod pods;
 mod proxy;
 mod runner;
 mod scenario;
+mod tenant;
 mod wait;
 mod workflows;
 
@@ -24,5 +25,6 @@ pub use self::kubectl::Kubectl;
 pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
-pub use self::scenario::{Scenario, Sharing};
+pub use self::scenario::{Load, Scenario, Sharing};
+pub(crate) use self::wait::gone;
 pub use self::wait::{eventually, throughout};

@@ -84,6 +84,16 @@ impl PodBuilder {
         self.label(WORKFLOW_LABEL, &workflow.name)
     }
 
+    /// One that a ConfigMap of this name and UID stands for the controller of: a consumer of its own,
+    /// known by the label `app: batch`.
+    #[must_use]
+    pub fn of_batch(mut self, name: &str, uid: &str) -> Self {
+        self.owners.push(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true,
+        }));
+        self.label("app", "batch")
+    }
+
     /// With a label.
     #[must_use]
     pub fn label(mut self, key: &str, value: &str) -> Self {

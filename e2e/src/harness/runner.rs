@@ -1,27 +1,35 @@
 //! Runs a list of scenarios on a provider and tells what came of it.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::fs;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
+use futures::future::try_join_all;
 use futures::{FutureExt as _, StreamExt as _};
 use owo_colors::OwoColorize as _;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::belayer::{Belayer, BelayerOptions};
 use super::cluster::{Cluster, Setting};
-use super::scenario::{Scenario, Sharing};
+use super::scenario::{Load, Scenario, Sharing};
 use crate::providers::{Backend, Capability, Clusters, Provider, ensure_workflow_crd};
 
 /// Shared scenarios mostly wait: many fit beside each other.
 const SHARED_AT_ONCE: usize = 8;
 /// Each of these has a server and a Belayer of its own.
 const ALONE_AT_ONCE: usize = 3;
+/// For so many scenarios another cluster is started, where clusters are kept.
+const WORTH_A_CLUSTER: usize = 6;
+/// How many of the slowest scenarios are named at the end.
+const SLOWEST: usize = 10;
 
 /// How to run.
 #[derive(Debug, Clone)]
@@ -84,6 +92,9 @@ pub fn list(scenarios: &[Scenario]) {
 
 /// Runs all scenarios that the options select.
 ///
+/// Scenarios that share a Belayer run beside each other on one cluster; those that need a cluster to
+/// themselves run beside them on others, the longest first.
+///
 /// # Errors
 /// When no scenario has such a name, or when the provider cannot start a cluster.
 pub async fn run(
@@ -92,31 +103,36 @@ pub async fn run(
     options: &RunOptions,
 ) -> Result<Summary> {
     let chosen = choose(scenarios, &options.names)?;
-    let (alone, shared): (Vec<_>, Vec<_>) = chosen
+    let (mut alone, shared): (Vec<_>, Vec<_>) = chosen
         .into_iter()
         .partition(|scenario| scenario.sharing == Sharing::Alone);
+    alone.sort_by_key(|scenario| Reverse(scenario.deadline));
     let files = tempfile::Builder::new()
         .prefix("belayer-e2e-")
         .tempdir()?
         .keep();
-    let mut run = Run {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let run = Run {
         provider,
         options,
-        files,
-        summary: Summary::default(),
-        kept: Vec::new(),
+        files: &files,
+        tell,
+        waiting: Mutex::new(alone.iter().collect()),
+        machine: Semaphore::new(Load::ALL),
     };
-
-    let cluster = if shared.is_empty() {
-        None
-    } else {
-        Some(run.shared(&shared).await?)
+    let mut outcome = Outcome::new(&files);
+    let lines = async move {
+        let run = run;
+        run.lines(&shared).await
     };
-    match provider.clusters() {
-        Clusters::Plenty => run.alone_beside_each_other(&alone).await,
-        Clusters::One => run.alone_one_by_one(cluster, &alone).await?,
-    }
-    run.close().await
+    let listen = async {
+        while let Some(told) = told.recv().await {
+            outcome.take(told);
+        }
+    };
+    let (ran, ()) = tokio::join!(lines, listen);
+    ran?;
+    outcome.close().await
 }
 
 fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
@@ -143,16 +159,24 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     Ok(scenarios.into_iter().filter(wanted).collect())
 }
 
+/// A run while it goes on.
 struct Run<'a> {
     provider: &'a dyn Provider,
     options: &'a RunOptions,
-    files: PathBuf,
-    summary: Summary,
-    /// The clusters of failed scenarios, with what to look at.
-    kept: Vec<(&'static str, Cluster)>,
+    files: &'a Path,
+    tell: mpsc::UnboundedSender<Told>,
+    /// Those that need a cluster to themselves and have not begun.
+    waiting: Mutex<VecDeque<&'a Scenario>>,
+    machine: Semaphore,
 }
 
 /// What came of one scenario.
+enum Told {
+    Done(Report),
+    /// By the lack of this.
+    Skipped(&'static str, Capability),
+}
+
 struct Report {
     name: &'static str,
     took: Duration,
@@ -162,27 +186,81 @@ struct Report {
     cluster: Option<Cluster>,
 }
 
-impl Run<'_> {
+impl Report {
+    fn failed(name: &'static str, error: anyhow::Error) -> Self {
+        Self {
+            name,
+            took: Duration::ZERO,
+            notes: Vec::new(),
+            result: Err(error),
+            cluster: None,
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    async fn lines(&self, shared: &[Scenario]) -> Result<()> {
+        match self.provider.clusters() {
+            Clusters::Plenty => {
+                let first = async {
+                    if !shared.is_empty() {
+                        self.shared(shared).await?;
+                    }
+                    Ok(())
+                };
+                let alone = (0..ALONE_AT_ONCE).map(|_| self.on_new_clusters());
+                tokio::try_join!(first, try_join_all(alone)).map(drop)
+            }
+            Clusters::Kept(most) => {
+                let alone = self.waiting.lock().len();
+                // One that is to be kept must be the last on its cluster.
+                let most = if self.options.keep == Keep::Failed {
+                    1
+                } else {
+                    most
+                };
+                let first = async {
+                    let cluster = if shared.is_empty() {
+                        None
+                    } else {
+                        Some(self.shared(shared).await?)
+                    };
+                    self.on_a_kept_cluster(cluster).await
+                };
+                // A control plane takes ten seconds: not worth it for a few.
+                let others = (1..most.min(alone.div_ceil(WORTH_A_CLUSTER)))
+                    .map(|_| self.on_a_kept_cluster(None));
+                tokio::try_join!(first, try_join_all(others)).map(drop)
+            }
+        }
+    }
+
+    fn next(&self) -> Option<&'a Scenario> {
+        self.waiting.lock().pop_front()
+    }
+
     /// The scenarios that share a cluster and a Belayer. Returns the cluster for later use.
-    async fn shared(&mut self, scenarios: &[Scenario]) -> Result<Arc<dyn Backend>> {
+    async fn shared(&self, scenarios: &[Scenario]) -> Result<Arc<dyn Backend>> {
         let backend = self.provider.start().await?;
         let dir = self.files.join("shared");
         fs::create_dir_all(&dir)?;
         let (binary, kubeconfig) = (&self.options.setting.belayer, backend.belayer_kubeconfig());
-        let mut belayer = Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::default())?;
+        let mut belayer =
+            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_claims())?;
         belayer.ready().await?;
         let belayer = Arc::new(belayer);
 
-        let runnable = self.skip_unable(&*backend, scenarios);
-        let (options, files) = (self.options, self.files.clone());
+        let runnable = scenarios
+            .iter()
+            .filter(|scenario| !self.skips(&*backend, scenario));
         let mut reports = futures::stream::iter(runnable)
             .map(|scenario| {
                 let (backend, belayer) = (Arc::clone(&backend), Arc::clone(&belayer));
-                one(scenario, backend, Some(belayer), options, &files)
+                one(scenario, backend, Some(belayer), self.options, self.files)
             })
             .buffer_unordered(SHARED_AT_ONCE);
         while let Some(report) = reports.next().await {
-            self.tell(report);
+            self.tell(Told::Done(report));
         }
         drop(reports);
 
@@ -192,100 +270,102 @@ impl Run<'_> {
             // A kept cluster still looks at it: it ends with that.
             None => Ok(()),
         };
-        let took = started.elapsed();
-        let name = "shared-belayer-stops-cleanly";
-        self.tell(Report {
-            name,
-            took,
+        self.tell(Told::Done(Report {
+            name: "shared-belayer-stops-cleanly",
+            took: started.elapsed(),
             notes: Vec::new(),
             result,
             cluster: None,
-        });
+        }));
         Ok(backend)
     }
 
-    async fn alone_beside_each_other(&mut self, scenarios: &[Scenario]) {
-        let (provider, options, files) = (self.provider, self.options, self.files.clone());
-        let mut reports = futures::stream::iter(scenarios)
-            .map(|scenario| {
-                let files = &files;
-                async move {
-                    match provider.start().await {
-                        Ok(backend) if lacking(&*backend, scenario).is_some() => {
-                            Err((scenario, lacking(&*backend, scenario)))
-                        }
-                        Ok(backend) => Ok(one(scenario, backend, None, options, files).await),
-                        Err(error) => Ok(Report {
-                            name: scenario.name,
-                            took: Duration::ZERO,
-                            notes: Vec::new(),
-                            result: Err(error),
-                            cluster: None,
-                        }),
-                    }
+    /// Scenarios one after the other, each on a cluster of its own.
+    async fn on_new_clusters(&self) -> Result<()> {
+        while let Some(scenario) = self.next() {
+            match self.provider.start().await {
+                Ok(backend) if self.skips(&*backend, scenario) => {}
+                Ok(backend) => {
+                    let _share = self.machine.acquire_many(scenario.load.shares()).await?;
+                    let report = one(scenario, backend, None, self.options, self.files).await;
+                    self.tell(Told::Done(report));
                 }
-            })
-            .buffer_unordered(ALONE_AT_ONCE);
-        while let Some(report) = reports.next().await {
-            match report {
-                Ok(report) => self.tell(report),
-                Err((scenario, lacking)) => self.skip(scenario, lacking),
-            }
-        }
-    }
-
-    async fn alone_one_by_one(
-        &mut self,
-        cluster: Option<Arc<dyn Backend>>,
-        scenarios: &[Scenario],
-    ) -> Result<()> {
-        if scenarios.is_empty() {
-            return Ok(());
-        }
-        let backend = match cluster {
-            Some(backend) => backend,
-            None => self.provider.start().await?,
-        };
-        let files = self.files.clone();
-        for scenario in self.skip_unable(&*backend, scenarios) {
-            ensure_workflow_crd(backend.client()).await?;
-            let report = one(scenario, Arc::clone(&backend), None, self.options, &files).await;
-            self.tell(report);
-            if !self.kept.is_empty() {
-                anstream::println!(
-                    "the scenarios after it were not run, to leave the cluster as it is"
-                );
-                break;
+                Err(error) => self.tell(Told::Done(Report::failed(scenario.name, error))),
             }
         }
         Ok(())
     }
 
-    /// The scenarios that this cluster can run; the others are skipped by name.
-    fn skip_unable<'s>(
-        &mut self,
-        backend: &dyn Backend,
-        scenarios: &'s [Scenario],
-    ) -> Vec<&'s Scenario> {
-        let mut runnable = Vec::new();
-        for scenario in scenarios {
-            match lacking(backend, scenario) {
-                None => runnable.push(scenario),
-                lacking => self.skip(scenario, lacking),
+    /// Scenarios one after the other on one cluster.
+    async fn on_a_kept_cluster(&self, cluster: Option<Arc<dyn Backend>>) -> Result<()> {
+        let mut cluster = cluster;
+        while let Some(scenario) = self.next() {
+            let backend = match cluster.take() {
+                Some(backend) => backend,
+                None => self.provider.start().await?,
+            };
+            if !self.skips(&*backend, scenario) {
+                ensure_workflow_crd(backend.client()).await?;
+                let _share = self.machine.acquire_many(scenario.load.shares()).await?;
+                let here = Arc::clone(&backend);
+                let report = one(scenario, here, None, self.options, self.files).await;
+                let is_kept = report.cluster.is_some();
+                self.tell(Told::Done(report));
+                if is_kept {
+                    anstream::println!(
+                        "the scenarios after it were not run, to leave the cluster as it is"
+                    );
+                    return Ok(());
+                }
             }
+            cluster = Some(backend);
         }
-        runnable
+        Ok(())
     }
 
-    fn skip(&mut self, scenario: &Scenario, lacking: Option<Capability>) {
-        self.summary.skipped += 1;
-        let why = lacking
-            .map(|lacking| format!("needs {lacking}"))
-            .unwrap_or_default();
-        anstream::println!("{} {} {why}", "skip".yellow(), scenario.name);
+    /// Whether this cluster cannot run the scenario, which is told.
+    fn skips(&self, backend: &dyn Backend, scenario: &Scenario) -> bool {
+        let lacking = lacking(backend, scenario);
+        if let Some(lacking) = lacking {
+            self.tell(Told::Skipped(scenario.name, lacking));
+        }
+        lacking.is_some()
     }
 
-    fn tell(&mut self, report: Report) {
+    fn tell(&self, told: Told) {
+        // Whoever listens does so until the run is dropped.
+        let _ = self.tell.send(told);
+    }
+}
+
+/// What has been told so far.
+struct Outcome<'a> {
+    files: &'a Path,
+    summary: Summary,
+    /// The clusters of failed scenarios, with what to look at.
+    kept: Vec<(&'static str, Cluster)>,
+    took: Vec<(Duration, &'static str)>,
+}
+
+impl<'a> Outcome<'a> {
+    fn new(files: &'a Path) -> Self {
+        Self {
+            files,
+            summary: Summary::default(),
+            kept: Vec::new(),
+            took: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, told: Told) {
+        let report = match told {
+            Told::Done(report) => report,
+            Told::Skipped(name, lacking) => {
+                self.summary.skipped += 1;
+                anstream::println!("{} {name} needs {lacking}", "skip".yellow());
+                return;
+            }
+        };
         let Report {
             name,
             took,
@@ -293,6 +373,7 @@ impl Run<'_> {
             result,
             cluster,
         } = report;
+        self.took.push((took, name));
         let notes = if notes.is_empty() {
             String::new()
         } else {
@@ -320,7 +401,7 @@ impl Run<'_> {
     }
 
     /// Waits for a person where clusters are kept, and removes what nobody needs.
-    async fn close(self) -> Result<Summary> {
+    async fn close(mut self) -> Result<Summary> {
         for (name, cluster) in &self.kept {
             let kubeconfig = cluster.backend().admin_kubeconfig().display();
             anstream::println!(
@@ -332,8 +413,15 @@ impl Run<'_> {
             anstream::println!("kept until Ctrl-C");
             tokio::signal::ctrl_c().await?;
         }
+        if self.took.len() > SLOWEST {
+            self.took.sort_by_key(|(took, _)| Reverse(*took));
+            let slowest = self.took.iter().take(SLOWEST);
+            let slowest = slowest.map(|(took, name)| format!("{name} {:.0} s", took.as_secs_f64()));
+            let slowest: Vec<_> = slowest.collect();
+            anstream::println!("the slowest: {}", slowest.join(", "));
+        }
         if self.summary.failed == 0 {
-            fs::remove_dir_all(&self.files)?;
+            fs::remove_dir_all(self.files)?;
         }
         Ok(self.summary)
     }

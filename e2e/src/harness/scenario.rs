@@ -22,6 +22,32 @@ pub enum Sharing {
     Alone,
 }
 
+/// What a scenario does to the machine it shares with others, or needs of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// It waits most of the time.
+    Light,
+    /// It keeps a processor busy: two of these at once, and no [`Load::Punctual`] one.
+    Heavy,
+    /// It fails where a process gets no processor for seconds, as leader election does: no
+    /// [`Load::Heavy`] one beside it.
+    Punctual,
+}
+
+impl Load {
+    /// Shares that there are.
+    pub(super) const ALL: usize = 4;
+
+    /// How many shares of the machine it takes.
+    pub(super) fn shares(self) -> u32 {
+        match self {
+            Self::Light => 1,
+            Self::Heavy => 2,
+            Self::Punctual => 3,
+        }
+    }
+}
+
 type Steps = Box<dyn Fn(Cluster) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 /// A scenario, written once against a [`Cluster`] handle.
@@ -31,6 +57,7 @@ pub struct Scenario {
     pub(super) sharing: Sharing,
     pub(super) needs: Vec<Capability>,
     pub(super) deadline: Duration,
+    pub(super) load: Load,
     steps: Steps,
 }
 
@@ -50,6 +77,7 @@ impl Scenario {
             sharing: Sharing::Shared,
             needs: Vec::new(),
             deadline: DEADLINE,
+            load: Load::Light,
             steps: Box::new(move |cluster| Box::pin(steps(cluster))),
         }
     }
@@ -80,6 +108,13 @@ impl Scenario {
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// What the scenario does to the machine, or needs of it: what may run beside it.
+    #[must_use]
+    pub fn with_load(mut self, load: Load) -> Self {
+        self.load = load;
         self
     }
 

@@ -56,7 +56,7 @@ where
 }
 
 /// An object that is not there is as good as deleted.
-pub(super) fn gone(error: kube::Error) -> Result<(), kube::Error> {
+pub(crate) fn gone(error: kube::Error) -> Result<(), kube::Error> {
     match error {
         kube::Error::Api(status) if status.code == 404 => Ok(()),
         error => Err(error),

@@ -42,7 +42,7 @@ impl Provider for Kind {
     }
 
     fn clusters(&self) -> Clusters {
-        Clusters::One
+        Clusters::Kept(1)
     }
 
     fn large(&self) -> usize {

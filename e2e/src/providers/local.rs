@@ -37,7 +37,8 @@ impl Provider for Local {
     }
 
     fn clusters(&self) -> Clusters {
-        Clusters::One
+        // Most of a scenario is waiting, and a control plane needs about 700 MB.
+        Clusters::Kept(3)
     }
 
     fn large(&self) -> usize {

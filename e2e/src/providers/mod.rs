@@ -19,7 +19,7 @@ use crate::control_plane::ClaimController;
 use crate::harness::Kubectl;
 use crate::peers::Peer;
 
-pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, manifest};
+pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, grant_rights, manifest};
 pub use self::kind::Kind;
 pub use self::local::Local;
 pub(crate) use self::sandbox::BELAYER;
@@ -78,8 +78,8 @@ impl fmt::Display for Capability {
 pub enum Clusters {
     /// A new one each: they cost nothing.
     Plenty,
-    /// One after the other on the same one.
-    One,
+    /// One after the other on so many, which are kept for the whole run.
+    Kept(usize),
 }
 
 /// A way to have clusters.

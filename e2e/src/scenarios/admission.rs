@@ -81,6 +81,11 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
         "without an owner",
     )
     .await?;
+    let component = "workflows.argoproj.io/component";
+    for of in ["agent", "artifact-gc"] {
+        let argos_own = pod(of).of(&workflow).label(component, of);
+        free(cluster, &argos_own, "run by Argo for itself").await?;
+    }
     let ignored = cluster
         .another_namespace("ignored", json!({ "belayer.dev/ignore": "true" }))
         .await?;
@@ -95,6 +100,12 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     switch(cluster, "hold", "off").await?;
     ties(cluster, &workflow, false).await?;
     switch(cluster, "hold", "on").await?;
+    ties(cluster, &workflow, true).await?;
+
+    let closed = format!("closed.{}", cluster.namespace());
+    switch(cluster, &closed, json!("maintenance")).await?;
+    ties(cluster, &workflow, false).await?;
+    switch(cluster, &closed, json!(null)).await?;
     ties(cluster, &workflow, true).await?;
 
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
@@ -140,7 +151,12 @@ async fn free(cluster: &Cluster, pod: &PodBuilder, why: &str) -> Result<()> {
 }
 
 /// Sets one of the switches of the gate.
-pub(super) async fn switch(cluster: &Cluster, key: &str, position: &str) -> Result<()> {
+pub(super) async fn switch(
+    cluster: &Cluster,
+    key: &str,
+    position: impl Into<serde_json::Value>,
+) -> Result<()> {
+    let position = position.into();
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let patch = Patch::Merge(json!({ "data": { key: position } }));
     maps.patch("belayer-gate", &PatchParams::default(), &patch)

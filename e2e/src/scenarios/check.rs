@@ -92,7 +92,8 @@ async fn all_rights(cluster: Cluster) -> Result<()> {
 /// each release.
 async fn other_setters(cluster: Cluster) -> Result<()> {
     const TOOL: &str = "gitops";
-    let belayer = cluster.start_belayer().await?;
+    let options = BelayerOptions::holding_claims();
+    let belayer = cluster.start_belayer_with(&options).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
@@ -276,7 +277,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     })
     .await?;
     // It is not ready, for it cannot know of the claims; the rest works all the same.
-    let belayer = cluster.spawn_belayer(&BelayerOptions::default())?;
+    let belayer = cluster.spawn_belayer(&BelayerOptions::holding_claims())?;
     let claim = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "namespace": cluster.namespace() },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
@@ -80,7 +80,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Only what these scenarios are about.
 fn claims_only() -> BelayerOptions {
-    BelayerOptions::default().argument("--controllers=pvc-protection")
+    BelayerOptions::holding_claims().argument("--controllers=pvc-protection")
 }
 
 async fn in_use(cluster: Cluster) -> Result<()> {
@@ -324,6 +324,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
 async fn at_creation(cluster: Cluster) -> Result<()> {
     const POLICY: &str = "belayer-claim-hold";
     apply(cluster.client(), manifest("claim-hold-policy")?).await?;
+    switch_holds_of_claims(&cluster, "on").await?;
     let shown = holds_at_creation(&cluster, true).await;
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
@@ -331,9 +332,18 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
             Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
         all.delete(POLICY, &DeleteParams::default()).await?;
     }
+    switch_holds_of_claims(&cluster, "switched-off").await?;
     shown?;
     // Learned late, but learned: later scenarios must not meet it.
     holds_at_creation(&cluster, false).await
+}
+
+async fn switch_holds_of_claims(cluster: &Cluster, word: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({ "data": { "holdClaims": word } }));
+    kinds::config_maps(cluster.client(), "belayer-system")
+        .patch("belayer-gate", &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
 }
 
 async fn holds_at_creation(cluster: &Cluster, expected: bool) -> Result<()> {

@@ -266,6 +266,7 @@ async fn row_14(cluster: Cluster) -> Result<()> {
     let before = missed().await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").finalizer(KEEP)).await?;
+    cluster.finish("a", "Failed").await?;
     cluster.delete("a").await?;
     let selected = pod("a").of(&workflow).build()?;
     cluster

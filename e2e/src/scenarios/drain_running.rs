@@ -51,7 +51,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn running(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY).await?;
-    let belayer = cluster.start_belayer().await?;
+    let belayer = cluster
+        .start_belayer_with(&BelayerOptions::holding_claims())
+        .await?;
     let fresh = cluster.workflow("fresh").await?;
     cluster.create(&pod("fresh").of(&fresh)).await?;
     cluster.is_held("fresh").await?;
@@ -74,7 +76,9 @@ async fn running(cluster: Cluster) -> Result<()> {
     cluster.delete("late").await?;
     cluster.is_gone("late").await?;
     belayer.stop().await?;
-    let belayer = cluster.start_belayer().await?;
+    let belayer = cluster
+        .start_belayer_with(&BelayerOptions::holding_claims())
+        .await?;
     cluster.create(&pod("after-restart").of(&late)).await?;
     stays_free(&cluster).await?;
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::downtime::server_address;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, Proxy, Scenario, eventually, pod, throughout,
+    Belayer, BelayerOptions, Cluster, Load, Proxy, Scenario, eventually, pod, throughout,
 };
 use crate::providers::Capability::Recorder;
 
@@ -28,33 +28,38 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "kill -9 of the leader: the standby takes over with its caches full",
             killed,
         )
-        .within(long),
+        .within(long)
+        .with_load(Load::Punctual),
         Scenario::alone(
             "leader-stopped",
             "a leader that is stopped gives the lease back and exits 0",
             stopped,
         )
-        .within(long),
+        .within(long)
+        .with_load(Load::Punctual),
         Scenario::alone(
             "leader-frozen",
             "SIGSTOP of the leader past its lease: it wakes up, changes nothing and ends",
             frozen,
         )
         .needs([Recorder])
-        .within(long),
+        .within(long)
+        .with_load(Load::Punctual),
         Scenario::alone(
             "leader-cut-off",
             "a leader that loses the API server stops before its lease ends",
             cut_off,
         )
         .needs([Recorder])
-        .within(long),
+        .within(long)
+        .with_load(Load::Punctual),
         Scenario::alone(
             "server-lost-and-back",
             "the API server goes and comes back: the same leader goes on",
             lost_and_back,
         )
-        .within(long),
+        .within(long)
+        .with_load(Load::Punctual),
     ]
 }
 

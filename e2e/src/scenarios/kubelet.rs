@@ -5,16 +5,16 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 use crate::providers::Capability::Kubelet;
 
 const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
-        Scenario::shared(
+        Scenario::alone(
             "kubelet-runs-and-ends-pod",
-            "a real pod runs, is deleted, held, consumed, gone",
+            "a real pod runs, is deleted, held as its profile says, consumed, gone",
             lifecycle,
         )
         .needs([Kubelet]),
@@ -22,6 +22,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn lifecycle(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default()
+        .config("podFinalizer: {profiles: [{builtIn: argo, deletedWhileRunning: hold}]}");
+    let belayer = cluster.start_belayer_with(&options).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow).scheduled()).await?;
     eventually("the pod runs", SOON, async || {
@@ -50,5 +53,6 @@ async fn lifecycle(cluster: Cluster) -> Result<()> {
     // The kubelet is done with it; what it came to can still be read.
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await
+    cluster.is_gone("a").await?;
+    belayer.stop().await
 }

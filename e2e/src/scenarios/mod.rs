@@ -2,11 +2,14 @@
 
 mod admission;
 mod argo;
+mod argo_deleted;
+mod argo_lost;
 mod argo_move;
 mod argo_nodes;
 mod argo_options;
 mod check;
 mod claims;
+mod claims_advised;
 mod claims_replacing;
 mod crash;
 mod decision_table;
@@ -17,6 +20,9 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_backlog;
+mod hostile_names;
+mod hostile_status;
 mod identity;
 mod install;
 mod kubectl;
@@ -37,6 +43,7 @@ mod size;
 mod start;
 mod stuck;
 mod uninstall;
+mod upgrade;
 mod wire;
 mod workflows;
 mod workflows_many;
@@ -54,6 +61,8 @@ pub fn all() -> Vec<Scenario> {
         workflows::scenarios(),
         workflows_many::scenarios(),
         argo::scenarios(),
+        argo_deleted::scenarios(),
+        argo_lost::scenarios(),
         argo_options::scenarios(),
         argo_move::scenarios(),
         argo_nodes::scenarios(),
@@ -63,6 +72,7 @@ pub fn all() -> Vec<Scenario> {
         faults::scenarios(),
         size::scenarios(),
         gate::scenarios(),
+        hostile_backlog::scenarios(),
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
@@ -79,14 +89,18 @@ pub fn all() -> Vec<Scenario> {
         peers::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
+        claims_advised::scenarios(),
         claims_replacing::scenarios(),
         drain::scenarios(),
         drain_running::scenarios(),
         uninstall::scenarios(),
+        upgrade::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
+        hostile_names::scenarios(),
+        hostile_status::scenarios(),
     ]
     .into_iter()
     .flatten()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PropagationPolicy};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
@@ -23,6 +23,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             recorded,
         )
         .needs([Recorder]),
+        Scenario::alone(
+            "outcome-beside-argo",
+            "a record releases no pod of Argo, nor is one deleted for it",
+            beside_argo,
+        ),
         Scenario::alone(
             "outcome-written-by-a-predecessor",
             "after a crash the record that is there counts",
@@ -46,10 +51,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-fn options(more: &str) -> BelayerOptions {
-    BelayerOptions::default().config(&format!(
-        "podFinalizer: {{{more}profiles: [{{builtIn: argo, capture: true}}]}}"
-    ))
+/// The consumer of these pods reads records.
+fn batch() -> BelayerOptions {
+    BelayerOptions::default().config(
+        "podFinalizer: {profiles: [{name: batch, selector: {matchLabels: {app: batch}}, capture: true}, {builtIn: argo}]}",
+    )
+}
+
+/// That of these reads pods.
+fn argo() -> BelayerOptions {
+    BelayerOptions::default()
+        .config("podFinalizer: {profiles: [{builtIn: argo, capture: true, cleanup: argo}]}")
+}
+
+/// What owns the pods of such a consumer; its UID.
+async fn owner(cluster: &Cluster, name: &str) -> Result<String> {
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name },
+    }))?;
+    let maps = kinds::config_maps(cluster.client(), cluster.namespace());
+    let created = maps.create(&Default::default(), &object).await?;
+    created.uid().context("a uid")
 }
 
 async fn records(cluster: &Cluster) -> Result<Vec<DynamicObject>> {
@@ -71,16 +93,16 @@ async fn record_of(cluster: &Cluster, uid: &str) -> Result<DynamicObject> {
 }
 
 async fn recorded(cluster: Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer_with(&options("")).await?;
-    let workflow = cluster.workflow("w").await?;
+    let belayer = cluster.start_belayer_with(&batch()).await?;
+    let owner = owner(&cluster, "w").await?;
     let mark = cluster.recorder()?.mark()?;
     let mut uids = Vec::new();
     for (name, phase) in [("good", "Succeeded"), ("bad", "Failed")] {
-        let created = cluster.create(&pod(name).of(&workflow)).await?;
+        let created = cluster.create(&pod(name).of_batch("w", &owner)).await?;
         uids.push(created.uid().context("a uid")?);
         cluster.is_held(name).await?;
         cluster.finish(name, phase).await?;
-        // Nobody has taken the result: the record is what lets it go.
+        // Nobody has taken the result: the record is what releases it.
         cluster.is_not_held(name).await?;
     }
     let good = record_of(&cluster, &uids[0]).await?;
@@ -94,7 +116,7 @@ async fn recorded(cluster: Cluster) -> Result<()> {
         );
         ensure!(spec["containers"][0]["exitCode"] == code, "{spec}");
         ensure!(
-            record.owner_references()[0].uid == workflow.uid,
+            record.owner_references()[0].uid == owner,
             "{:?}",
             record.owner_references()
         );
@@ -127,7 +149,7 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     // Neither resync nor restart writes anything about them again.
     belayer.stop().await?;
     let mark = cluster.recorder()?.mark()?;
-    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let belayer = cluster.start_belayer_with(&batch()).await?;
     cluster.belayer_has_caught_up().await?;
     let again = cluster.recorder()?.writes_since(mark)?;
     let again: Vec<_> = again
@@ -137,9 +159,8 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     ensure!(again.is_empty(), "written again: {again:?}");
     ensure!(records(&cluster).await?.len() == 2, "more records");
     if cluster.can(GarbageCollector) {
-        cluster
-            .delete_workflow("w", PropagationPolicy::Background)
-            .await?;
+        let maps = kinds::config_maps(cluster.client(), cluster.namespace());
+        maps.delete("w", &DeleteParams::background()).await?;
         eventually("the records are collected", SOON * 2, async || {
             let left = records(&cluster).await?.len();
             ensure!(left == 0, "{left} are left");
@@ -150,9 +171,34 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-async fn existed(cluster: Cluster) -> Result<()> {
+/// Argo reads pods: the record is kept beside the pod, and nothing more follows from it.
+async fn beside_argo(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&argo()).await?;
     let workflow = cluster.workflow("w").await?;
-    let created = cluster.create(&pod("a").of(&workflow).held()).await?;
+    let step = pod("a").of(&workflow).annotation(
+        "workflows.argoproj.io/pod-gc-strategy",
+        "OnPodCompletion/0s",
+    );
+    let created = cluster.create(&step).await?;
+    cluster.is_held("a").await?;
+    cluster.finish("a", "Succeeded").await?;
+    record_of(&cluster, &created.uid().context("a uid")?).await?;
+    cluster.stays_held("a").await?;
+    let seen = cluster.pods().get("a").await?;
+    ensure!(
+        seen.metadata.deletion_timestamp.is_none(),
+        "it was deleted though nobody had read it"
+    );
+    cluster.consume("a").await?;
+    cluster.is_gone("a").await?;
+    belayer.stop().await
+}
+
+async fn existed(cluster: Cluster) -> Result<()> {
+    let owner = owner(&cluster, "w").await?;
+    let created = cluster
+        .create(&pod("a").of_batch("w", &owner).held())
+        .await?;
     cluster.finish("a", "Succeeded").await?;
     let uid = created.uid().context("a uid")?;
     let record: DynamicObject = serde_json::from_value(json!({
@@ -163,7 +209,7 @@ async fn existed(cluster: Cluster) -> Result<()> {
     kinds::outcomes(cluster.client(), cluster.namespace())
         .create(&Default::default(), &record)
         .await?;
-    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let belayer = cluster.start_belayer_with(&batch()).await?;
     cluster.is_not_held("a").await?;
     ensure!(records(&cluster).await?.len() == 1, "more than one record");
     let existed = [("result", "existed")];
@@ -175,9 +221,9 @@ async fn existed(cluster: Cluster) -> Result<()> {
 }
 
 async fn lost_node(cluster: Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer_with(&options("")).await?;
-    let workflow = cluster.workflow("w").await?;
-    let created = cluster.create(&pod("a").of(&workflow)).await?;
+    let belayer = cluster.start_belayer_with(&batch()).await?;
+    let owner = owner(&cluster, "w").await?;
+    let created = cluster.create(&pod("a").of_batch("w", &owner)).await?;
     let uid = created.uid().context("a uid")?;
     cluster.is_held("a").await?;
     // What pod GC leaves: a terminal phase over what the node said last.
@@ -221,7 +267,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
 }
 
 async fn without_the_kind(cluster: &Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer_with(&options("")).await?;
+    let belayer = cluster.start_belayer_with(&argo()).await?;
     let workflow = cluster.workflow("w").await?;
     for name in ["taken", "wanted"] {
         cluster.create(&pod(name).of(&workflow)).await?;

@@ -57,6 +57,7 @@ async fn with_pods(cluster: &Cluster) -> Result<Workflow> {
         cluster.is_held(name).await?;
     }
     cluster.finish("ended", "Succeeded").await?;
+    cluster.finish("deleted", "Failed").await?;
     cluster.delete("deleted").await?;
     Ok(workflow)
 }

@@ -41,6 +41,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
         .create(&pod("bare").label("workflows.argoproj.io/workflow", "none"))
         .await?;
     cluster.finish("ended", "Failed").await?;
+    cluster.finish("deleted", "Failed").await?;
     cluster.delete("deleted").await?;
     cluster.consume("consumed").await?;
     cluster.is_not_held("consumed").await?;
@@ -113,6 +114,7 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
     let release =
         serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
     cluster.merge("asked", release).await?;
+    cluster.finish("deleted", "Failed").await?;
     cluster.delete("deleted").await?;
 
     let mark = cluster.recorder()?.mark()?;

@@ -25,7 +25,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn two_holds(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default()
         .argument("--controllers=pod-finalizer,pod-recreation")
-        .config("podRecreation:\n  backoffSeconds: 1\n  owners: [Workflow.argoproj.io]\n");
+        .config("podRecreation:\n  backoffSeconds: 1\n  owners: [Workflow.argoproj.io]\n  allowArgo: true\n");
     let belayer = cluster.start_belayer_with(&options).await?;
     let mark = cluster.recorder()?.mark()?;
     let workflow = cluster.workflow("build").await?;

@@ -9,11 +9,12 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::admission::{remove_policy, switch};
+use super::drain::back_to_work;
 use super::recreation::{
     RECREATION_HOLD, SOON, bind, comparable, create, held, in_phase, nodes, options, records,
     rejection, rich_pod, successor, told,
 };
-use crate::harness::{Cluster, Scenario, eventually, finalizers, throughout};
+use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest};
 
@@ -33,6 +34,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             carries,
         )
         .needs([AdmissionPolicies])
+        .within(Duration::from_secs(180)),
+        Scenario::alone(
+            "recreation-rejected-before-its-hold",
+            "R1: bound and rejected before the hold was written, five of five pods come back",
+            before_its_hold,
+        )
+        .within(Duration::from_secs(120)),
+        Scenario::alone(
+            "recreation-drained-in-between",
+            "R5: a drain waits for what is in its record alone, or names it",
+            drained_in_between,
+        )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "recreation-that-quota-refuses",
@@ -139,6 +152,69 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     ties(cluster, Ties::No).await?;
     switch(cluster, "holdRecreations", "on").await?;
     ties(cluster, Ties::Yes).await
+}
+
+/// No policy ties the hold: it is on its way while the pod is bound and rejected, within milliseconds.
+async fn before_its_hold(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    create(&cluster, asking("watched", json!({}))).await?;
+    held(&cluster, "watched").await?;
+    let names: Vec<String> = (0..5).map(|index| format!("web-{index}")).collect();
+    let mut late = 0;
+    let mut firsts = Vec::new();
+    for name in &names {
+        let first = create(&cluster, asking(name, json!({}))).await?;
+        bind(&cluster, name, "no-such-node").await?;
+        told(&cluster, name, rejection()).await?;
+        let pod = cluster.pods().get(name).await?;
+        late += usize::from(!finalizers(&pod).contains(&RECREATION_HOLD));
+        firsts.push(first.uid().context("no uid")?);
+    }
+    cluster.note(format!("{late} of 5 were not held when they were rejected"));
+    for (name, first) in names.iter().zip(&firsts) {
+        successor(&cluster, name, first).await?;
+    }
+    belayer.stop().await
+}
+
+/// The pause is longer than anybody drains.
+async fn drained_in_between(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default()
+        .argument("--controllers=pod-recreation")
+        .config("podRecreation:\n  backoffSeconds: 300\n");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    let first = create(&cluster, asking("web", json!({}))).await?;
+    held(&cluster, "web").await?;
+    bind(&cluster, "web", "no-such-node").await?;
+    told(&cluster, "web", rejection()).await?;
+    in_phase(&cluster, "Waiting").await?;
+    let said = cluster.drain(&["--dry-run"]).await?.ended_with(3)?;
+    ensure!(
+        said.out.contains("in a PodRecreation alone"),
+        "{}",
+        said.out
+    );
+    let drained = async {
+        cluster.drain(&[]).await?.ended_with(0)?;
+        let pod = cluster.pods().get("web").await?;
+        ensure!(pod.uid() != first.uid(), "it is the old one");
+        ensure!(finalizers(&pod).is_empty(), "{:?}", finalizers(&pod));
+        in_phase(&cluster, "Recreated").await?;
+        // It runs and goes while Belayer is drained, and stays gone.
+        told(&cluster, "web", json!({ "phase": "Succeeded" })).await?;
+        in_phase(&cluster, "Started").await?;
+        cluster.delete("web").await?;
+        cluster.is_gone("web").await
+    };
+    let drained = drained.await;
+    back_to_work(&cluster).await?;
+    drained?;
+    throughout("it stays gone", Duration::from_secs(2), async || {
+        ensure!(cluster.pods().get_opt("web").await?.is_none(), "it is back");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
 }
 
 /// What was submitted, the rejected pod and its successor, side by side.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{Cluster, Scenario, eventually};
+use crate::harness::{Cluster, Load, Scenario, eventually};
 use crate::providers::Capability::Recorder;
 
 /// What Argo's own controller lets go per second (argo-workflows#13212).
@@ -18,7 +18,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             drain,
         )
         .needs([Recorder])
-        .within(Duration::from_secs(300)),
+        .within(Duration::from_secs(300))
+        .with_load(Load::Heavy),
     ]
 }
 

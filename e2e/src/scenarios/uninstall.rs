@@ -158,8 +158,13 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
         dry_run: true,
         ..DeleteParams::default()
     };
+    let definitions = kinds::definitions(cluster.client());
     let refused = async |expected: bool| {
         eventually(&format!("refused: {expected}"), SOON, async || {
+            let tried = definitions
+                .delete("podrecreations.belayer.dev", &try_it)
+                .await;
+            ensure!(tried.is_err() == expected, "{:?}", tried.map(drop));
             let tried = namespaces.delete(HOME, &try_it).await;
             match (tried, expected) {
                 (Err(kube::Error::Api(status)), true) => {

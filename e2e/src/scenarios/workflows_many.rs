@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use kube::api::{ListParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, WORKFLOW_HOLD, pod};
+use crate::harness::{BelayerOptions, Cluster, Load, Scenario, WORKFLOW_HOLD, pod};
 use crate::kinds;
 use crate::providers::Capability::{Faults, GarbageCollector, Recorder};
 
@@ -21,14 +21,16 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             deleting_first,
         )
         .needs([Recorder])
-        .within(Duration::from_secs(300)),
+        .within(Duration::from_secs(300))
+        .with_load(Load::Heavy),
         Scenario::alone(
             "workflow-of-thousands-of-pods",
             "one PATCH per pod and one live check",
             thousands,
         )
         .needs([Recorder])
-        .within(Duration::from_secs(600)),
+        .within(Duration::from_secs(600))
+        .with_load(Load::Heavy),
     ]
 }
 

@@ -159,7 +159,8 @@ impl Controller {
         Ok(())
     }
 
-    /// All of them, as they are by default.
+    /// All of them, as they are by default, but that pvc-protection holds claims, which has to be asked for:
+    /// by default it only reports.
     fn components(&self) -> Components {
         let policy = Policy {
             backoff_seconds: self.backoff,
@@ -168,7 +169,10 @@ impl Controller {
         Components {
             pod_finalizer: Some(Default::default()),
             workflow_finalizer: Some(Default::default()),
-            pvc_protection: Some(Default::default()),
+            pvc_protection: Some(belayer_pvc_protection::Settings {
+                mode: belayer_pvc_protection::Mode::Beside,
+                ..Default::default()
+            }),
             pod_recreation: Some(belayer_pod_recreation::Settings {
                 policy,
                 ..Default::default()

@@ -12,7 +12,9 @@ use crate::arguments::{ClusterArguments, LookArguments, Output, OwnNamespace};
 pub(crate) const HELP: &str = "\
 It takes off what only Belayer put on, and nothing else: other systems'
 finalizers stay, kubernetes.io/pvc-protection included. A claim that a pod uses
-and that nothing but Belayer holds stays as well, and is listed.
+and that nothing but Belayer holds stays as well, and is listed. A pod that is in
+its PodRecreation alone is created first, by a Belayer that runs; without one it
+stays there, and is listed.
 
 Draining is a state: it holds until `belayer drain --resume`, or until the
 manifests are applied again. Killed, it can be started again at any time.
@@ -22,12 +24,17 @@ Examples:
   belayer drain                      before Belayer is removed
   belayer drain --unselected         only what no profile selects any more
   belayer drain --resume             back to work
+  belayer drain --except-namespace team-a
+                                     end, though somebody there adds holds
 
 Exit codes:
   0  nothing of ours is left
-  1  an error: something could not be done or looked at, or time ran out
+  1  an error: something could not be done or looked at, or there was no progress
+     for as long as --timeout says; also if the server cannot be reached
   2  wrong usage or configuration; nothing has been touched
-  3  something must stay: a claim in use that only Belayer holds
+  3  something must stay: a claim in use that only Belayer holds, or a pod that
+     is in its PodRecreation alone; or somebody goes on adding holds, in
+     namespaces that are named
   4  the API server refuses something: rights, a policy or a webhook";
 
 /// Arguments of `belayer drain`.
@@ -59,9 +66,14 @@ pub struct DrainArguments {
     #[arg(long)]
     pub resume: bool,
 
-    /// How long it may take, such as 90s, 10m, 2h
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = timeout)]
+    /// How long it may go on without progress, such as 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = timeout)]
     pub timeout: Duration,
+
+    /// New holds in this namespace do not keep drain from ending: what it finds there
+    /// it takes off, and it does not count. May be given several times
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
+    pub except_namespace: Vec<String>,
 
     /// Releases under way at once
     #[arg(
@@ -103,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_ten_minutes_at_most_unless_told() {
-        assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(600));
+    fn it_waits_two_minutes_for_progress_unless_told() {
+        assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(120));
         let told = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
         assert_eq!(told.timeout, Duration::from_secs(90));
         assert_eq!(told.look.output, Some(Output::Json));
@@ -113,6 +125,7 @@ mod tests {
     #[rstest]
     #[case(&["--resume", "--dry-run"])]
     #[case(&["--resume", "--unselected"])]
+    #[case(&["--resume", "--except-namespace=a"])]
     #[case(&["--timeout=0s"])]
     #[case(&["--timeout=5"])]
     #[case(&["-owide"])]

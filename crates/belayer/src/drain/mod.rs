@@ -10,7 +10,7 @@ use std::sync::Arc;
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
-use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainError, Kinds, Parts};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_inspect::reader::Reader;
@@ -21,6 +21,7 @@ pub use switched_off::OnDisable;
 
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
+use crate::reach::Server;
 use crate::screen::Screen;
 use progress::Telling;
 
@@ -39,6 +40,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let namespace = arguments.own.name(&sources)?;
     let selection = selection(&arguments)?;
     let config = arguments.cluster.find(&sources).await?;
+    let server = Server::of(&config);
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
     let bounds = Bounds {
         qps: QPS,
@@ -63,14 +65,18 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         kinds: Kinds::Served,
         selection,
         timeout: arguments.timeout,
+        except_namespaces: arguments.except_namespace,
     });
+    let telling = Telling::on_stderr(server.clone());
     if arguments.resume {
-        return resume(&drain).await;
+        return resume(&drain, &server, &telling).await;
     }
-    let telling = Telling::on_stderr();
     let ran = drain.run(&telling).await;
     telling.end();
-    let report = ran.map_err(anyhow::Error::from)?;
+    let report = ran.map_err(|error| match error {
+        DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
+        error => Failure::Error(error.into()),
+    })?;
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&report, |_| text::report(&report))?;
     match report.exit_code {
@@ -88,17 +94,16 @@ fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> 
     Ok(Box::new(profiles))
 }
 
-async fn resume(drain: &Drain) -> Result<(), Failure> {
-    let stay_off = drain
-        .resume()
-        .await
-        .map_err(|error| anyhow::anyhow!("the gate could not be set to normal: {error}"))?;
+async fn resume(drain: &Drain, server: &Server, telling: &Telling) -> Result<(), Failure> {
+    let ended = drain.resume(telling).await;
+    telling.end();
+    let stay_off = ended.map_err(|error| server.failed(&error))?;
     let said = "Draining is over: a running Belayer adds holds again. The admission policies that drain removed come \
                 back with the manifests (kubectl apply -k deploy/manifests).";
     anstream::println!("{said}");
     for (switch, word) in stay_off {
         anstream::println!(
-            "Its gate still says {switch}: {word}, as before it was drained: that policy ties nothing."
+            "Its gate still says {switch}: {word}, as before it was drained: no policy holds at creation what that is about."
         );
     }
     Ok(())

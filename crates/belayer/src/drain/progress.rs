@@ -6,11 +6,14 @@ use indicatif::ProgressBar;
 
 use belayer_core::object::Resource;
 use belayer_drain::progress::Progress;
+use belayer_inspect::reader::Trouble;
 
 use crate::progress::{Lines, bar_on_stderr};
+use crate::reach::Server;
 
 /// Tells on standard error.
 pub(super) struct Telling {
+    server: Server,
     bar: Option<ProgressBar>,
     objects: AtomicUsize,
     done: AtomicUsize,
@@ -18,8 +21,9 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    pub(super) fn on_stderr() -> Self {
+    pub(super) fn on_stderr(server: Server) -> Self {
         Self {
+            server,
             bar: bar_on_stderr("{bar:24} {pos}/{len} {wide_msg}"),
             objects: AtomicUsize::new(0),
             done: AtomicUsize::new(0),
@@ -44,6 +48,14 @@ impl Telling {
 }
 
 impl Progress for Telling {
+    fn waiting(&self, trouble: Option<&Trouble>) {
+        let tell = || self.server.tell(trouble);
+        match &self.bar {
+            Some(bar) => bar.suspend(tell),
+            None => tell(),
+        }
+    }
+
     fn step(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| anstream::eprintln!("{text}")),

@@ -18,8 +18,9 @@ use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
+use crate::components::Components;
 use crate::config::{ConfigError, Source};
-use crate::controllers::{Controller, Controllers};
+use crate::controllers::Controller;
 
 /// How long one attempt may take.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -57,13 +58,13 @@ pub struct SwitchedOff {
 }
 
 impl SwitchedOff {
-    /// Those of this build that do not run.
+    /// Those of this build that do not run, or run without adding holds.
     ///
     /// # Errors
     ///
     /// When the configuration, which says what kinds they held, makes no sense.
-    pub fn all(source: &Source, controllers: &Controllers) -> Result<Vec<Self>, ConfigError> {
-        let off = Controller::built().filter(|controller| !controllers.contains(*controller));
+    pub fn all(source: &Source, components: &Components) -> Result<Vec<Self>, ConfigError> {
+        let off = Controller::built().filter(|controller| !components.holds(*controller));
         off.map(|controller| Self::of(controller, source)).collect()
     }
 
@@ -139,6 +140,7 @@ pub(crate) async fn take_off(
             kinds: Kinds::These(component.kinds.clone()),
             selection: Box::new(NoSelection),
             timeout: WITHIN,
+            except_namespaces: Vec::new(),
         });
         let dry = executor.writes() == Writes::DryRun;
         async move { one(&component, &drain, dry).await }
@@ -151,15 +153,23 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
     let component = off.component;
     loop {
         // It asks for no kinds, so that it cannot fail but in its report.
-        let Ok(report) = drain.run(&Silent).await else {
-            tokio::time::sleep(ERROR_AGAIN).await;
-            continue;
+        let report = match drain.run(&Silent).await {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::info!(component, %error, "switched off; its holds are looked for again later");
+                tokio::time::sleep(ERROR_AGAIN).await;
+                continue;
+            }
         };
         count(off, &report);
         let (released, left) = (report.taken.objects, report.left.len());
         let pause = match report.outcome {
             Outcome::Clean => {
-                tracing::info!(component, released, "switched off: no hold of it is left");
+                tracing::info!(
+                    component,
+                    released,
+                    "it adds no finalizers: none of its own is left"
+                );
                 return;
             }
             Outcome::LeftOver => {
@@ -167,7 +177,21 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     component,
                     released,
                     left,
-                    "switched off: claims in use that nothing else protects keep its hold"
+                    what = %report.left.first().map_or_else(String::new, |left| {
+                        format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
+                    }),
+                    "it adds no finalizers, and something must stay: a claim in use that nothing else protects keeps its \
+                     finalizer, a pod that is in its PodRecreation alone is created once pod-recreation is on again"
+                );
+                LEFT_AGAIN
+            }
+            Outcome::NewHolds => {
+                let namespaces: Vec<_> = report.new_holds.namespaces.keys().collect();
+                tracing::warn!(
+                    component,
+                    released,
+                    ?namespaces,
+                    "switched off, and somebody goes on adding its hold there"
                 );
                 LEFT_AGAIN
             }
@@ -179,12 +203,23 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 tracing::warn!(
                     component,
                     why,
-                    "switched off, and its holds may not be taken off: leave its rights until they are gone, or \
-                     run `belayer drain`"
+                    "it adds no finalizers, and its own may not be removed: leave its RBAC permissions until they are \
+                     gone, or run `belayer drain`"
                 );
                 REFUSED_AGAIN
             }
-            Outcome::Error => ERROR_AGAIN,
+            Outcome::Error => {
+                let why = report.failed.iter().map(|failed| &failed.why);
+                let unseen = report.unseen.iter().map(|unseen| &unseen.why);
+                let why = why.chain(unseen).chain(&report.notes).next();
+                tracing::info!(
+                    component,
+                    released,
+                    why,
+                    "switched off; not all of its holds could be looked at or taken off: tried again"
+                );
+                ERROR_AGAIN
+            }
         };
         if dry {
             return;
@@ -216,10 +251,14 @@ fn count(off: &SwitchedOff, report: &Report) {
 ))]
 mod tests {
     use super::*;
+    use crate::controllers::Controllers;
 
     fn off(list: &[&str]) -> Vec<&'static str> {
         let controllers = Controllers::parse(list).unwrap();
-        let off = SwitchedOff::all(&Source::default(), &controllers).unwrap();
+        let held_by = belayer_pvc_protection::Mode::Beside;
+        let components = Components::of(&Source::default(), &controllers, None).unwrap();
+        let components = components.with_claims_held_by(Some(held_by));
+        let off = SwitchedOff::all(&Source::default(), &components).unwrap();
         off.into_iter().flat_map(|off| off.holds).collect()
     }
 
@@ -231,6 +270,19 @@ mod tests {
             ["belayer.dev/pvc-protection"]
         );
         assert!(!off(&["pod-finalizer"]).contains(&"belayer.dev/pod-status"));
+    }
+
+    /// Row A18: what an earlier configuration added goes, though the component runs.
+    #[test]
+    fn a18_claims_are_let_go_where_belayer_only_advises() {
+        let controllers = Controllers::parse(&["*"]).unwrap();
+        let components = Components::of(&Source::default(), &controllers, None).unwrap();
+        let off = SwitchedOff::all(&Source::default(), &components).unwrap();
+        let [claims] = off.as_slice() else {
+            panic!("{off:?}");
+        };
+        assert_eq!(claims.holds, [names::PVC_PROTECTION_HOLD]);
+        assert_eq!(claims.switch, "holdClaims");
     }
 
     #[test]

@@ -26,9 +26,16 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
+    #[cfg(feature = "pod-recreation")]
+    if source
+        .pod_recreation(None)
+        .is_ok_and(|settings| settings.argo_left_out)
+    {
+        anstream::eprintln!("warning: {}", belayer_pod_recreation::config::ARGO_LEFT_OUT);
+    }
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
-    let (reader, _) = super::connect(&arguments.cluster).await?;
+    let (reader, _, server) = super::connect(&arguments.cluster).await?;
     // Reviews are creates, so this needs an executor that sends: it is given nothing else to send.
     let reviewer = reviewer(&reader);
     let query = Query {
@@ -38,8 +45,11 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
         client: env!("CARGO_PKG_VERSION"),
         now: Timestamp::now(),
     };
-    let report = check(&reader, &reviewer, &query).await;
-    let report = report.map_err(|error| Failure::Error(error.into()))?;
+    let report = server.ask(&reader, async {
+        let report = check(&reader, &reviewer, &query).await;
+        report.map_err(|error| server.failed(&error))
+    });
+    let report = report.await?;
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&report, |screen| text(&report, screen.style(), screen))?;
     let any = |level| report.of(level).next().is_some();

@@ -33,6 +33,7 @@ use crate::config::Source;
 use crate::election::{Election, ElectionArguments};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
+use crate::reach::Server;
 use crate::screen::Screen;
 use progress::Telling;
 
@@ -58,7 +59,7 @@ const WATCH: Duration = Duration::from_secs(2);
 ///
 /// When the cluster cannot be reached; and, with its own exit code, when something hangs.
 pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
-    let (reader, _) = connect(&arguments.cluster).await?;
+    let (reader, _, server) = connect(&arguments.cluster).await?;
     let query = Query {
         scope: match arguments.namespace.clone() {
             Some(namespace) if !arguments.all_namespaces => Scope::Namespace(namespace),
@@ -69,13 +70,17 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     };
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
-    if let Scope::Namespace(namespace) = &query.scope {
-        must_be_there(&reader, namespace).await?;
-    }
     let telling = Telling::on_stderr();
-    let found = stuck(&reader, &query, &belayer, &telling, Timestamp::now).await;
+    let found = server.ask(&reader, async {
+        if let Scope::Namespace(namespace) = &query.scope {
+            must_be_there(&reader, namespace).await?;
+        }
+        let found = stuck(&reader, &query, &belayer, &telling, Timestamp::now).await;
+        found.map_err(|error| failed(error, &server))
+    });
+    let found = found.await;
     telling.end();
-    let report = found.map_err(failed)?;
+    let report = found?;
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&report, |screen| {
         text::report(&report, screen.style(), screen)
@@ -100,7 +105,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
 /// When the object cannot be read; and, with its own exit code, when it hangs.
 pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (kind, name) = arguments.object()?;
-    let (reader, current) = connect(&arguments.cluster).await?;
+    let (reader, current, server) = connect(&arguments.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
@@ -114,14 +119,17 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             Timestamp::now,
         )
     };
-    let mut shown = match look().await {
-        Ok(shown) => shown,
-        Err(InspectError::Absent(what)) => {
-            let record = explainers::record_of(&reader, &what, &namespace, &name).await;
-            return Err(absent(&what, record.as_deref()));
+    let first = server.ask(&reader, async {
+        match look().await {
+            Ok(shown) => Ok(shown),
+            Err(InspectError::Absent(what)) => {
+                let record = explainers::record_of(&reader, &what, &namespace, &name).await;
+                Err(absent(&what, record.as_deref()))
+            }
+            Err(error) => Err(failed(error, &server)),
         }
-        Err(error) => return Err(failed(error)),
-    };
+    });
+    let mut shown = first.await?;
     show(&screen, &shown)?;
     if !arguments.watch {
         return verdict(&shown);
@@ -144,7 +152,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             }
             // A server that is away for a moment is asked again.
             Err(InspectError::Discovery(_)) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error, &server)),
         }
     }
 }
@@ -198,11 +206,12 @@ fn is_news(now: &Explanation, before: &Explanation) -> bool {
     timeless(now) != timeless(before)
 }
 
-async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String), Failure> {
+async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String, Server), Failure> {
     let config = cluster.find(&Sources::from_env()).await?;
+    let server = Server::of(&config);
     let namespace = config.default_namespace.clone();
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
-    Ok((Reader::new(client, BOUNDS), namespace))
+    Ok((Reader::new(client, BOUNDS), namespace, server))
 }
 
 /// There is no such object; of a pod that is being re-created there is a record.
@@ -214,8 +223,9 @@ fn absent(what: &str, record: Option<&str>) -> Failure {
     Failure::Error(anyhow::anyhow!("{what} does not exist{record}"))
 }
 
-fn failed(error: InspectError) -> Failure {
+fn failed(error: InspectError, server: &Server) -> Failure {
     match error {
+        InspectError::Discovery(error) => server.failed(&error),
         InspectError::UnknownKind(_) => Failure::configuration(error),
         error => Failure::Error(error.into()),
     }

@@ -84,6 +84,7 @@ fn part(name: &str, granted_by: &'static str, rights: Vec<rights::Right>) -> Par
         policies: Vec::new(),
         holds: Vec::new(),
         claims: None,
+        advice: Vec::new(),
     }
 }
 
@@ -102,9 +103,14 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
         .iter()
         .flat_map(|profile| profile.selector.names().map(str::to_owned))
         .collect();
+    // The policy must leave out what is never held.
+    if enforced.iter().any(|profile| profile.is_argo()) {
+        labels.push(profile::argo::COMPONENT_LABEL.to_owned());
+    }
     labels.sort();
     labels.dedup();
     let mut parts = vec![Part {
+        advice: profiles.iter().filter_map(|one| one.advice()).collect(),
         kinds: profiles.owners().into_iter().map(owner_kind).collect(),
         policies: vec![Policy {
             name: "belayer-pod-hold",
@@ -235,6 +241,12 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
         .pvc_protection(None)
         .map_err(Failure::configuration)?;
     let (mode, policies, holds) = match settings.mode {
+        // The policy may be there: the gate keeps it off.
+        Mode::Advise => (
+            Claims::Advised,
+            Vec::new(),
+            vec![(Resource::claims(), names::PVC_PROTECTION_HOLD.to_owned())],
+        ),
         Mode::Beside => (
             Claims::Beside,
             vec![Policy {

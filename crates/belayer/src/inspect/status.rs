@@ -22,7 +22,7 @@ pub(super) const NEEDS_SOMEBODY: u8 = 3;
 /// When the cluster cannot be reached; and, with its own exit code, when something needs somebody.
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let source = arguments.look.source()?;
-    let (reader, _) = connect(&arguments.cluster).await?;
+    let (reader, _, server) = connect(&arguments.cluster).await?;
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let query = Query {
         lease: lease(&source, &own_namespace)?,
@@ -31,11 +31,14 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
         holds: holds(&source)?,
         client: env!("CARGO_PKG_VERSION"),
     };
-    if let Some(namespace) = &query.namespace {
-        must_be_there(&reader, namespace).await?;
-    }
-    let found = status(&reader, &query, Timestamp::now).await;
-    let found = found.map_err(|error| Failure::Error(error.into()))?;
+    let found = server.ask(&reader, async {
+        if let Some(namespace) = &query.namespace {
+            must_be_there(&reader, namespace).await?;
+        }
+        let found = status(&reader, &query, Timestamp::now).await;
+        found.map_err(|error| server.failed(&error))
+    });
+    let found = found.await?;
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&found, |screen| text(&found, screen.style(), screen))?;
     match () {

@@ -51,6 +51,7 @@ impl NodeAgentOptions {
         let flags = Flags {
             roots: arguments.root,
             paths: arguments.path,
+            host_root: arguments.host_root,
         };
         let settings = settings(&source, flags)?;
         let cluster = arguments.cluster.find(sources).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use belayer_core::facts::Wake;
+use belayer_core::facts::{OwnerOracle, Wake};
 use belayer_core::object::Resource;
 use belayer_core::runner::{self, Runner};
 use belayer_core::slim::{Claim, Keep};
@@ -14,6 +14,7 @@ use belayer_pvc_protection::config::Settings;
 use belayer_pvc_protection::evidence;
 use belayer_pvc_protection::ledger::Keeper;
 use belayer_pvc_protection::look::PodsOracle;
+use belayer_pvc_protection::owner::COMPLETED_LABEL;
 use belayer_pvc_protection::steward::Steward;
 use belayer_pvc_protection::turns::Turns;
 
@@ -36,7 +37,10 @@ pub(super) fn join(
     zeros::of_component(
         component::NAME,
         evidence::EVIDENCE_NAMES.iter().copied(),
-        &[("pods", &["listed", "store", "error"])],
+        &[
+            ("pods", &["listed", "store", "error"]),
+            ("owner", &["present", "gone", "unknown", "error"]),
+        ],
     );
     let Settings { workers, mode } = *settings;
     let mut watched: Watched<Claim> = Watched::new(
@@ -53,12 +57,17 @@ pub(super) fn join(
         pods.watched.decoders.clone(),
         pods.watched.store.clone(),
     );
+    let owners = OwnerOracle::new(
+        Arc::clone(&ground.executor),
+        ground.decoders(Keep::nothing().labels([COMPLETED_LABEL])),
+    );
     let protection = Arc::new(PvcProtection::new(
         mode,
         Parts {
             claims: watched.store.clone(),
             pods: pods.watched.store.clone(),
-            looks: ground.facts_at(oracle, wake, component::pace()),
+            looks: ground.facts_at(oracle, Arc::clone(&wake), component::pace()),
+            owners: ground.facts(owners, wake),
             queue: queue.clone(),
         },
     ));

@@ -65,10 +65,10 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of what was switched off on purpose tie no holds: nobody would untie them. Where
+/// The policies of what was switched off on purpose, or only advises, tie no holds: nobody would untie them. Where
 /// that is kept, another Belayer does.
 fn switches(components: &Components) -> Switches {
-    let running = Controller::built().filter(|controller| components.runs(*controller));
+    let running = Controller::built().filter(|controller| components.holds(*controller));
     Switches {
         on: running.map(switch_of).collect(),
         off: components

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::ambient;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Facts, LiveReads, Oracle, Pace, Question, Wake};
+use belayer_core::facts::{Budget, Facts, LiveReads, Oracle, Pace, Question, Wake};
 use belayer_core::holding::{HoldSwitch, Holding};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
@@ -38,6 +38,8 @@ pub(super) struct Ground {
     pub(super) pace: Pace,
     /// How many things may be asked live at once, whoever asks.
     pub(super) reads: LiveReads,
+    /// What all live answers may take.
+    answers: Budget,
     /// Ends live looks and the telling of Events: after the workers have ended.
     pub(super) after_work: CancellationToken,
     /// All namespaces.
@@ -70,6 +72,7 @@ impl Ground {
             observer: Arc::clone(&options.observer),
             pace: Pace::default(),
             reads: LiveReads::default(),
+            answers: Budget::default(),
             after_work: CancellationToken::new(),
             namespaces,
             told: Told::default(),
@@ -90,8 +93,9 @@ impl Ground {
         wake: Wake,
         pace: Pace,
     ) -> Facts<Q> {
+        let cancel = self.after_work.clone();
         let reads = self.reads.clone();
-        Facts::new(Arc::new(oracle), wake, pace, reads, self.after_work.clone())
+        Facts::within(Arc::new(oracle), wake, pace, reads, cancel, &self.answers)
     }
 
     /// What a runner of a kind is made of; `ours` are the finalizers that it may touch.

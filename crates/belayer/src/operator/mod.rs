@@ -121,7 +121,7 @@ impl Operator {
         let recreations = components
             .pod_recreation
             .as_ref()
-            .map(|settings| recreations::join(settings, &mut ground, &mut pods));
+            .map(|settings| recreations::join(settings, &mut ground, &mut pods, &mut owners));
         #[cfg(feature = "pvc-protection")]
         let claims = components
             .pvc_protection

@@ -50,6 +50,11 @@ impl Components {
             Some(_) => builder.index(owned::HELD_BY_OWNER, owned::held_by_owner),
             None => builder,
         };
+        #[cfg(feature = "pod-recreation")]
+        let builder = match &self.pod_recreation {
+            Some(_) => builder.index(owned::RECREATION_BY_OWNER, owned::recreation_by_owner),
+            None => builder,
+        };
         builder
     }
 

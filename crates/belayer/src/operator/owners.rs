@@ -1,6 +1,7 @@
 //! The kinds that own pods: watched once each, as metadata only.
 
 use belayer_core::object::Resource;
+use belayer_core::owned::OwnerStores;
 use belayer_core::slim::{Keep, OwnerMeta};
 
 use super::feed::{Feed, Watched};
@@ -32,6 +33,13 @@ impl Owners {
             keep,
             kinds: watched,
         }
+    }
+
+    /// The stores of all kinds.
+    pub(super) fn stores(&self) -> OwnerStores {
+        let all = self.kinds.iter();
+        all.map(|watched| (watched.resource.clone(), watched.store.clone()))
+            .collect()
     }
 
     /// Ready to run.

@@ -7,11 +7,12 @@ use futures::FutureExt as _;
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::object::Resource;
 use belayer_core::runner;
+use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
 use belayer_pod_finalizer::outcome::{self, Sweeper};
 use belayer_pod_finalizer::profile::config::Settings;
-use belayer_pod_finalizer::status::{self, StatusOracle};
+use belayer_pod_finalizer::status::{self, Asked, StatusOracle};
 use belayer_pod_finalizer::steward::Steward;
 
 use super::ground::Ground;
@@ -41,9 +42,23 @@ pub(super) fn join(
         &[
             zeros::OWNER,
             zeros::NAMESPACE,
-            ("status", &["read", "unreadable", "error"]),
+            ("status", &["read", "too_large", "unreadable", "error"]),
+            (
+                "node",
+                &[
+                    "gone",
+                    "out-of-service",
+                    "not-ready",
+                    "ready",
+                    "unknown",
+                    "error",
+                ],
+            ),
         ],
     );
+    for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
+        tracing::warn!(advice, "the configuration may not do what it seems to");
+    }
     let owner_oracle = OwnerOracle::new(
         Arc::clone(&ground.executor),
         ground.decoders(owners.keep.clone()),
@@ -68,10 +83,14 @@ pub(super) fn join(
             owner_facts: ground.facts(owner_oracle, pods.wake()),
             namespace_facts: ground.facts(namespace_oracle, pods.wake()),
             status_facts: ground.facts_at(
-                StatusOracle::new(Arc::clone(&ground.executor)),
+                StatusOracle::new(
+                    Arc::clone(&ground.executor),
+                    Asked::OfPods(pods.watched.store.clone()),
+                ),
                 pods.wake(),
                 status::pace(),
             ),
+            node_facts: ground.facts(NodeOracle::new(Arc::clone(&ground.executor)), pods.wake()),
             queue: pods.queue.clone(),
         },
     ));

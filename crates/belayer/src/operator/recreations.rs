@@ -11,11 +11,12 @@ use belayer_core::workqueue::WorkQueue;
 use belayer_pod_recreation::component::{Parts, PodRecreation};
 use belayer_pod_recreation::machine::{self, Machine};
 use belayer_pod_recreation::record::Record;
-use belayer_pod_recreation::{NAME, Settings, api, evidence};
+use belayer_pod_recreation::{NAME, Settings, api, config, evidence};
 
 use super::feed::{Crew, Feed, Watched};
 use super::ground::Ground;
 use super::holds;
+use super::owners::Owners;
 use super::pods::Pods;
 use super::zeros;
 
@@ -28,7 +29,11 @@ pub(super) fn join(
     settings: &Settings,
     ground: &mut Ground,
     pods: &mut Pods,
+    owners: &mut Owners,
 ) -> (Arc<PodRecreation>, Feed, Crew) {
+    if settings.argo_left_out {
+        tracing::warn!("{}", config::ARGO_LEFT_OUT);
+    }
     zeros::of_component(
         NAME,
         evidence::EVIDENCE_NAMES.iter().copied(),
@@ -51,6 +56,7 @@ pub(super) fn join(
             pods: pods.watched.store.clone(),
             records: watched.store.clone(),
             namespaces: ground.namespaces.store.clone(),
+            owners: owners.stores(),
             looks: ground.facts(oracle, pods.wake()),
             pods_queue: pods.queue.clone(),
             queue: queue.clone(),
@@ -77,6 +83,10 @@ pub(super) fn join(
     ground
         .namespaces
         .on_event(move |event| told.on_namespace(event));
+    for kind in &mut owners.kinds {
+        let told = Arc::clone(&recreation);
+        kind.on_event(move |event| told.on_owner(event));
+    }
     let told = Arc::clone(&recreation);
     watched.on_event(move |event| told.on_record(event));
     watched.informer().add_handler(Arc::new(machine.clone()));
@@ -93,7 +103,7 @@ pub(super) fn join(
         queue,
         needs: vec![feed.state(), pods_state],
         start: Box::new(move || machine.work(workers)),
-        beside: vec![Box::new(|stop| breakers.tell_breakers(stop).boxed())],
+        beside: vec![Box::new(|stop| breakers.run_beside(stop).boxed())],
     };
     (recreation, feed, crew)
 }

@@ -212,6 +212,21 @@ fn cases() -> Vec<Case> {
             &base("adopt: [example.com/mine]"),
         ),
         profile("podFinalizer.profiles[].capture", &base("capture: true")),
+        of_profile(
+            "podFinalizer.profiles[].consumer",
+            &base("capture: true"),
+            &base("capture: true, consumer: pod"),
+        ),
+        of_profile(
+            "podFinalizer.profiles[].deletedWhileRunning",
+            "builtIn: argo",
+            "builtIn: argo, deletedWhileRunning: hold",
+        ),
+        of_profile(
+            "podFinalizer.profiles[].nodeLostDelay",
+            "builtIn: argo",
+            "builtIn: argo, nodeLostDelay: 5m",
+        ),
         profile("podFinalizer.profiles[].cleanup", &base("cleanup: argo")),
         plain("workflowFinalizer.workers", "7"),
         plain("workflowFinalizer.maxUnselected", "7"),
@@ -264,6 +279,11 @@ fn cases() -> Vec<Case> {
             "podRecreation: {selectors: [{matchLabels: {a: c}}]}",
         ),
         plain("podRecreation.owners", "[Workspace.example.com]"),
+        case(
+            "podRecreation.allowArgo",
+            "podRecreation: {owners: [Workflow.argoproj.io]}",
+            "podRecreation: {owners: [Workflow.argoproj.io], allowArgo: true}",
+        ),
         plain("podRecreation.maxRetries", "7"),
         plain("podRecreation.backoffSeconds", "7"),
         plain("podRecreation.wipeTimeoutSeconds", "7"),

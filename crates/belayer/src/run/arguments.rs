@@ -100,7 +100,8 @@ pub struct RunArguments {
 
     /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
     /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
-    /// its place. Counts more than the configuration file
+    /// its place. Without it claims get no finalizer: Belayer only reports which
+    /// pods they wait for. Counts more than the configuration file
     #[cfg(feature = "pvc-protection")]
     #[arg(
         long,

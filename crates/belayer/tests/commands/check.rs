@@ -44,7 +44,7 @@ every component: 12 of 12 rights
 
 leader election: 3 of 3 rights
 
-pod-finalizer: 7 of 7 rights
+pod-finalizer: 8 of 8 rights
   note     workflows.argoproj.io at v1alpha1 is not served
            the component waits for it and starts when it appears; the others work
   note     policy belayer-pod-hold is not there
@@ -69,11 +69,7 @@ pod-recreation: 16 of 16 rights
            missed
            apply it from the manifests
 
-pvc-protection: 7 of 7 rights
-  note     policy belayer-claim-hold is not there
-           holds are added when an object is first seen: one that vanishes within that moment is
-           missed
-           apply it from the manifests
+pvc-protection: 8 of 8 rights
 ";
     assert_eq!(answer.out, expected);
 }
@@ -110,6 +106,11 @@ async fn controllers_and_configuration_say_what_is_checked() {
             "pod-finalizer cleanup"
         ]
     );
+    let advice = report["parts"][2]["findings"].to_string();
+    assert!(
+        advice.contains("Argo Workflows reads pods, never a PodOutcome"),
+        "{advice}"
+    );
     let capture = &report["parts"][3]["findings"][0];
     assert_eq!(capture["level"], "missing");
     assert_eq!(
@@ -117,6 +118,34 @@ async fn controllers_and_configuration_say_what_is_checked() {
         "podoutcomes.belayer.dev at v1alpha1 is not served"
     );
     assert_eq!(capture["fix"], "belayer crds | kubectl apply -f -");
+}
+
+/// A node agent on a server whose tokens do not name their node. The sandbox calls itself newer, so the
+/// version is said by a proxy.
+#[tokio::test(flavor = "multi_thread")]
+async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
+    let world = World::new().await;
+    let agent = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": "belayer-node-agent",
+            "labels": { "app.kubernetes.io/name": "belayer-node-agent" },
+        },
+        "spec": {},
+    });
+    let daemonsets = Gvr::new("apps", "v1", "daemonsets");
+    world.create(&daemonsets, Some("default"), agent);
+    let answer = world.run(&["check", "--controllers=pvc-protection"]).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    let old = json!({ "major": "1", "minor": "31", "gitVersion": "v1.31.9" });
+    let old = Answer::raw(200, "application/json", old.to_string());
+    let old = Fault::on(Match::any().path_prefix("/version")).answer(old);
+    world.sandbox.faults().inject(old);
+    let answer = world.run(&["check", "--controllers=pvc-protection"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let says =
+        "daemonset default/belayer-node-agent is the node agent, and this API server is v1.31.9";
+    assert!(answer.out.contains(says), "{}", answer.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,12 +182,19 @@ const OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller"
     3,
     "persistentvolumeclaim-protection-controller still runs in pod"
 )]
-#[case::replacing_what_is_off(REPLACING, OFF, 0, "pvc-protection: 7 of 7 rights")]
+#[case::replacing_what_is_off(REPLACING, OFF, 0, "pvc-protection: 8 of 8 rights")]
 #[case::beside_what_runs(
     "belayer.dev/pvc-protection",
     "--controllers=*",
     0,
-    "pvc-protection: 7 of 7 rights"
+    "pvc-protection: 8 of 8 rights"
+)]
+#[case::a18_advising_beside_what_runs("", "--controllers=*", 0, "pvc-protection: 8 of 8 rights")]
+#[case::a18_advising_beside_what_is_off(
+    "",
+    OFF,
+    3,
+    "persistentvolumeclaim-protection-controller is switched off in pod"
 )]
 #[case::beside_what_is_off(
     "belayer.dev/pvc-protection",
@@ -177,9 +213,12 @@ async fn claims_are_protected_by_exactly_one(
     controller_manager(&world, flag);
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
-    let text = format!(
-        "apiVersion: config.belayer.dev/v1alpha1\npvcProtection:\n  finalizer: {finalizer}\n"
-    );
+    let key = match finalizer {
+        "" => String::new(),
+        finalizer => format!("  finalizer: {finalizer}\n"),
+    };
+    let text =
+        format!("apiVersion: config.belayer.dev/v1alpha1\npvcProtection:\n  workers: 4\n{key}");
     std::fs::write(&config, text).unwrap();
     let config = format!("--config={}", config.display());
     let answer = world
@@ -257,7 +296,7 @@ async fn what_could_not_be_asked_is_not_taken_for_granted() {
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
         "Nothing is known to be missing; 22 things could not be checked.",
-        "pvc-protection: 0 of 7 rights",
+        "pvc-protection: 0 of 8 rights",
         "to ask about others takes the right to create",
     ] {
         assert!(answer.out.contains(says), "{}", answer.out);

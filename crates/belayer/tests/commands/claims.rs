@@ -351,8 +351,13 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
         claim(&world, name, finalizers);
         deleted(&world, &CLAIMS, name);
     }
-    assert_eq!(checked(&world, "", 10).await, [], "it may be on its way");
-    let found = checked(&world, "", 120).await;
+    let beside = "pvcProtection:\n  finalizer: belayer.dev/pvc-protection\n";
+    assert_eq!(
+        checked(&world, beside, 10).await,
+        [],
+        "it may be on its way"
+    );
+    let found = checked(&world, beside, 120).await;
     let [one] = found.as_slice() else {
         panic!("{found:?}");
     };
@@ -378,9 +383,19 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
         "there it is Belayer's own to take off"
     );
     claim(&world, "bare", &["example.com/a"]);
-    let found = checked(&world, "", 10).await;
+    let found = checked(&world, beside, 10).await;
     assert_eq!(
         found[0].what,
         "1 claim does not carry kubernetes.io/pvc-protection"
+    );
+    // By default Belayer only advises: what an earlier configuration added is told as well.
+    let found = checked(&world, "", 10).await;
+    let told: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "1 claim does not carry kubernetes.io/pvc-protection",
+            "1 claim still has belayer.dev/pvc-protection: default/ours",
+        ]
     );
 }

@@ -15,6 +15,7 @@ async fn every_fixture_reads_exactly_as_expected() {
         keep: Keep::Nothing,
         setting: Setting {
             belayer: PathBuf::from(env!("CARGO_BIN_EXE_belayer")),
+            old_belayer: None,
             quiet: Duration::from_secs(1),
             large: 1,
         },

@@ -11,6 +11,7 @@ mod fixtures;
 mod help;
 mod namespaces;
 mod polite;
+mod reach;
 mod rights;
 mod rows;
 mod size;

@@ -56,7 +56,10 @@ fn operator(sandbox: &Sandbox) -> Operator {
     let components = Components {
         pod_finalizer: Some(Default::default()),
         pod_recreation: Some(Default::default()),
-        pvc_protection: Some(Default::default()),
+        pvc_protection: Some(belayer_pvc_protection::Settings {
+            mode: belayer_pvc_protection::Mode::Beside,
+            ..Default::default()
+        }),
         workflow_finalizer: Some(Default::default()),
         switched_off: Vec::new(),
     };

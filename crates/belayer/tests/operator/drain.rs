@@ -55,6 +55,10 @@ fn installed() -> World {
 }
 
 fn drain(world: &World, writes: Writes) -> Drain {
+    drain_except(world, writes, &[])
+}
+
+fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
     let client = client::in_process(world.sandbox.service(ADMIN));
     let bounds = Bounds {
         concurrent_releases: 1,
@@ -68,6 +72,7 @@ fn drain(world: &World, writes: Writes) -> Drain {
         kinds: Kinds::Served,
         selection: Box::new(NoSelection),
         timeout: Duration::from_secs(120),
+        except_namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
     })
 }
 
@@ -140,6 +145,46 @@ async fn pods_go_first_whose_owners_may_wait_and_claims_last_which_they_may_use(
     assert_eq!(report.taken.holds[CLAIM_HOLD]["Unused"], 1);
 }
 
+/// T4: somebody goes on adding holds. It ends, names the namespace, and need not wait for it.
+#[tokio::test(start_paused = true)]
+async fn t4_nothing_but_new_holds_ends_it() {
+    let world = installed();
+    map(&world, "old", "belayer.dev/pod-status");
+    let hostile = async {
+        for n in 0.. {
+            map(&world, &format!("new-{n}"), "belayer.dev/pod-status");
+            tokio::time::sleep(Duration::from_millis(700)).await;
+        }
+    };
+    let both = async {
+        let report = drained(&world).await;
+        assert_eq!((report.outcome, report.exit_code), (Outcome::NewHolds, 3));
+        assert!(report.new_holds.namespaces[NAMESPACE] > 1, "{report:?}");
+        assert!(report.seconds < 40.0 && !report.timed_out, "{report:?}");
+        let said = text::report(&report);
+        assert!(
+            said.contains("Nothing but new holds since pass 1"),
+            "{said}"
+        );
+        assert_eq!(mark(&world), Value::Null);
+
+        let except = drain_except(&world, Writes::Sent, &[NAMESPACE]);
+        let report = except.run(&Silent).await.unwrap();
+        assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
+        assert!(report.taken.objects > 0, "what it finds there goes");
+        let told = report
+            .notes
+            .iter()
+            .any(|note| note.contains("--except-namespace"));
+        assert!(told, "{report:?}");
+        assert_eq!(mark(&world), "true");
+    };
+    tokio::select! {
+        () = hostile => {}
+        () = both => {}
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_namespace_may_go_only_when_nothing_is_left() {
     let world = installed();
@@ -154,7 +199,10 @@ async fn the_namespace_may_go_only_when_nothing_is_left() {
     assert_eq!(drained(&world).await.outcome, Outcome::Clean);
     assert_eq!(mark(&world), "true");
     assert_eq!(gate(&world)["mode"], "draining");
-    let off = drain(&world, Writes::Sent).resume().await.unwrap();
+    let off = drain(&world, Writes::Sent)
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
     assert_eq!(mark(&world), "false");
     // What an admin had turned off is off, and said to be.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
@@ -346,12 +394,13 @@ async fn an_object_that_is_held_again_is_counted_once() {
         report = draining.run(&Silent) => report.unwrap(),
         () = again => unreachable!(),
     };
-    assert!(report.timed_out);
+    assert!(!report.timed_out);
+    assert_eq!(report.outcome, Outcome::NewHolds);
     assert_eq!(report.taken.objects, 1);
     assert!(report.taken.holds["belayer.dev/pod-status"]["Drained"] > 1);
     let text = text::report(&report);
     assert!(
-        text.contains(" off 1 object:") && text.contains("with a longer --timeout"),
+        text.contains(" off 1 object:") && text.contains("Nothing but new holds"),
         "{text}"
     );
 }

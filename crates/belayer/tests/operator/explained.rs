@@ -10,6 +10,7 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::decide;
 use belayer_pod_finalizer::explain::Looks;
@@ -17,11 +18,11 @@ use belayer_pod_finalizer::outcome::{Outcomes, crd};
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::Gate;
-use belayer_pod_finalizer::status::{NODE_ID, StatusOracle};
+use belayer_pod_finalizer::status::NODE_ID;
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World};
 
@@ -49,7 +50,7 @@ impl Explainer {
                 profiles,
                 owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
                 namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
-                statuses: Arc::new(StatusOracle::new(Arc::clone(&executor))),
+                nodes: Arc::new(NodeOracle::new(Arc::clone(&executor))),
                 executor,
                 resync: Duration::from_secs(600),
             },
@@ -68,10 +69,14 @@ impl Explainer {
     }
 }
 
-fn capturing() -> Settings {
-    let config = json!({ "profiles": [{ "builtIn": "argo", "capture": true }] });
+fn settings(profile: &Value) -> Settings {
+    let config = json!({ "profiles": [profile] });
     let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
     config.try_into().unwrap()
+}
+
+fn capturing() -> Settings {
+    settings(&json!({ "builtIn": "argo", "capture": true }))
 }
 
 /// A held pod that has ended, of a workflow that has not.
@@ -115,6 +120,14 @@ async fn the_record_of_the_outcome_is_looked_for() {
         .record(&pod, &explainer.looks.executor)
         .await
         .unwrap();
+    // Argo reads pods alone.
+    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+
+    let batch = json!({ "name": "batch", "selector": { "matchLabels": { "app": "batch" } },
+        "capture": true });
+    let explainer = Explainer::new(&world, &settings(&batch));
+    let theirs = json!({ "metadata": { "labels": { "app": "batch" }, "ownerReferences": null } });
+    world.patch(&Gvr::PODS, "a", theirs);
     assert_eq!(explainer.row(&world, "a").await, row::CAPTURED);
 }
 

@@ -7,7 +7,7 @@ use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass};
 
@@ -50,52 +50,288 @@ async fn a_settled_cluster_sees_no_write() {
     assert_eq!(after.len(), before, "{}", after.last().unwrap().summary());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_closed_gate_stops_holds_and_never_a_release() {
-    let world = World::new();
+/// The gate ConfigMap, as the manifests have it but for these keys.
+fn with_gate(world: &World, keys: &Value) {
     world.create_namespace("belayer-system");
+    let mut data = json!({ "hold": "on", "mode": "normal" });
+    for (key, word) in keys.as_object().unwrap() {
+        data[key] = word.clone();
+    }
     let gate = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "belayer-gate" }, "data": { "hold": "on" },
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "belayer-gate" }, "data": data,
     });
     world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
-    let shown = || {
-        let gate = world
-            .cluster()
-            .get(&Gvr::CONFIGMAPS, Some("belayer-system"), "belayer-gate")
-            .unwrap();
-        gate["data"]["hold"].as_str().unwrap().to_owned()
-    };
-    let uid = world.workflow("build");
-    for n in 0..12 {
-        world.held_pod(&format!("a-{n}"), "build", &uid);
-        world.end(&format!("a-{n}"));
+}
+
+/// What a key of the gate ConfigMap says.
+fn said(world: &World, key: &str) -> Option<String> {
+    let own = Some("belayer-system");
+    let gate = world.cluster().get(&Gvr::CONFIGMAPS, own, "belayer-gate");
+    let word = gate.unwrap()["data"][key].as_str().map(str::to_owned);
+    word
+}
+
+fn closed(world: &World) -> bool {
+    said(world, "closed.ci").is_some()
+}
+
+/// Held pods that ended and are being deleted, and that nobody consumes.
+fn backlog(world: &World, uid: &str, names: impl Iterator<Item = String>) {
+    for name in names {
+        world.held_pod(&name, "build", uid);
+        world.end(&name);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
     }
-    let _belayer = world.run_with(
-        Settings {
-            backlog_threshold: 10,
-            ..Settings::default()
-        },
-        Writes::Sent,
+}
+
+fn threshold(backlog_threshold: usize) -> Settings {
+    Settings {
+        backlog_threshold,
+        ..Settings::default()
+    }
+}
+
+/// Another tenant's workflow with a pod that waits for a hold, as [`World::pod`] makes it.
+fn of_another_tenant(world: &World, pod: &str) {
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "namespace": "other", "name": pod }, "spec": {},
+    });
+    let created = world.create(&WORKFLOWS, Some("other"), workflow);
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let mut object = crate::world::pod(pod, pod, uid);
+    object["metadata"]["namespace"] = json!("other");
+    world.create(&Gvr::PODS, Some("other"), object);
+}
+
+fn is_held_elsewhere(world: &World, pod: &str) -> bool {
+    let found = world.cluster().get(&Gvr::PODS, Some("other"), pod);
+    found.is_ok_and(|pod| {
+        pod["metadata"]["finalizers"]
+            .to_string()
+            .contains("belayer")
+    })
+}
+
+/// T4: a namespace whose deletions wait is closed alone, and never a release is stopped.
+#[tokio::test(start_paused = true)]
+async fn t4_a_closed_namespace_stops_its_holds_and_nobody_elses() {
+    let world = World::new();
+    world.create_namespace("other");
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    assert_eq!(said(&world, "closed.ci").as_deref(), Some("backlog"));
+    assert_eq!(
+        said(&world, "hold").as_deref(),
+        Some("on"),
+        "for all others"
     );
-    eventually("the policy is switched off", || shown() == "off").await;
     world.pod("late", "build", &uid);
+    of_another_tenant(&world, "theirs");
+    eventually("another tenant's pod is held", || {
+        is_held_elsewhere(&world, "theirs")
+    })
+    .await;
     let_pass(Duration::from_secs(60)).await;
-    assert!(!world.is_held("late"), "the gate is closed");
+    assert!(!world.is_held("late"), "its namespace is closed");
+    eventually("it is told", || world.events("BacklogNamespaceClosed") == 1).await;
     for n in 0..7 {
         world.consume(&format!("a-{n}"));
     }
-    eventually("releases go on", || world.held_pods() == 5).await;
+    eventually("releases go on", || world.held_pods() == 6).await;
     let_pass(Duration::from_secs(5)).await;
     assert!(
         !world.is_held("late"),
         "half of the threshold is not below half"
     );
     world.consume("a-7");
-    eventually("the gate opens and the pod is held", || {
-        world.is_held("late")
+    eventually("it opens and the pod is held", || world.is_held("late")).await;
+    eventually("the policy's key is gone", || !closed(&world)).await;
+}
+
+/// A5: pods that ended and that nobody deletes are no backlog, however many they are.
+#[tokio::test(start_paused = true)]
+async fn a5_ended_pods_that_nobody_deletes_close_nothing() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    for n in 0..30 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+        world.end(&format!("a-{n}"));
+    }
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    world.pod("late", "build", &uid);
+    eventually("the pod is held", || world.is_held("late")).await;
+    let_pass(Duration::from_secs(30)).await;
+    assert!(!closed(&world));
+    assert_eq!(said(&world, "hold").as_deref(), Some("on"));
+}
+
+/// T4: the global gate closes by the sum of shares; what closed and what an admin wrote survive a
+/// restart and a drain.
+#[tokio::test(start_paused = true)]
+async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
+    let world = World::new();
+    world.create_namespace("other");
+    with_gate(
+        &world,
+        &json!({ "closed.gone": "backlog", "closed.other": "maintenance" }),
+    );
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    eventually("what has no backlog opens", || {
+        said(&world, "closed.gone").is_none()
     })
     .await;
-    eventually("the policy is on again", || shown() == "on").await;
+    for n in 0..6 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("6 are left", || world.held_pods() == 6).await;
+    belayer.stop().await;
+    let draining = json!({ "data": { "mode": "draining", "hold": "draining" } });
+    let gate = |change: Value| {
+        let own = Some("belayer-system");
+        world.patch_in(
+            &Gvr::CONFIGMAPS,
+            own,
+            "belayer-gate",
+            change,
+            Subresource::None,
+        );
+    };
+    gate(draining);
+    let belayer = world.run_with(threshold(10), Writes::Sent);
+    world.pod("late", "build", &uid);
+    let_pass(Duration::from_secs(30)).await;
+    assert!(closed(&world), "a drain leaves it");
+    gate(json!({ "data": { "mode": "normal", "hold": "on" } }));
+    let_pass(Duration::from_secs(90)).await;
+    assert!(closed(&world), "6 are not below half of 10");
+    assert!(!world.is_held("late"));
+    belayer.stop().await;
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    let_pass(Duration::from_secs(90)).await;
+    assert!(
+        closed(&world) && !world.is_held("late"),
+        "a restart leaves it"
+    );
+    for n in 6..9 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("it opens", || !closed(&world) && world.is_held("late")).await;
+    let admins = said(&world, "closed.other");
+    assert_eq!(admins.as_deref(), Some("maintenance"), "an admin's stays");
+}
+
+/// T4: whoever writes the ConfigMap as a whole while a namespace is closed has opened it for the
+/// policy alone, and not for long.
+#[tokio::test(start_paused = true)]
+async fn t4_a_key_that_was_taken_away_comes_back() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    let own = Some("belayer-system");
+    let away = json!({ "data": { "closed.ci": null } });
+    world.patch_in(
+        &Gvr::CONFIGMAPS,
+        own,
+        "belayer-gate",
+        away,
+        Subresource::None,
+    );
+    crate::world::within(Duration::from_secs(90), "it is closed again", || {
+        closed(&world)
+    })
+    .await;
+}
+
+/// A4: too many unselected pods keep none that has other evidence, and by that the guard recovers.
+#[tokio::test(start_paused = true)]
+async fn a4_unselected_pods_with_evidence_are_released_and_the_guard_recovers() {
+    let world = World::new();
+    let (uid, gone) = (world.workflow("build"), world.workflow("gone"));
+    for n in 0..10 {
+        world.held_pod(&format!("taken-{n}"), "build", &uid);
+        world.held_pod(&format!("orphan-{n}"), "gone", &gone);
+        world.held_pod(&format!("wanted-{n}"), "build", &uid);
+    }
+    let strip = json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } });
+    for pod in world.pods() {
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        world.patch(&Gvr::PODS, name, strip.clone());
+    }
+    let belayer = world.run();
+    let_pass(Duration::from_secs(30)).await;
+    assert_eq!(world.held_pods(), 30, "30 of 30 are too many at once");
+    eventually("it is kept count of", || {
+        belayer.finalizer.census().kept() == 30
+    })
+    .await;
+    for n in 0..5 {
+        world.consume(&format!("taken-{n}"));
+    }
+    eventually("what was taken is released", || world.held_pods() == 25).await;
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "gone");
+    eventually("20 are few enough: all go", || world.held_pods() == 0).await;
+}
+
+/// T4: pods of one namespace that no profile selects, however many, keep nobody else's.
+#[tokio::test(start_paused = true)]
+async fn t4_unselected_pods_of_one_namespace_keep_nobody_elses() {
+    let world = World::new();
+    world.create_namespace("other");
+    let uid = world.workflow("build");
+    of_another_tenant(&world, "theirs");
+    let belayer = world.run();
+    eventually("another tenant's pod is held", || {
+        is_held_elsewhere(&world, "theirs")
+    })
+    .await;
+    let bare = |n: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": format!("hostile-{n}"), "finalizers": ["belayer.dev/pod-status"] },
+            "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        })
+    };
+    let burst: Vec<usize> = (0..200).collect();
+    for n in burst {
+        world.create(&Gvr::PODS, Some(NAMESPACE), bare(n));
+    }
+    let strip = json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } });
+    world.patch_in(
+        &Gvr::PODS,
+        Some("other"),
+        "theirs",
+        strip.clone(),
+        Subresource::None,
+    );
+    eventually("the other tenant's is let go", || {
+        !is_held_elsewhere(&world, "theirs")
+    })
+    .await;
+    assert!(world.held_pods() > 100, "those of the burst are kept");
+    // The same when all of it is there from the start.
+    belayer.stop().await;
+    of_another_tenant(&world, "later");
+    let held = json!({ "metadata": { "finalizers": ["belayer.dev/pod-status"] } });
+    world.patch_in(&Gvr::PODS, Some("other"), "later", held, Subresource::None);
+    world.patch_in(&Gvr::PODS, Some("other"), "later", strip, Subresource::None);
+    let _belayer = world.run();
+    eventually("after a restart as well", || {
+        !is_held_elsewhere(&world, "later")
+    })
+    .await;
+    world.pod("new", "build", &uid);
+    eventually("and holds are added", || world.is_held("new")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,13 +391,15 @@ async fn observing_writes_nothing_and_counts_what_is_lost() {
     let world = World::new();
     let belayer = world.run_with(observing(), Writes::Sent);
     let uid = world.workflow("build");
-    for name in ["lost", "taken", "of-finished"] {
+    for name in ["lost", "taken", "of-finished", "a6-without-an-end"] {
         world.pod(name, "build", &uid);
     }
     let_pass(Duration::from_secs(5)).await;
     world.consume("taken");
-    world.delete(&Gvr::PODS, Some(NAMESPACE), "taken");
-    world.delete(&Gvr::PODS, Some(NAMESPACE), "lost");
+    world.end("lost");
+    for name in ["taken", "lost", "a6-without-an-end"] {
+        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+    }
     let_pass(Duration::from_secs(60)).await;
     let done = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
     world.patch(&WORKFLOWS, "build", done);

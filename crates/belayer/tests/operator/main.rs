@@ -19,4 +19,5 @@ mod recreations;
 mod rights;
 mod series;
 mod settling;
+mod traces;
 mod world;

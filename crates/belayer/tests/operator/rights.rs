@@ -71,7 +71,10 @@ impl Stage {
         let components = Components {
             pod_finalizer: Some(pod_finalizer()),
             pod_recreation: Some(Default::default()),
-            pvc_protection: Some(Default::default()),
+            pvc_protection: Some(belayer_pvc_protection::Settings {
+                mode: belayer_pvc_protection::Mode::Beside,
+                ..Default::default()
+            }),
             workflow_finalizer: Some(Default::default()),
             ..Components::default()
         };

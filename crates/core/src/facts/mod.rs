@@ -8,6 +8,7 @@
 //! answer, and those who wait are not woken by one. Only after [`Pace::keep`] they are, so that who
 //! still wants the answer asks again; nobody looks on for objects that are gone meanwhile.
 
+mod budget;
 mod namespace;
 mod owner;
 mod reads;
@@ -15,7 +16,7 @@ mod telling;
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+pub use budget::{BUDGET, Budget};
 pub use namespace::{
     IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
     NamespaceView, is_ignored,
@@ -35,6 +37,7 @@ pub use reads::LiveReads;
 use crate::http::RequestError;
 use crate::moment::Moment;
 use crate::object::ObjectKey;
+use budget::Forgets;
 use telling::Failing;
 
 /// Something that can be asked of the API server.
@@ -47,6 +50,11 @@ pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static 
 
     /// What to call `answer` in a metric: one of few words.
     fn outcome(answer: &Self::Answer) -> &'static str;
+
+    /// About how many bytes `answer` takes beside its own size. See [`Budget`].
+    fn weight(_answer: &Self::Answer) -> usize {
+        0
+    }
 }
 
 /// Who can answer questions: by live requests in production, by a script in tests.
@@ -174,14 +182,15 @@ struct Shared<Q: Question> {
     pace: Pace,
     reads: LiveReads,
     cancel: CancellationToken,
+    budget: Budget,
     state: Mutex<State<Q>>,
 }
 
 struct State<Q: Question> {
     entries: HashMap<Q, Entry<Q::Answer>>,
     failing: Failing<Q>,
-    /// Asks until the next sweep of forgotten answers.
-    until_sweep: usize,
+    /// Whether a task looks for forgotten answers now and then: one does while there are any.
+    swept: bool,
 }
 
 struct Entry<A> {
@@ -215,7 +224,9 @@ enum Wanted {
     ByNobody,
 }
 
-const SWEEP_EVERY: usize = 4096;
+/// How often answers are looked through for those that nobody asks for any more, as a part of
+/// [`Pace::keep`].
+const SWEEPS_PER_KEEP: u32 = 10;
 
 impl<Q: Question> Facts<Q> {
     /// Answers by `oracle`, within the `reads` of the process; `wake` is told who waited. Looks end when
@@ -227,21 +238,35 @@ impl<Q: Question> Facts<Q> {
         reads: LiveReads,
         cancel: CancellationToken,
     ) -> Self {
+        Self::within(oracle, wake, pace, reads, cancel, &Budget::default())
+    }
+
+    /// The same where the answers share `budget` with others.
+    pub fn within(
+        oracle: Arc<dyn Oracle<Q>>,
+        wake: Wake,
+        pace: Pace,
+        reads: LiveReads,
+        cancel: CancellationToken,
+        budget: &Budget,
+    ) -> Self {
         let state = State {
             entries: HashMap::new(),
             failing: Failing::none(),
-            until_sweep: SWEEP_EVERY,
+            swept: false,
         };
-        Self {
-            shared: Arc::new(Shared {
-                oracle,
-                wake,
-                pace,
-                reads,
-                cancel,
-                state: Mutex::new(state),
-            }),
-        }
+        let shared = Arc::new(Shared {
+            oracle,
+            wake,
+            pace,
+            reads,
+            cancel,
+            budget: budget.clone(),
+            state: Mutex::new(state),
+        });
+        let holder: Weak<Shared<Q>> = Arc::downgrade(&shared);
+        budget.register(holder);
+        Self { shared }
     }
 
     /// The latest answer, if there is one.
@@ -268,7 +293,8 @@ impl<Q: Question> Facts<Q> {
     pub fn outdate(&self, question: &Q) {
         if let Some(entry) = self.shared.state.lock().entries.get_mut(question) {
             entry.outdated = Moment::now();
-            entry.fact = None;
+            let old = entry.fact.take();
+            self.shared.budget.replace(weight::<Q>(old.as_ref()), 0);
         }
     }
 
@@ -281,7 +307,9 @@ impl<Q: Question> Facts<Q> {
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
-        state.sweep(now, self.shared.pace.keep);
+        if !std::mem::replace(&mut state.swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(&self.shared)));
+        }
         let entry = state
             .entries
             .entry(question.clone())
@@ -398,7 +426,9 @@ impl<Q: Question> Shared<Q> {
             return Wanted::BySome;
         }
         if entry.waiting.is_empty() {
-            state.entries.remove(question);
+            let entry = state.entries.remove(question);
+            let old = entry.and_then(|entry| entry.fact);
+            self.budget.replace(weight::<Q>(old.as_ref()), 0);
             state.failing.forget(question);
             return Wanted::ByNobody;
         }
@@ -425,7 +455,9 @@ impl<Q: Question> Shared<Q> {
                 return;
             };
             let now = Instant::now();
-            entry.fact = Some(fact);
+            let new = weight::<Q>(Some(&fact));
+            let old = entry.fact.replace(fact);
+            self.budget.replace(weight::<Q>(old.as_ref()), new);
             entry.answered = Moment::now();
             entry.looked = Some(now);
             entry.touched = now;
@@ -433,7 +465,55 @@ impl<Q: Question> Shared<Q> {
             entry.flight = None;
             entry.take_waiting()
         };
+        self.budget.keep_within();
         waiting.into_iter().for_each(|key| (self.wake)(key));
+    }
+}
+
+impl<Q: Question> Forgets for Shared<Q> {
+    fn forget_before(&self, before: Instant) {
+        self.state.lock().forget_before(before, &self.budget);
+    }
+}
+
+impl<Q: Question> Drop for Shared<Q> {
+    fn drop(&mut self) {
+        for entry in self.state.get_mut().entries.values() {
+            self.budget.replace(weight::<Q>(entry.fact.as_ref()), 0);
+        }
+    }
+}
+
+/// About how many bytes an answer takes, with its place in the table.
+fn weight<Q: Question>(fact: Option<&Fact<Q::Answer>>) -> usize {
+    let entry = size_of::<(Q, Entry<Q::Answer>)>();
+    fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
+}
+
+/// Drops answers that nobody asked for lately, now and then until there are none.
+async fn sweep<Q: Question>(shared: Weak<Shared<Q>>) {
+    loop {
+        let Some((keep, cancel)) = shared
+            .upgrade()
+            .map(|shared| (shared.pace.keep, shared.cancel.clone()))
+        else {
+            return;
+        };
+        let pause = tokio::time::sleep(keep / SWEEPS_PER_KEEP);
+        if cancel.run_until_cancelled(pause).await.is_none() {
+            return;
+        }
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let mut state = shared.state.lock();
+        if let Some(before) = Instant::now().checked_sub(keep) {
+            state.forget_before(before, &shared.budget);
+        }
+        if state.entries.is_empty() {
+            state.swept = false;
+            return;
+        }
     }
 }
 
@@ -447,15 +527,18 @@ impl<A> Entry<A> {
 }
 
 impl<Q: Question> State<Q> {
-    /// Drops answers that nobody asked for lately. Rarely, so that its cost is spread thin.
-    fn sweep(&mut self, now: Instant, keep: Duration) {
-        self.until_sweep -= 1;
-        if self.until_sweep > 0 {
-            return;
+    /// Drops answers that nobody asked for since `before`.
+    fn forget_before(&mut self, before: Instant, budget: &Budget) {
+        self.entries.retain(|_, entry| {
+            let keep = entry.flight.is_some() || entry.touched > before;
+            if !keep {
+                budget.replace(weight::<Q>(entry.fact.as_ref()), 0);
+            }
+            keep
+        });
+        if self.entries.len() < self.entries.capacity() / 8 {
+            self.entries.shrink_to_fit();
         }
-        self.until_sweep = SWEEP_EVERY;
-        self.entries
-            .retain(|_, entry| entry.flight.is_some() || now.duration_since(entry.touched) < keep);
         self.failing
             .keep(|question| self.entries.contains_key(question));
     }

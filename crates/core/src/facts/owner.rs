@@ -10,7 +10,7 @@ use super::{LookError, Oracle, Question};
 use crate::executor::{Class, Executor};
 use crate::http::{Answer, ErrorClass, Request, RequestError};
 use crate::informer::{Decoders, Reading};
-use crate::object::{ObjectKey, OwnerReference, Resource, Uid};
+use crate::object::{ObjectKey, OwnerReference, Resource, Uid, path};
 use crate::slim::{ObjectMeta, OwnerMeta};
 
 /// Whether the object with this UID still exists. Owners are matched by UID, never by name alone.
@@ -81,7 +81,10 @@ pub struct GoneProof(How);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum How {
     NotFound,
-    OtherUid(Uid),
+    /// Whose that object is, and its UID, is not remembered: the name may be all that whoever
+    /// reads this may know of it.
+    OtherUid,
+    ImpossibleName,
     KindDeleted,
 }
 
@@ -89,7 +92,10 @@ impl fmt::Display for GoneProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             How::NotFound => f.write_str("the server answered that it does not exist"),
-            How::OtherUid(uid) => write!(f, "its name belongs to another object, uid {uid}"),
+            How::OtherUid => f.write_str("its name belongs to another object"),
+            How::ImpossibleName => {
+                f.write_str("no object can have its name, so that it never existed")
+            }
             How::KindDeleted => {
                 f.write_str("its CustomResourceDefinition was deleted, and all its objects with it")
             }
@@ -130,6 +136,14 @@ impl Question for OwnerQuestion {
             OwnerState::Unknown(_) => "unknown",
         }
     }
+
+    fn weight(answer: &OwnerState) -> usize {
+        match answer {
+            OwnerState::Present(meta) => meta.weight(),
+            OwnerState::Gone(_) => 0,
+            OwnerState::Unknown(why) => why.len(),
+        }
+    }
 }
 
 /// Answers [`OwnerQuestion`]s by live GETs of metadata.
@@ -152,11 +166,15 @@ impl OwnerOracle {
 
     async fn owner(&self, question: &OwnerQuestion) -> Result<OwnerState, LookError> {
         let OwnerQuestion { resource, key, uid } = question;
+        // Whoever wrote the reference made it up. No request could ask for it.
+        if !path::is_possible_name(key.name()) {
+            return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
+        }
         let error = match self.get(resource.object_path(key)).await {
             Ok(answer) => {
                 return Ok(match self.decoders.read(&answer) {
                     Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
-                    Ok(OwnerMeta(meta)) => OwnerState::Gone(GoneProof(How::OtherUid(meta.uid))),
+                    Ok(OwnerMeta(_)) => OwnerState::Gone(GoneProof(How::OtherUid)),
                     Err(error) => {
                         OwnerState::Unknown(format!("the answer cannot be read: {error}"))
                     }
@@ -212,7 +230,7 @@ impl OwnerOracle {
         let group = match self
             .executor
             .read(
-                &Request::get(format!("/apis/{}", resource.group)),
+                &Request::get(path::of_group(&resource.group)),
                 Class::Evidence,
             )
             .await
@@ -224,7 +242,7 @@ impl OwnerOracle {
             Err(error) => return unknown_or_retry(error),
         };
         for version in group.versions {
-            let path = format!("/apis/{}", version.group_version);
+            let path = path::of_version(&resource.group, &version.version);
             let served = match self
                 .executor
                 .read(&Request::get(path), Class::Evidence)
@@ -242,7 +260,7 @@ impl OwnerOracle {
             {
                 return Ok(OwnerState::Unknown(format!(
                     "{resource} is served at {} but not at {}",
-                    version.group_version, resource.version
+                    version.version, resource.version
                 )));
             }
         }
@@ -284,9 +302,8 @@ struct ApiGroup {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct GroupVersion {
-    group_version: String,
+    version: String,
 }
 
 #[derive(Deserialize)]

@@ -19,6 +19,11 @@ impl Question for Ask {
     fn outcome(_: &u32) -> &'static str {
         "number"
     }
+
+    /// Numbers weigh what they say.
+    fn weight(answer: &u32) -> usize {
+        *answer as usize
+    }
 }
 
 /// In order; an `Err` says how long the server asks to wait.
@@ -68,6 +73,13 @@ struct World {
 }
 
 fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> World {
+    world_within(answers, &Budget::default())
+}
+
+fn world_within(
+    answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>,
+    budget: &Budget,
+) -> World {
     let script = Arc::new(Script::default());
     script.will_answer(Q, answers);
     let (sender, woken) = tokio::sync::mpsc::unbounded_channel();
@@ -75,14 +87,8 @@ fn world(answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>) -> Wo
         let _ = sender.send(key);
     });
     let cancel = CancellationToken::new();
-    let reads = LiveReads::default();
-    let facts = Facts::new(
-        script.clone(),
-        wake,
-        Pace::default(),
-        reads.clone(),
-        cancel.clone(),
-    );
+    let (pace, reads, stop) = (Pace::default(), LiveReads::default(), cancel.clone());
+    let facts = Facts::within(script.clone(), wake, pace, reads, stop, budget);
     World {
         facts,
         script,
@@ -414,4 +420,72 @@ async fn l1_a_look_that_will_be_repeated_gives_way_to_others() {
     world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     let answered = tokio::time::timeout(Duration::from_secs(2), world.woken.recv()).await;
     assert_eq!(answered, Ok(Some(key("x"))));
+}
+
+/// Asks something of this name and waits for the answer, which weighs 1000.
+async fn answered(world: &mut World, name: &'static str) {
+    world.script.will_answer(Ask(name), [Ok(1000)]);
+    world
+        .facts
+        .ask(Ask(name), asks(name, Duration::ZERO).asker());
+    assert_eq!(world.woken.recv().await, Some(key(name)));
+    assert!(world.facts.get(&Ask(name)).is_some(), "forgotten at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_answers_that_nobody_asks_for_are_forgotten_by_time() {
+    let budget = Budget::default();
+    let mut world = world_within([], &budget);
+    answered(&mut world, "a").await;
+    assert!(budget.used() > 1000);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(world.facts.get(&Ask("a")).is_some());
+    // Nobody asks anything any more.
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    assert_eq!(budget.used(), 0);
+    assert!(world.facts.get(&Ask("a")).is_none());
+    // Who asks again is swept again.
+    answered(&mut world, "a").await;
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    assert_eq!(budget.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_beyond_the_budget_the_answers_asked_for_longest_ago_go_first() {
+    let budget = Budget::new(4000);
+    let (mut one, mut other) = (world_within([], &budget), world_within([], &budget));
+    for name in ["a", "b"] {
+        answered(&mut one, name).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+    assert!(one.facts.get(&Ask("a")).is_some(), "within the budget");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for name in ["c", "d", "e", "f"] {
+        answered(&mut other, name).await;
+    }
+    // Of whatever kind they are.
+    assert!(one.facts.get(&Ask("b")).is_none());
+    assert!(budget.used() <= 4000 + 3000, "{}", budget.used());
+    for name in ["g", "h", "i", "j"] {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        answered(&mut other, name).await;
+        assert!(budget.used() <= 5500, "{}", budget.used());
+    }
+    drop((one.facts, other.facts));
+    one.cancel.cancel();
+    other.cancel.cancel();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(budget.used(), 0, "what is gone counts still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t3_an_answer_that_is_outdated_or_replaced_counts_once() {
+    let budget = Budget::default();
+    let mut world = world_within([], &budget);
+    answered(&mut world, "a").await;
+    let one = budget.used();
+    answered(&mut world, "a").await;
+    assert_eq!(budget.used(), one);
+    world.facts.outdate(&Ask("a"));
+    assert_eq!(budget.used(), 0);
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
 use super::{ApiError, RequestError};
+use crate::object::path;
 
 /// Deadline of a call, body included, unless the request says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,6 +22,9 @@ pub const DEFAULT_BODY_LIMIT: usize = 32 << 20;
 
 /// A larger error body is not worth reading.
 const ERROR_BODY_LIMIT: usize = 256 << 10;
+
+/// How much of a name that cannot be sent is quoted in an error.
+const SHOWN_CHARACTERS: usize = 64;
 
 /// Accept header for JSON.
 pub const JSON: &str = "application/json";
@@ -250,9 +254,11 @@ impl Request {
 
     fn build(&self) -> Result<http::Request<Body>, RequestError> {
         // A name comes from data; it must not be able to address another path.
-        let strange = |c: char| matches!(c, '?' | '#' | '%' | '\\') || c.is_whitespace();
-        if self.path.contains(strange) || self.path.split('/').any(|part| part == "..") {
-            return Err(RequestError::Build(format!("strange path {:?}", self.path)));
+        if let Err(segment) = path::check(&self.path) {
+            let shown: String = segment.chars().take(SHOWN_CHARACTERS).collect();
+            return Err(RequestError::Build(format!(
+                "{shown:?} cannot be a part of a path: it is no name of an object"
+            )));
         }
         let mut uri = self.path.clone();
         if !self.query.is_empty() {

@@ -18,8 +18,11 @@ const EXPIRED_PAGES: u32 = 3;
 /// Streaming lists in a row that may break before one list is asked for in pages.
 const BROKEN_STREAMS: u32 = 3;
 
-/// The largest page that is read.
-const PAGE_LIMIT: usize = 512 << 20;
+/// The largest page that is read, in bytes (T3). One that is larger is asked for in halves.
+const PAGE_LIMIT: usize = 32 << 20;
+
+/// The largest list that is read where the server cannot give it in pages, in bytes.
+const WHOLE_LIMIT: usize = 512 << 20;
 
 /// A list while it comes in.
 struct Listing<K> {
@@ -154,16 +157,18 @@ impl<K: Slim> Informer<K> {
         let mut listing = self.listing();
         let mut token: Option<String> = None;
         loop {
-            let request = if expired < EXPIRED_PAGES {
-                Request::list(&self.path, self.settings.page_size, token.as_deref())
+            let (request, limit) = if expired < EXPIRED_PAGES {
+                let size = self.settings.page_size;
+                let page = Request::list(&self.path, size, token.as_deref());
+                (page, PAGE_LIMIT)
             } else {
-                Request::get(&self.path)
+                (Request::get(&self.path), WHOLE_LIMIT)
             };
             let answer = self
                 .selecting(request)
                 .accept(self.decoders.accept(Reading::List))
                 .timeout(self.settings.page_timeout)
-                .body_limit(PAGE_LIMIT)
+                .body_limit(limit)
                 .send(&self.client)
                 .await?;
             self.telemetry.heard();

@@ -4,6 +4,7 @@ mod any_json;
 mod endings;
 mod failures;
 mod freshness;
+mod history;
 mod lists;
 mod objects;
 mod server;

@@ -1,15 +1,21 @@
-//! Pods that are owned and held: the index to find them by, and the rule that lets them go when
-//! their owner ends, for a process in which no component that holds pods is switched on.
+//! Pods that are owned and held: the indexes to find them by, what stores and live looks say of their
+//! owners, and the rule that lets pods go when their owner ends, for a process in which no component
+//! that holds pods is switched on.
 
+mod owner;
 mod rule;
 
 use crate::names;
 use crate::object::Uid;
 use crate::slim::Pod;
 
-pub use rule::{EndedOwner, NAMES, OwnerEnds, Parts, Snapshot};
+pub use owner::{EndedOwner, NAMES, OwnerEnd, OwnerSight, OwnerStores};
+pub use rule::{OwnerEnds, Parts, Snapshot};
 
-/// Index of the pod store: pods that carry a hold of ours, by the UID of their controller.
+/// Index of the pod store: pods whose owner waits for them, by the UID of their controller.
+///
+/// Those are the pods that carry the pod-status hold. One that only pod-recreation holds has no
+/// result that anybody could miss: its owner does not wait for it.
 pub const HELD_BY_OWNER: &str = "held-by-owner-uid";
 
 /// Shows the values of [`HELD_BY_OWNER`].
@@ -19,15 +25,22 @@ pub fn held_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The controller of a pod that carries a hold of ours.
+/// The controller of a pod that it waits for.
 pub fn holding_owner(pod: &Pod) -> Option<&Uid> {
-    let owner = pod.meta.controller.as_ref()?;
-    is_held(pod).then_some(&owner.uid)
+    owner_of_held_by(pod, names::POD_STATUS_HOLD)
 }
 
-/// Whether a pod carries any hold of ours.
-pub fn is_held(pod: &Pod) -> bool {
-    names::POD_HOLDS
-        .iter()
-        .any(|hold| pod.meta.has_finalizer(hold))
+/// Index of the pod store: pods that carry the hold of pod-recreation, by the UID of their controller.
+pub const RECREATION_BY_OWNER: &str = "recreation-by-owner-uid";
+
+/// Shows the values of [`RECREATION_BY_OWNER`].
+pub fn recreation_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
+    if let Some(owner) = owner_of_held_by(pod, names::POD_RECREATION_HOLD) {
+        show(owner.as_str());
+    }
+}
+
+fn owner_of_held_by<'a>(pod: &'a Pod, hold: &str) -> Option<&'a Uid> {
+    let owner = pod.meta.controller.as_ref()?;
+    pod.meta.has_finalizer(hold).then_some(&owner.uid)
 }

@@ -1,17 +1,15 @@
 //! The one rule about pods that an owner's deletion needs: a pod whose owner is being deleted, or
 //! is gone, is released. The owner must not wait for its pods, nor they for ever.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
-use crate::decision::{self, Decision, Missing, Row, Write};
-use crate::facts::{Asker, Fact, Facts, GoneProof, OwnerDeletion, OwnerQuestion, OwnerState};
-use crate::informer::{Lookup, Store, Stored};
+use super::owner::{EndedOwner, OwnerEnd, OwnerSight, OwnerStores};
+use crate::decision::{Decision, Missing, Row, Write};
+use crate::facts::{Asker, Facts, OwnerQuestion};
+use crate::informer::Stored;
 use crate::names;
-use crate::object::{ObjectKey, OwnerReference, Resource};
 use crate::runner::{Change, Component};
-use crate::slim::{ObjectMeta, OwnerMeta, Pod};
+use crate::slim::Pod;
 use crate::workqueue::Band;
 
 /// Not held, or not owned by one of the kinds.
@@ -27,36 +25,12 @@ const fn row(number: u8, name: &'static str) -> Row {
     Row { number, name }
 }
 
-/// A live answer that proves nothing either way is asked for again after this time.
-const RECHECK: Duration = Duration::from_secs(30);
-
-/// Why a pod may go: its owner ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndedOwner {
-    /// It has a deletion timestamp, which is never taken back.
-    Deleting(OwnerDeletion),
-    /// Its UID is gone, by a live look.
-    Gone(GoneProof),
-}
-
-/// The names of the evidence, for metrics that start at zero.
-pub const NAMES: &[&str] = &["OwnerDeleting", "OwnerGone"];
-
-impl decision::Evidence for EndedOwner {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Deleting(_) => "OwnerDeleting",
-            Self::Gone(_) => "OwnerGone",
-        }
-    }
-}
-
 /// What the rule stands on.
 pub struct Parts {
     /// Name of the component that registers it.
     pub name: &'static str,
     /// The kinds of owners, and their stores.
-    pub owners: Vec<(Resource, Store<OwnerMeta>)>,
+    pub owners: OwnerStores,
     /// Live looks at owners; `None` where another component asks whether they are gone, so that
     /// one owner is looked at once.
     pub facts: Option<Facts<OwnerQuestion>>,
@@ -77,18 +51,8 @@ pub enum Snapshot {
 /// A held pod's owner.
 #[derive(Debug, Clone)]
 pub struct Owned {
-    question: OwnerQuestion,
-    cached: Cached,
-    fact: Option<Fact<OwnerState>>,
+    owner: OwnerSight,
     asking: Asking,
-}
-
-#[allow(clippy::large_enum_variant, reason = "it lives for one decision")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Cached {
-    Present(ObjectMeta),
-    /// Absent, or the store cannot say: to be asked.
-    NotPresent,
 }
 
 /// Whether this rule may ask for the owner itself.
@@ -104,30 +68,14 @@ impl OwnerEnds {
         Self(parts)
     }
 
-    fn owner<'a>(
-        &'a self,
-        pod: &'a Pod,
-    ) -> Option<(&'a OwnerReference, &'a Resource, &'a Store<OwnerMeta>)> {
-        let owner = pod.meta.controller.as_ref()?;
-        let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
-        let (kind, store) = self.0.owners.iter().find(|(kind, _)| of_kind(kind))?;
-        Some((owner, kind, store))
+    fn owner(&self, pod: &Pod) -> Option<OwnerSight> {
+        let answer = |question: &OwnerQuestion| self.0.facts.as_ref()?.get(question);
+        self.0.owners.owner_of(pod, answer)
     }
 }
 
 fn is_held(pod: &Pod) -> bool {
     pod.meta.has_finalizer(names::POD_STATUS_HOLD)
-}
-
-fn cached(pod: &Pod, owner: &OwnerReference, store: &Store<OwnerMeta>) -> Cached {
-    let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
-    match store.lookup(&key) {
-        Lookup::Found(found) if found.object.0.uid == owner.uid => {
-            Cached::Present(found.object.0.clone())
-        }
-        // Another object of that name, none, or nobody knows: only a live look can say.
-        _ => Cached::NotPresent,
-    }
 }
 
 impl Component<Pod> for OwnerEnds {
@@ -148,11 +96,7 @@ impl Component<Pod> for OwnerEnds {
         if !is_held(pod) {
             return None;
         }
-        let (owner, _, store) = self.owner(pod)?;
-        let waits = match cached(pod, owner, store) {
-            Cached::Present(owner) => owner.is_deleting(),
-            Cached::NotPresent => true,
-        };
+        let waits = !self.owner(pod)?.is_there();
         if waits || pod.meta.is_deleting() {
             return Some(Band::Release);
         }
@@ -160,21 +104,15 @@ impl Component<Pod> for OwnerEnds {
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
-        let Some((owner, kind, store)) = self.owner(pod).filter(|_| is_held(pod)) else {
-            return Snapshot::NotOurs;
+        let owner = is_held(pod).then(|| self.owner(pod)).flatten();
+        let asking = match &self.0.facts {
+            Some(_) => Asking::Allowed,
+            None => Asking::LeftToOthers,
         };
-        let namespace = pod.object.meta.key.shared_namespace();
-        let question = OwnerQuestion::new(kind.clone(), namespace, owner);
-        let (fact, asking) = match &self.0.facts {
-            Some(facts) => (facts.get(&question), Asking::Allowed),
-            None => (None, Asking::LeftToOthers),
-        };
-        Snapshot::Owned(Box::new(Owned {
-            cached: cached(pod, owner, store),
-            fact,
-            asking,
-            question,
-        }))
+        match owner {
+            Some(owner) => Snapshot::Owned(Box::new(Owned { owner, asking })),
+            None => Snapshot::NotOurs,
+        }
     }
 
     fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuestion> {
@@ -192,33 +130,19 @@ impl Component<Pod> for OwnerEnds {
 }
 
 fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuestion> {
-    let uid = owned.question.uid();
-    let deleting = |owner: &ObjectMeta| {
-        OwnerDeletion::prove(owner, uid).map(|proof| {
-            Decision::write(OWNER_DELETING, Write::Release(EndedOwner::Deleting(proof)))
-        })
-    };
-    if let Cached::Present(owner) = &owned.cached {
-        return deleting(owner).unwrap_or_else(|| Decision::nothing(KEEP));
-    }
-    let after = match owned.fact.as_ref().map(Fact::answer) {
-        Some(OwnerState::Gone(proof)) => {
-            let evidence = EndedOwner::Gone(proof.clone());
-            return Decision::write(OWNER_GONE, Write::Release(evidence));
+    match owned.owner.end() {
+        OwnerEnd::Lives => Decision::nothing(KEEP),
+        OwnerEnd::Ended(ended) => {
+            let row = match ended {
+                EndedOwner::Deleting(_) => OWNER_DELETING,
+                EndedOwner::Gone(_) => OWNER_GONE,
+            };
+            Decision::write(row, Write::Release(ended))
         }
-        Some(OwnerState::Present(owner)) => match deleting(owner) {
-            Some(release) => return release,
-            None => RECHECK,
+        OwnerEnd::Ask { question, after } => match owned.asking {
+            Asking::LeftToOthers => Decision::nothing(KEEP),
+            Asking::Allowed => Decision::missing(OWNER_GONE, Missing::Answer { question, after }),
         },
-        Some(OwnerState::Unknown(_)) => RECHECK,
-        None => Duration::ZERO,
-    };
-    match owned.asking {
-        Asking::LeftToOthers => Decision::nothing(KEEP),
-        Asking::Allowed => {
-            let question = owned.question.clone();
-            Decision::missing(OWNER_GONE, Missing::Answer { question, after })
-        }
     }
 }
 
@@ -228,17 +152,19 @@ mod tests {
 
     use super::*;
     use crate::decision::Evidence as _;
+    use crate::facts::{Fact, GoneProof, OwnerState};
     use crate::moment::Moment;
-    use crate::object::{ResourceVersion, Uid};
+    use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
+    use crate::slim::ObjectMeta;
 
-    fn owned(cached: Cached, fact: Option<OwnerState>, asking: Asking) -> Owned {
+    fn owned(cached: Option<ObjectMeta>, fact: Option<OwnerState>, asking: Asking) -> Owned {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
-        Owned {
+        let owner = OwnerSight {
             question: OwnerQuestion::about(kind, &meta(None)),
             cached,
             fact: fact.map(|state| Fact::scripted(state, Moment::now())),
-            asking,
-        }
+        };
+        Owned { owner, asking }
     }
 
     fn meta(deleting: Option<Timestamp>) -> ObjectMeta {
@@ -255,14 +181,14 @@ mod tests {
     const DELETING: Option<Timestamp> = Some(Timestamp::UNIX_EPOCH);
 
     #[rstest]
-    #[case::a_living_owner_keeps_them(Cached::Present(meta(None)), None, (KEEP, None))]
-    #[case::a_deleting_owner_lets_them_go(Cached::Present(meta(DELETING)), None, (OWNER_DELETING, Some("OwnerDeleting")))]
-    #[case::by_a_live_look_as_well(Cached::NotPresent, Some(OwnerState::Present(meta(DELETING))), (OWNER_DELETING, Some("OwnerDeleting")))]
-    #[case::an_owner_confirmed_gone(Cached::NotPresent, Some(OwnerState::Gone(GoneProof::scripted())), (OWNER_GONE, Some("OwnerGone")))]
-    #[case::an_absent_owner_is_asked_for(Cached::NotPresent, None, (OWNER_GONE, None))]
-    #[case::an_unknown_one_proves_nothing(Cached::NotPresent, Some(OwnerState::Unknown("not served".into())), (OWNER_GONE, None))]
+    #[case::a_living_owner_keeps_them(Some(meta(None)), None, (KEEP, None))]
+    #[case::a_deleting_owner_lets_them_go(Some(meta(DELETING)), None, (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::by_a_live_look_as_well(None, Some(OwnerState::Present(meta(DELETING))), (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::an_owner_confirmed_gone(None, Some(OwnerState::Gone(GoneProof::scripted())), (OWNER_GONE, Some("OwnerGone")))]
+    #[case::an_absent_owner_is_asked_for(None, None, (OWNER_GONE, None))]
+    #[case::an_unknown_one_proves_nothing(None, Some(OwnerState::Unknown("not served".into())), (OWNER_GONE, None))]
     fn pods_of_owners(
-        #[case] cached: Cached,
+        #[case] cached: Option<ObjectMeta>,
         #[case] fact: Option<OwnerState>,
         #[case] expected: (Row, Option<&str>),
     ) {
@@ -277,7 +203,7 @@ mod tests {
 
     #[test]
     fn where_another_component_asks_this_one_does_not() {
-        let decision = decide(&owned(Cached::NotPresent, None, Asking::LeftToOthers));
+        let decision = decide(&owned(None, None, Asking::LeftToOthers));
         assert_eq!(decision, Decision::nothing(KEEP));
     }
 }

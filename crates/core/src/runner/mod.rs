@@ -27,7 +27,7 @@ use crate::workqueue::{Band, WorkQueue, Workers};
 
 use component::{AnyComponent, Registered};
 pub use component::{By, Change, Component, Recorded, Source};
-pub use outcome::{ADOPTED, Executed, Observer, What};
+pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
 use work::Due;
 
 /// Where decisions get their wall-clock time from.

@@ -73,6 +73,20 @@ impl Observer for () {
 /// The evidence under which adopted finalizers are counted, apart from our own holds.
 pub const ADOPTED: &str = "Adopted";
 
+/// The label of a pod that stays held because whether its deletion ended it is not known.
+pub const UNDECIDED: &str = "Undecided";
+
+/// Counts a pod whose result nobody has read, by evidence, mode (`enforce` or `observe`) and
+/// namespace.
+pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey) {
+    let namespace = belayer_metrics::bound_namespace(pod.namespace().unwrap_or_default());
+    metrics::counter!(
+        belayer_metrics::UNREAD_PODS,
+        "evidence" => evidence, "mode" => mode, "pod_namespace" => namespace
+    )
+    .increment(1);
+}
+
 /// Counts, logs and passes on.
 pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
     let Executed {

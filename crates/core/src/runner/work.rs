@@ -19,7 +19,7 @@ use super::Shared;
 use super::component::{AnyComponent, AnyWrite};
 use super::component::{Asked, By, Considered, Recorded};
 use super::merge::{Merged, merge};
-use super::outcome::{Executed, What, report};
+use super::outcome::{Executed, What, count_unread, report};
 use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
@@ -237,6 +237,9 @@ impl<K: Slim> Shared<K> {
                     let has = |finalizer: &str| object.object.meta().has_finalizer(finalizer);
                     if has(release.hold()) {
                         each(*by, Some(evidence));
+                        if release.evidence().is_traced() && !dry {
+                            count_unread(evidence, "enforce", object.object.key());
+                        }
                     }
                     let finalizers: Vec<_> = release
                         .adopted()

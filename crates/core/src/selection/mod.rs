@@ -3,10 +3,12 @@
 
 pub mod config;
 
+mod guard;
 mod labels;
 mod selector;
 mod unselected;
 
+pub use guard::{Guard, MassRelease, Scope, UnselectedBy};
 pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
-pub use unselected::{MassRelease, MaxUnselected, ParseMaxUnselectedError};
+pub use unselected::{MaxUnselected, ParseMaxUnselectedError};

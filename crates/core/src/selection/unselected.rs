@@ -33,33 +33,10 @@ impl MaxUnselected {
         }
     }
 
-    /// What `unselected` of `held` objects come to.
-    pub fn mass_release(self, unselected: usize, held: usize) -> MassRelease {
-        if self.allows(unselected, held) {
-            MassRelease::Within
-        } else {
-            MassRelease::Exceeded { unselected, held }
-        }
-    }
-
     /// Whether `unselected` of `held` objects may be let go.
     pub fn allows(self, unselected: usize, held: usize) -> bool {
         unselected <= self.limit(held)
     }
-}
-
-/// The guard against a mistyped selector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MassRelease {
-    /// Few enough objects are unselected: they are released.
-    Within,
-    /// Too many are: all of them are kept until an admin says otherwise.
-    Exceeded {
-        /// Held objects that nothing selects.
-        unselected: usize,
-        /// All held objects.
-        held: usize,
-    },
 }
 
 impl Default for MaxUnselected {

@@ -97,6 +97,14 @@ impl ObjectMeta {
         self.finalizers.iter().any(|have| **have == *finalizer)
     }
 
+    /// About how many bytes it takes beside its own size.
+    pub fn weight(&self) -> usize {
+        let finalizers = self.finalizers.iter().map(|name| shared(name));
+        let pairs = self.labels.iter().chain(self.annotations.iter());
+        let pairs = pairs.map(|(_, value)| shared(value));
+        finalizers.chain(pairs).sum()
+    }
+
     /// Whether anything but the resourceVersion differs.
     pub fn differs(&self, older: &Self) -> bool {
         self.uid != older.uid
@@ -108,6 +116,11 @@ impl ObjectMeta {
             || self.annotations != older.annotations
             || self.key != older.key
     }
+}
+
+/// About how many bytes a shared text takes, with the pointers to it.
+fn shared(text: &str) -> usize {
+    text.len() + size_of::<(Arc<str>, Arc<str>, usize)>()
 }
 
 /// An object of which only metadata is read, such as a workflow that owns pods.

@@ -14,7 +14,9 @@ pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};
 pub use namespace::Namespace;
-pub use pod::{Failure, Phase, Pod};
+pub use pod::{
+    Container, ContainerKind, ContainerState, Continuity, Failure, Phase, Pod, Shutdown, Unstarted,
+};
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
@@ -28,6 +30,12 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     /// Whether `self` and `older` differ in anything but the resourceVersion. Events for which
     /// this is false are dropped before any queueing.
     fn differs(&self, older: &Self) -> bool;
+
+    /// Takes over what only earlier versions showed. The store calls it before `self` takes the place
+    /// of `previous`, the version of the same UID that it held.
+    fn inherit(&mut self, previous: &Self, transition: Transition) {
+        let _ = (previous, transition);
+    }
 
     /// Namespace and name.
     fn key(&self) -> &ObjectKey {
@@ -43,4 +51,13 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     fn resource_version(&self) -> ResourceVersion {
         self.meta().resource_version
     }
+}
+
+/// How a store comes from one version of an object to a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transition {
+    /// By the event of a watch: the later one is the very next version.
+    Watched,
+    /// By a list, or past an event that could not be read: versions between them may be missing.
+    Missed,
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{ObjectMeta, Slim};
+use super::{ObjectMeta, Slim, Transition};
 
 /// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +55,11 @@ pub struct Pod {
     pub started: bool,
     /// What is kept only while the phase is `Failed`.
     pub failure: Option<Box<Failure>>,
+    /// What is kept only while the pod is being deleted.
+    pub shutdown: Option<Box<Shutdown>>,
+    /// What is kept only of a pod that has not run: `None` once any version that the store held
+    /// showed that a container started, an IP, or that its sandbox was ready.
+    pub unstarted: Option<Box<Unstarted>>,
 }
 
 /// What is kept of a pod only once it has failed: rules that judge a failure read it, and the many
@@ -68,6 +73,97 @@ pub struct Failure {
     /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so it is left
     /// out of [`Slim::differs`].
     pub status_written: Option<Timestamp>,
+    /// `metadata.creationTimestamp`: no node had the pod before.
+    pub created: Option<Timestamp>,
+}
+
+/// What is kept of a pod only while it is being deleted: rules that judge whether its deletion ended
+/// it read this, and all other pods shall not pay for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shutdown {
+    /// Its containers, as the kubelet reports them: init containers first, no ephemeral ones.
+    pub containers: Box<[Container]>,
+    /// Whether the condition `DisruptionTarget` says that pod garbage collection deletes it
+    /// (`DeletionByPodGC`): its node is gone, or it was never bound to one that is there.
+    pub by_pod_gc: bool,
+}
+
+/// A container of a pod that is being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it runs before the others or beside them.
+    pub kind: ContainerKind,
+    /// Its state in this version.
+    pub state: ContainerState,
+    /// Whether it is known to have started at all.
+    pub started: bool,
+    /// Whether a version of the pod *with* a deletion timestamp was seen in which this container had
+    /// not terminated: so its end came after the deletion. Remembered by the store for as long as it
+    /// holds the pod; `false` proves nothing, for that version may have been missed.
+    pub unfinished_at_deletion: bool,
+}
+
+impl Container {
+    /// A container as one version of its pod, which is being deleted, shows it.
+    pub fn new(name: Arc<str>, kind: ContainerKind, state: ContainerState, started: bool) -> Self {
+        Self {
+            name,
+            kind,
+            state,
+            started,
+            unfinished_at_deletion: !matches!(state, ContainerState::Terminated { .. }),
+        }
+    }
+}
+
+/// Which list of the pod a container belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerKind {
+    /// `initContainers`.
+    Init,
+    /// `containers`.
+    Main,
+}
+
+/// The state of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It waits to be started, or nothing is reported of it.
+    Waiting,
+    /// It runs.
+    Running,
+    /// It has ended.
+    Terminated {
+        /// Its exit code.
+        exit_code: i32,
+        /// Whether its end has a time. Without one nobody saw it end: the kubelet, or pod garbage
+        /// collection, says so of a container whose fate it does not know.
+        finished: bool,
+    },
+}
+
+/// What is kept of a pod only as long as it has not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unstarted {
+    /// Whether every version since the first one was seen.
+    pub continuity: Continuity,
+    /// When the scheduler bound it: the last `lastTransitionTime` of a true condition `PodScheduled`,
+    /// which the kubelet drops when it rejects the pod. [`Timestamp::MIN`] if it cannot be read.
+    pub scheduled: Option<Timestamp>,
+    /// Whether a kubelet had written a status (`startTime`) into a version that had not failed.
+    pub kubelet_reported: bool,
+}
+
+/// Whether the store held every version of an object since the first that it saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Continuity {
+    /// Each came as the event of a watch. Neither the watch cache nor etcd leaves one out.
+    #[default]
+    Unbroken,
+    /// Some may have been missed: a list brought a later one, or one could not be read.
+    Broken,
 }
 
 impl Pod {
@@ -83,6 +179,8 @@ impl Pod {
             has_ip: false,
             started: false,
             failure: None,
+            shutdown: None,
+            unstarted: Some(Box::default()),
         }
     }
 
@@ -102,9 +200,50 @@ impl Pod {
         self.failure.as_ref()?.message.as_ref()
     }
 
+    /// The containers of a pod that is being deleted; none of another.
+    pub fn containers(&self) -> &[Container] {
+        self.shutdown.as_ref().map_or(&[], |of| &of.containers)
+    }
+
+    /// Whether all versions of a pod that has not run were seen; `None` if it has run.
+    pub fn continuity(&self) -> Option<Continuity> {
+        Some(self.unstarted.as_ref()?.continuity)
+    }
+
     /// Whether the pod has ended: its phase is terminal.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+impl Default for Unstarted {
+    /// Seen for the first time, and nothing is known of it.
+    fn default() -> Self {
+        Self {
+            continuity: Continuity::Unbroken,
+            scheduled: None,
+            kubelet_reported: false,
+        }
+    }
+}
+
+impl Shutdown {
+    fn inherit(&mut self, previous: &Self) {
+        for container in &mut self.containers {
+            let same = |c: &&Container| c.name == container.name && c.kind == container.kind;
+            let before = previous.containers.iter().find(same);
+            container.unfinished_at_deletion |= before.is_some_and(|c| c.unfinished_at_deletion);
+        }
+    }
+}
+
+impl Unstarted {
+    fn inherit(&mut self, previous: &Self, transition: Transition) {
+        if previous.continuity == Continuity::Broken || transition == Transition::Missed {
+            self.continuity = Continuity::Broken;
+        }
+        self.scheduled = self.scheduled.or(previous.scheduled);
+        self.kubelet_reported |= previous.kubelet_reported;
     }
 }
 
@@ -129,5 +268,19 @@ impl Slim for Pod {
                 }
                 (Some(_), None) | (None, Some(_)) => true,
             }
+            || self.shutdown != older.shutdown
+            || self.continuity() != older.continuity()
+    }
+
+    fn inherit(&mut self, previous: &Self, transition: Transition) {
+        if let (Some(now), Some(before)) = (&mut self.shutdown, &previous.shutdown) {
+            now.inherit(before);
+        }
+        match (&mut self.unstarted, &previous.unstarted) {
+            (Some(now), Some(before)) => now.inherit(before, transition),
+            // It ran once: a later version that does not show it takes nothing back.
+            (_, None) => self.unstarted = None,
+            (None, Some(_)) => {}
+        }
     }
 }

@@ -7,6 +7,7 @@ use rstest::rstest;
 use super::*;
 
 const POD: &str = "belayer.dev/pod-status";
+const RECREATION: &str = "belayer.dev/pod-recreation";
 const WORKFLOW: &str = "belayer.dev/workflow-cleanup";
 const CLAIM: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
@@ -91,6 +92,7 @@ impl World {
                 seen: self.seen,
                 selected: &|_| self.selected.clone(),
                 look: self.look.as_ref(),
+                recorded: None,
             },
             purpose,
         );
@@ -135,4 +137,40 @@ fn table(
     assert_eq!(released, goes);
     assert_eq!(kept, stays);
     assert_eq!(looks, look);
+}
+
+fn recreated(purpose: &Purpose, recorded: Option<&Recorded>) -> Verdict {
+    let mut meta = ObjectMeta::new(
+        ObjectKey::new("shop", "web"),
+        Uid::new("u"),
+        ResourceVersion::new(1),
+    );
+    meta.finalizers = Box::from([POD, RECREATION].map(Arc::from));
+    meta.annotations = [(RECREATION_ANNOTATION, "web-1")].into_iter().collect();
+    let view = View {
+        kind: &pods(),
+        meta: &meta,
+        seen: Moment::BEGINNING,
+        selected: &|_| Selected::No,
+        look: None,
+        recorded,
+    };
+    decide(&view, purpose)
+}
+
+/// R5: whatever the purpose, a record knows of its pod before the pod loses its hold.
+#[rstest]
+fn r5_the_record_of_a_recreated_pod_is_asked_first(
+    #[values(everything(), unselected(), off(&[POD, RECREATION]))] purpose: Purpose,
+) {
+    let asks = recreated(&purpose, None);
+    assert_eq!((asks.holds(), asks.ask_record), (vec![POD], Wanted::Yes));
+    let unknown = Recorded::Unknown("answers 500".to_owned());
+    let kept = recreated(&purpose, Some(&unknown));
+    assert_eq!((kept.holds(), kept.keep.len()), (vec![POD], 1));
+    let known = recreated(&purpose, Some(&Recorded::Yes));
+    assert_eq!(
+        (known.holds(), known.keep.len()),
+        (vec![POD, RECREATION], 0)
+    );
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
-use tokio::time::Instant;
 
 use belayer_core::http::RequestError;
+use belayer_core::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_inspect::reader::{Reader, explain};
@@ -16,6 +16,7 @@ use crate::findings::Findings;
 use crate::holds::{is_claim, is_pod};
 use crate::passes::Pass;
 use crate::progress::Progress;
+use crate::records::Alone;
 use crate::release::Releaser;
 use crate::report::{Report, Unseen};
 use crate::scan::{Found, Scanned, decoders, each, scan};
@@ -27,14 +28,14 @@ impl Drain {
     pub(super) async fn pass(
         &self,
         kinds: &[Resource],
-        deadline: Instant,
         pass: &mut Pass,
         found: &mut Findings,
         report: &mut Report,
         progress: &dyn Progress,
     ) {
         let ignored = self.ignored_namespaces(found).await;
-        let decoders = decoders(self.selection.keep());
+        let marks = Keep::nothing().annotations([RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION]);
+        let decoders = decoders(self.selection.keep().and(&marks));
         let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
         let Scanned {
             found: mut objects,
@@ -49,15 +50,16 @@ impl Drain {
         found.unseen.extend(unseen);
         objects.sort_by_key(order);
         progress.found(objects.len());
+        pass.found = objects.len();
         let releaser = Releaser {
             executor: &self.site.executor,
             reader: &self.site.reader,
             decoders: &decoders,
             users: &self.users,
+            records: &self.records,
             selection: &*self.selection,
             ignored: &ignored,
             purpose: &self.purpose,
-            deadline,
         };
         let mut done = futures::stream::iter(objects)
             .map(|object| {
@@ -72,7 +74,25 @@ impl Drain {
             found.note((&kind, &meta), came, pass, report);
             progress.dealt_with();
         }
+        // After the pods, whose records know of them by now.
+        found.note_alone(self.alone().await, pass);
         found.close(pass);
+    }
+
+    /// The pods that are in their records alone, where pod-recreation is to end.
+    async fn alone(&self) -> Vec<Alone> {
+        let mut alone = match &self.purpose {
+            Purpose::Everything(_) => self.records.alone().await,
+            Purpose::SwitchedOff(_, holds) if holds.contains(&POD_RECREATION_HOLD) => {
+                self.records.alone().await
+            }
+            Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
+        };
+        // Nobody is at work on them, or nothing is waited for.
+        if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
+            alone.iter_mut().for_each(|one| one.moves = false);
+        }
+        alone
     }
 
     /// The namespaces that are to be left alone; asked for only where selection matters.

@@ -1,6 +1,7 @@
 //! Webhooks that must agree and that nobody answers.
 
 use belayer_core::http::{JSON, Request};
+use belayer_core::object::Resource;
 
 use super::state::DeadWebhook;
 use crate::details::{EndpointSlice, ServiceRef, WebhookConfiguration};
@@ -84,7 +85,8 @@ async fn has_no_endpoint(reader: &Reader, (namespace, service): &(String, String
     struct Slices {
         items: Option<Vec<EndpointSlice>>,
     }
-    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+    let slices = Resource::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+    let path = slices.path(Some(namespace));
     let request = Request::get(path)
         .query(
             "labelSelector",

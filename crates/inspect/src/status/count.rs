@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Deserialize;
 
 use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::object::Resource;
 
 use super::{Hold, Numbers, Oldest};
 use crate::object::Item;
@@ -129,10 +130,7 @@ pub(super) async fn denied(
     struct List {
         items: Option<Vec<Event>>,
     }
-    let path = match namespace {
-        Some(namespace) => format!("/api/v1/namespaces/{namespace}/events"),
-        None => "/api/v1/events".to_owned(),
-    };
+    let path = Resource::new("", "v1", "Event", "events").path(namespace);
     let request = Request::get(path).query("fieldSelector", "reason=ReleaseDenied");
     let list: List = reader
         .json(&request)

@@ -92,7 +92,7 @@ async fn replicas(
         kind: String,
         status: String,
     }
-    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    let path = Resource::pods().path(Some(namespace));
     let request = Request::get(path).query("labelSelector", "app.kubernetes.io/name=belayer");
     let list: List = reader
         .json(&request)
@@ -178,19 +178,38 @@ pub(super) async fn own(
     }
 }
 
-/// Whether the gate says that no hold is to be added any more.
-pub(super) async fn draining(reader: &Reader, namespace: &str) -> Option<String> {
+/// What the gate ConfigMap says, as far as anybody needs to know.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Gate {
+    /// That no hold is to be added any more, in words.
+    pub(super) draining: Option<String>,
+    /// The namespaces to whose pods no hold is added, with the word that says why.
+    pub(super) closed: BTreeMap<String, String>,
+}
+
+/// Reads the gate ConfigMap.
+pub(super) async fn gate(reader: &Reader, namespace: &str) -> Gate {
     #[derive(Deserialize)]
-    struct Gate {
+    struct ConfigMap {
         #[serde(default)]
         data: BTreeMap<String, String>,
     }
     let maps = Resource::config_maps();
     let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
     // What cannot be seen here is no news: the switch is nearly always where it should be.
-    let look = reader.object::<Gate>(&maps, &key).await;
-    let mode = look.found()?.data.get("mode")?;
-    (mode == "draining").then(|| {
-        format!("configmap {key} says draining: no hold is added until it says normal again")
-    })
+    let look = reader.object::<ConfigMap>(&maps, &key).await;
+    let Some(map) = look.found() else {
+        return Gate::default();
+    };
+    let is_draining = map.data.get("mode").is_some_and(|mode| mode == "draining");
+    let closed = map.data.iter().filter_map(|(key, word)| {
+        let namespace = key.strip_prefix(names::GATE_CLOSED_PREFIX)?;
+        Some((namespace.to_owned(), word.clone()))
+    });
+    Gate {
+        draining: is_draining.then(|| {
+            format!("configmap {key} says draining: no hold is added until it says normal again")
+        }),
+        closed: closed.collect(),
+    }
 }

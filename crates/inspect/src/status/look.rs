@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
+use belayer_core::names;
 use belayer_core::words::one_or_many;
 
 use super::count::{count, denied};
-use super::installation::{draining, installation, own};
+use super::installation::{Gate, gate, installation, own};
 use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Status, Versions};
 use crate::reader::Reader;
 
@@ -47,7 +48,7 @@ pub async fn status(
     let server = match server {
         Ok(version) => Some(version.git_version),
         // Not everybody may ask.
-        Err(error) if error.api().is_some() => None,
+        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
         Err(error) => return Err(error),
     };
     let mut unknown = Vec::new();
@@ -113,7 +114,14 @@ pub async fn status(
     }
     let mut installation = installation(reader, query, now, &mut unknown).await;
     let mut notes = Vec::new();
-    notes.extend(draining(reader, &query.own_namespace).await);
+    let Gate {
+        draining,
+        mut closed,
+    } = gate(reader, &query.own_namespace).await;
+    notes.extend(draining);
+    if let Some(only) = &query.namespace {
+        closed.retain(|namespace, _| namespace == only);
+    }
     own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
@@ -129,7 +137,9 @@ pub async fn status(
         let since = since(place);
         (since.is_none(), since, place.namespace.clone())
     });
-    let warnings = warnings(query, &installation, &components);
+    let mut warnings = warnings(query, &installation, &components);
+    warnings.extend(closed_by_backlog(&closed));
+    notes.extend(closed_by_hand(&closed));
     Ok(Status {
         api_version: API_VERSION,
         kind: "Status",
@@ -141,6 +151,7 @@ pub async fn status(
         installation,
         components,
         namespaces,
+        closed_namespaces: closed.into_keys().collect(),
         warnings,
         unknown,
         notes,
@@ -151,6 +162,45 @@ pub async fn status(
 #[serde(rename_all = "camelCase")]
 struct Version {
     git_version: String,
+}
+
+/// So many namespaces are named.
+const NAMED: usize = 5;
+
+fn closed_by_backlog(closed: &BTreeMap<String, String>) -> Option<String> {
+    let ours: Vec<&str> = names_by(closed, |word| word == names::GATE_CLOSED_BY_BACKLOG);
+    let first = ours.first()?;
+    Some(format!(
+        "no hold is added to pods of {}: too many held pods there are being deleted and wait; `belayer explain \
+         pod/NAME -n {first}` says what one waits for, and other namespaces are not affected",
+        named(&ours)
+    ))
+}
+
+fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
+    let by_hand: Vec<&str> = names_by(closed, |word| word != names::GATE_CLOSED_BY_BACKLOG);
+    (!by_hand.is_empty()).then(|| {
+        format!(
+            "somebody closed {} in the ConfigMap {}: the admission policy adds no hold there",
+            named(&by_hand),
+            names::GATE_CONFIG_MAP
+        )
+    })
+}
+
+fn names_by(closed: &BTreeMap<String, String>, by: impl Fn(&str) -> bool) -> Vec<&str> {
+    let named = closed.iter().filter(|(_, word)| by(word));
+    named.map(|(name, _)| &**name).collect()
+}
+
+fn named(namespaces: &[&str]) -> String {
+    let more = namespaces.len().saturating_sub(NAMED);
+    let shown = namespaces[..namespaces.len() - more].join(", ");
+    match (namespaces.len(), more) {
+        (1, _) => format!("namespace {shown}"),
+        (_, 0) => format!("namespaces {shown}"),
+        (_, more) => format!("namespaces {shown} and {more} more"),
+    }
 }
 
 fn warnings(query: &Query, installation: &Installation, components: &[Component]) -> Vec<String> {
@@ -199,4 +249,27 @@ fn warnings(query: &Query, installation: &Installation, components: &[Component]
         }
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t4_closed_namespaces_are_named() {
+        let closed: BTreeMap<String, String> = (0..7)
+            .map(|n| (format!("team-{n}"), "backlog".to_owned()))
+            .chain([("by-hand".to_owned(), "maintenance".to_owned())])
+            .collect();
+        let told = closed_by_backlog(&closed).unwrap();
+        assert!(
+            told.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
+            "{told}"
+        );
+        assert!(told.contains("-n team-0"), "{told}");
+        let told = closed_by_hand(&closed).unwrap();
+        assert!(told.contains("closed namespace by-hand in"), "{told}");
+        assert_eq!(closed_by_backlog(&BTreeMap::new()), None);
+        assert_eq!(closed_by_hand(&BTreeMap::new()), None);
+    }
 }

@@ -46,6 +46,9 @@ pub struct Status {
     pub components: Vec<Component>,
     /// The places in which anything is held, the longest waiting first.
     pub namespaces: Vec<Place>,
+    /// The namespaces to whose pods no hold is added, by the gate ConfigMap.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub closed_namespaces: Vec<String>,
     /// What should be looked into.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::http::Request;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_metrics::exposition::{self, Families};
 
 use super::{Leader, Own};
@@ -26,7 +27,9 @@ pub(super) struct Said {
 
 /// Asks a pod for its metrics.
 pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<Said, String> {
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:8080/proxy/metrics");
+    let port = ObjectKey::new(namespace, format!("{pod}:8080"));
+    let mut path = Resource::pods().subresource_path(&port, "proxy");
+    path.push_str("/metrics");
     let request = Request::get(path)
         .accept("text/plain, */*;q=0.1")
         .timeout(WITHIN);

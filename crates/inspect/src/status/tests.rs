@@ -73,6 +73,7 @@ fn status() -> Status {
             component: "pod-finalizer",
             numbers: waiting,
         }],
+        closed_namespaces: Vec::new(),
         warnings: vec!["pod-finalizer may not release 1".into()],
         unknown: vec!["who knows: not allowed".into()],
         notes: vec!["by the way".into()],

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 
 pub use left::{Left, Why};
 
+use crate::host::NothingRuns;
 use crate::layout::{Layout, Place};
 use crate::uid::PodUid;
 
@@ -105,9 +106,11 @@ impl Wiper {
     /// Confined to the root: no symbolic link is followed, no `..`, no mount is entered to remove
     /// anything, and no path is looked up twice, so that a process that renames, links or mounts at the
     /// same time gains nothing. Blocks: not to be called on a thread of the runtime.
-    pub fn wipe(&self, uid: &PodUid, deadline: Instant) -> Wiped {
+    ///
+    /// Only with the node's own word that nothing of the pod runs (row T1).
+    pub fn wipe(&self, pod: &NothingRuns, deadline: Instant) -> Wiped {
         let mut wiped = Wiped::default();
-        for place in self.layout.places(uid) {
+        for place in self.layout.places(pod.uid()) {
             let one = wipe_place(&place, deadline);
             wiped.removed += one.removed;
             wiped.left.merge(one.left);

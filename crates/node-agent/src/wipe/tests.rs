@@ -200,7 +200,7 @@ fn ten_thousand_files_in_one_directory_go() {
 fn time_that_is_up_leaves_the_rest_to_the_next_try() {
     let world = World::new();
     world.fill("a", 5);
-    let wiped = world.wiper().wipe(&world.uid(), Instant::now());
+    let wiped = world.wiper().wipe(&world.proof(), Instant::now());
     assert_eq!(wiped.left.why(), Some(Why::Time), "{}", wiped.left);
     assert!(world.dir().exists());
     assert_eq!(world.wipe().left.to_string(), "");
@@ -238,7 +238,7 @@ fn an_empty_directory_that_cannot_go_does_not_keep_the_wipe_busy() {
     }
     // Ends long before the deadline, or not at all.
     let far = Instant::now() + Duration::from_secs(3_600);
-    let wiped = world.wiper().wipe(&world.uid(), far);
+    let wiped = world.wiper().wipe(&world.proof(), far);
     rustix::fs::ioctl_setflags(&locked, IFlags::empty()).unwrap();
     assert_eq!(wiped.left.why(), Some(Why::Immutable), "{}", wiped.left);
     assert_eq!(world.wipe().left.to_string(), "");

@@ -1,4 +1,4 @@
-//! Rows 7 and 11: the outcome is recorded, then the pod let go.
+//! Rows 7 and 11: the outcome is recorded; where the consumer reads records, the pod is released.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use jiff::Timestamp;
 
 use belayer_core::decision::{Notice, Severity};
 
-use super::{Found, Reasons, elapsed};
+use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
 use crate::outcome::RecordState;
-use crate::profile::{Capture, Mode};
+use crate::profile::{Capture, Consumer, Mode, Profile};
 use crate::row;
 use crate::snapshot::{Ended, PodView, Selection};
 
-fn captures(pod: &PodView) -> bool {
+/// The pod's profile, if it records outcomes.
+fn captures(pod: &PodView) -> Option<&Profile> {
     match &pod.selection {
         Selection::By { profile, .. } => {
-            profile.capture == Capture::On && profile.mode == Mode::Enforce
+            (profile.capture == Capture::On && profile.mode == Mode::Enforce).then_some(profile)
         }
-        Selection::None | Selection::Ignored => false,
+        Selection::None | Selection::Ignored => None,
     }
 }
 
@@ -26,7 +27,10 @@ fn captures(pod: &PodView) -> bool {
 /// container is for the effect to see, which reads the whole pod. A record that the server does
 /// not take is told, and stops none of the rows below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    if !captures(pod) || pod.ended == Ended::No {
+    if captures(pod).is_none() || pod.ended == Ended::No {
+        return false;
+    }
+    if unread::is_never_held(pod) || unread::is_without_an_outcome(pod) {
         return false;
     }
     match &pod.record {
@@ -47,7 +51,7 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
 /// What to tell about a record that the server does not take, whatever else is decided.
 pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     match &pod.record {
-        RecordState::Refused { why, .. } if captures(pod) => Some(Notice {
+        RecordState::Refused { why, .. } if captures(pod).is_some() => Some(Notice {
             severity: Severity::Warning,
             reason: "OutcomeNotRecorded",
             message: format!("the outcome of this pod cannot be recorded: {why}").into(),
@@ -56,10 +60,12 @@ pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     }
 }
 
-/// Row 11.
+/// Row 11. Of a pod of Argo Workflows no record is evidence, whatever its profile says: Argo reads
+/// pods alone.
 pub(super) fn captured(pod: &PodView) -> Found {
+    let records_are_read = captures(pod)?.consumer == Consumer::PodOutcome && pod.argo.is_none();
     match &pod.record {
-        RecordState::Written(proof) if captures(pod) => {
+        RecordState::Written(proof) if records_are_read => {
             Some((row::CAPTURED, Evidence::Captured(proof.clone())))
         }
         _ => None,

@@ -9,7 +9,7 @@ use belayer_core::decision::{Decision, Missing, Write};
 use super::{PodDecision, elapsed};
 use crate::cleanup::WorkflowEnd;
 use crate::evidence::Evidence;
-use crate::question::PodQuestion;
+use crate::question::{Delay, PodQuestion};
 use crate::row;
 use crate::snapshot::{CleanupView, Held, PodView};
 
@@ -27,7 +27,7 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDe
     }
     // Less than nothing would be asked at once, again and again.
     let after = left.max(Duration::from_millis(10));
-    let question = PodQuestion::Delay(pod.uid.clone());
+    let question = PodQuestion::Delay(Delay::Cleanup(pod.uid.clone()));
     Decision::missing(row::CLEANUP, Missing::Answer { question, after })
 }
 
@@ -37,14 +37,19 @@ fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
         return None;
     }
     let workflow = match evidence {
-        // Whoever is on its way out needs no help, and an admin's word is about the hold.
+        // Whoever is on its way out needs no help, and an admin's word is about the hold. A record
+        // says nothing about whether the pod itself is read no more.
         Evidence::AdminAsked
         | Evidence::NamespaceTerminating(_)
         | Evidence::Unselected(_)
         | Evidence::OwnerDeleting(_)
+        | Evidence::Captured(_)
+        | Evidence::NeverHeld(_)
+        | Evidence::EndedByDeletion(_)
+        | Evidence::NodeLost(_)
         | Evidence::ReleaseAfter => return None,
         Evidence::OwnerGone(_) => WorkflowEnd::Gone,
-        Evidence::NoOwner | Evidence::Consumed(_) | Evidence::Captured(_) => view.workflow,
+        Evidence::NoOwner | Evidence::Consumed(_) => view.workflow,
     };
     view.gc.is_due(view.pod, workflow).then_some(view)
 }

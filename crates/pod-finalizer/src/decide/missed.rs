@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Verdict, weigh};
+use super::{Verdict, unread, weigh};
 use crate::profile::Mode;
 use crate::snapshot::{CachedOwner, Held, MassRelease, Owner, PodView, Selection};
 
@@ -26,6 +26,9 @@ pub(crate) fn is_awaited(pod: &PodView) -> bool {
     let Selection::By { profile, .. } = &pod.selection else {
         return false;
     };
+    if unread::is_never_held(pod) {
+        return false;
+    }
     let by_somebody = match &pod.owner {
         Owner::NotRequired => true,
         Owner::Missing => false,
@@ -61,7 +64,7 @@ mod tests {
     #[case::its_owner_is_gone(pod().deleting("11:59:59").owner_absent(), false)]
     #[case::its_owner_finished(pod().deleting("11:59:59").owner_finished(), false)]
     #[case::its_namespace_goes(pod().deleting("11:59:59").namespace_deleting(), false)]
-    #[case::its_outcome_is_recorded(pod().deleting("11:59:59").ended().captured().written(), false)]
+    #[case::its_outcome_is_recorded(pod().deleting("11:59:59").ended().captured().read_as_record().written(), false)]
     fn what_goes_unheld_is_missed_only_if_somebody_wanted_it(
         #[case] case: Case,
         #[case] expected: bool,

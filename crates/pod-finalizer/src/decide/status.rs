@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::Missing;
+use belayer_core::decision::{Missing, Notice, Severity};
 use belayer_core::facts::Fact;
+use belayer_core::names::RELEASE_ANNOTATION;
 
 use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence};
@@ -20,6 +21,9 @@ const LABEL_FIRST: Duration = Duration::from_secs(10);
 /// The workflow has not changed since the last look: the cache, which costs nothing, is looked at
 /// again after this time while a deletion waits.
 const UNCHANGED: Duration = Duration::from_secs(2);
+
+/// A status that was too large is read again after this time: it costs a second of a processor.
+const TOO_LARGE: Duration = Duration::from_secs(600);
 
 /// How soon a status is asked for.
 struct Pace {
@@ -70,7 +74,15 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         let question = PodQuestion::Status(question.clone());
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
-    let Some(fact) = fact.as_ref().filter(|fact| fact.begun() > pod.first_seen) else {
+    let current = |fact: &&Fact<StatusState>| {
+        // A look that was not for this node says nothing of it.
+        let covers = |state: &StatusState| match state {
+            StatusState::Read(nodes) => nodes.covers(node),
+            StatusState::TooLarge(_) | StatusState::Unreadable(_) => true,
+        };
+        fact.begun() > pod.first_seen && covers(fact.answer())
+    };
+    let Some(fact) = fact.as_ref().filter(current) else {
         ask(reasons, pace.first);
         return None;
     };
@@ -87,6 +99,20 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
             reasons.look_again(pace.unchanged);
         }
         StatusState::Read(_) => ask(reasons, pace.changed),
+        StatusState::TooLarge(why) => {
+            ask(reasons, TOO_LARGE);
+            let text = format!("the status of its owner is more than Belayer reads: {why}");
+            reasons.notices.push(Notice {
+                severity: Severity::Warning,
+                reason: "WorkflowStatusTooLarge",
+                message: format!(
+                    "{text}; until its owner has finished, only its consumer's label on this pod releases it, or \
+                     the annotation {RELEASE_ANNOTATION}"
+                )
+                .into(),
+            });
+            reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
+        }
         StatusState::Unreadable(why) => {
             ask(reasons, RECHECK);
             let text = format!("the status of its owner gives no evidence: {why}");

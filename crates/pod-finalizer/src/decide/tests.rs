@@ -5,7 +5,10 @@ mod case;
 use rstest::rstest;
 
 use super::*;
+use crate::argo::NodeState;
 pub(super) use case::{Case, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 const NOW: &str = "2026-11-21T12:00:00Z";
 
@@ -73,6 +76,38 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_04_not_selected_any_more(pod().held().unselected(), Expect::Release(row::UNSELECTED, "Unselected"))]
 #[case::row_04_too_many_at_once_are_kept(pod().held().unselected().mass_release(), Expect::Keep(row::UNSELECTED))]
+#[case::a4_too_many_at_once_do_not_keep_one_whose_result_was_taken(
+    pod().held().consumed().unselected_and_owned().mass_release(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::a4_nor_one_whose_owner_is_gone(
+    pod().held().unselected_and_owned().mass_release().owner_absent().owner_gone(),
+    Expect::Release(row::OWNER_GONE, "OwnerGone")
+)]
+#[case::a4_nor_one_whose_owner_goes(
+    pod().held().unselected_and_owned().mass_release().owner_deleting(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::a4_nor_one_whose_owner_has_finished(
+    pod().held().unselected_and_owned().mass_release().owner_finished().owner_finished_live(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::a4_nor_one_whose_node_is_fulfilled(
+    pod().held().deleting("11:59:59").unselected_and_owned().mass_release().node(&["node-1"]),
+    Expect::Release(row::NODE_FULFILLED, "Consumed")
+)]
+#[case::a4_an_owner_that_is_missing_is_asked_for(
+    pod().held().unselected_and_owned().mass_release().owner_absent(),
+    Expect::Ask(row::UNSELECTED)
+)]
+#[case::a4_a_living_owner_is_no_evidence(
+    pod().held().unselected_and_owned().mass_release(),
+    Expect::Keep(row::UNSELECTED)
+)]
+#[case::a4_within_the_limit_it_goes_because_it_is_unselected(
+    pod().held().consumed().unselected_and_owned(),
+    Expect::Release(row::UNSELECTED, "Unselected")
+)]
 #[case::row_04_an_ignored_namespace_is_confirmed(pod().held().ignored(), Expect::Ask(row::UNSELECTED))]
 #[case::row_04_an_ignored_namespace_releases(
     pod().held().ignored().ignored_confirmed(),
@@ -164,15 +199,31 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().deleting("11:59:59").node(&[]).owner_changed(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
+#[case::row_10_a_look_that_was_not_for_its_node_is_no_answer(
+    pod().held().deleting("11:59:59").nodes_of_others(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_10_a_status_that_is_too_large_is_no_evidence(
+    pod().held().deleting("11:59:59").status_too_large(),
+    Expect::Keep(row::NODE_FULFILLED)
+)]
 #[case::row_10_an_offloaded_status_is_no_evidence(
     pod().held().deleting("11:59:59").node_offloaded(),
     Expect::Keep(row::NODE_FULFILLED)
 )]
 #[case::row_11_the_record_is_written(
-    pod().held().ended().captured().written(),
+    pod().held().ended().captured().read_as_record().written(),
     Expect::Release(row::CAPTURED, "Captured")
 )]
-#[case::row_11_gets_no_hold_again(pod().ended().captured().written(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_11_gets_no_hold_again(pod().ended().captured().read_as_record().written(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_11_a1_a_record_that_nobody_reads_releases_nothing(
+    pod().held().ended().captured().written(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_11_a1_nor_does_it_of_a_pod_of_argo_whatever_its_profile_says(
+    pod().held().ended().captured().read_as_record().of_argo().written(),
+    Expect::Keep(row::KEEP)
+)]
 #[case::row_12_a_running_pod_is_kept(pod().held(), Expect::Keep(row::KEEP))]
 #[case::row_12_an_ended_pod_is_kept(pod().held().ended(), Expect::Keep(row::KEEP))]
 #[case::row_12_a_deleted_pod_is_kept(pod().held().ended().deleting("11:59:59"), Expect::Keep(row::KEEP))]
@@ -203,6 +254,8 @@ fn outcome(decision: &PodDecision) -> Expect {
 )]
 #[case::row_13_a_running_pod_does_not_wait_for_it(pod().node_unasked(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_the_closed_gate_adds_nothing(pod().gate_closed(), Expect::Keep(row::ADD_HOLD))]
+#[case::t4_nor_that_of_its_namespace(pod().namespace_closed(), Expect::Keep(row::ADD_HOLD))]
+#[case::t4_nor_does_that_stop_a_release(pod().held().consumed().namespace_closed(), Expect::Release(row::CONSUMED, "Consumed"))]
 #[case::row_13_observing_adds_nothing(pod().observed(), Expect::Keep(row::ADD_HOLD))]
 #[case::row_14_too_late_for_a_hold(pod().deleting("11:59:59"), Expect::Nothing(row::TOO_LATE))]
 #[case::row_15_let_go_and_due_is_deleted(
@@ -240,6 +293,117 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_15_not_what_the_admin_let_go(
     pod().ended().admin_asked().gc("OnPodCompletion/0s"),
     Expect::Nothing(row::ADD_HOLD)
+)]
+#[case::row_15_a1_not_what_its_record_released(
+    pod().ended().captured().read_as_record().written().gc("OnPodCompletion/0s"),
+    Expect::Nothing(row::ADD_HOLD)
+)]
+#[case::row_15_a3_not_an_agent(
+    pod().ended().agent().gc("OnPodCompletion/0s"),
+    Expect::Nothing(row::NEVER_HELD)
+)]
+#[case::row_16_a3_an_agent_gets_no_hold(pod().agent(), Expect::Nothing(row::NEVER_HELD))]
+#[case::row_16_a3_nor_does_one_that_only_others_hold(pod().agent().adopted(), Expect::Keep(row::KEEP))]
+#[case::row_16_a3_nor_is_its_end_recorded(pod().agent().ended().captured(), Expect::Nothing(row::NEVER_HELD))]
+#[case::row_16_a3_one_that_an_older_version_holds_is_released(
+    pod().held().agent(),
+    Expect::Release(row::NEVER_HELD, "NeverHeld")
+)]
+#[case::row_16_a3_outside_the_guard_against_mass_release(
+    pod().held().agent().unselected().mass_release(),
+    Expect::Release(row::NEVER_HELD, "NeverHeld")
+)]
+#[case::row_16_a3_after_the_rows_that_know_its_owner(
+    pod().held().agent().owner_deleting(),
+    Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
+)]
+#[case::row_17_a6_its_deletion_ended_it(
+    pod().held().ended().deleting("11:59:59").by_its_deletion(),
+    Expect::Release(row::ENDED_BY_DELETION, "EndedByDeletion")
+)]
+#[case::row_17_a6_it_had_not_started(
+    pod().held().deleting("11:59:59").never_started(),
+    Expect::Release(row::ENDED_BY_DELETION, "EndedByDeletion")
+)]
+#[case::row_17_a6_without_a_live_read(
+    pod().held().ended().deleting("11:59:59").by_its_deletion().node_unasked(),
+    Expect::Release(row::ENDED_BY_DELETION, "EndedByDeletion")
+)]
+#[case::row_17_a6_not_while_it_runs(
+    pod().held().deleting("11:59:59").by_its_deletion(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_17_a6_not_one_that_ended_by_itself(
+    pod().held().ended().deleting("11:59:59"),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_17_a6_not_where_the_profile_holds_it(
+    pod().held().ended().deleting("11:59:59").by_its_deletion().held_though_deleted(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_17_a6_not_of_another_owner(
+    pod().held().ended().deleting("11:59:59").not_of_argo(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_17_a6_not_what_only_others_hold(
+    pod().adopted().ended().deleting("11:59:59").by_its_deletion(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_17_a6_after_the_row_that_knows_the_result_was_taken(
+    pod().held().ended().deleting("11:59:59").by_its_deletion().consumed(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_17_a6_leads_to_no_cleanup(
+    pod().ended().deleting("11:59:59").by_its_deletion().gc("OnPodCompletion/0s"),
+    Expect::Nothing(row::TOO_LATE)
+)]
+#[case::row_18_a2_the_node_is_asked_for(
+    pod().held().deleting("11:59:59").by_pod_gc(),
+    Expect::Ask(row::NODE_LOST)
+)]
+#[case::row_18_a2_the_node_is_gone(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone),
+    Expect::Release(row::NODE_LOST, "NodeLost")
+)]
+#[case::row_18_a2_a_read_begun_before_the_deletion_was_seen_is_no_proof(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone).node_read_too_early(),
+    Expect::Ask(row::NODE_LOST)
+)]
+#[case::row_18_a2_the_node_is_out_of_service(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::OutOfService),
+    Expect::Release(row::NODE_LOST, "NodeLost")
+)]
+#[case::row_18_a2_silence_alone_is_no_loss(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::NotReady),
+    Expect::Keep(row::NODE_LOST)
+)]
+#[case::row_18_a2_silence_and_force_are(
+    pod().held().deleting("11:59:59").forced().node_is(NodeState::NotReady),
+    Expect::Release(row::NODE_LOST, "NodeLost")
+)]
+#[case::row_18_a2_force_alone_is_not(
+    pod().held().deleting("11:59:59").forced().node_is(NodeState::Ready),
+    Expect::Keep(row::NODE_LOST)
+)]
+#[case::row_18_a2_no_right_to_read_proves_nothing(
+    pod().held().deleting("11:59:59").forced().node_is(NodeState::Unknown("403".into())),
+    Expect::Keep(row::NODE_LOST)
+)]
+#[case::row_18_a2_the_delay_begins_with_the_proof(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone).node_lost_delay(MINUTE),
+    Expect::Keep(row::NODE_LOST)
+)]
+#[case::row_18_a2_the_delay_is_waited_for(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone).node_lost_delay(MINUTE).lost_since("11:59:10"),
+    Expect::Keep(row::NODE_LOST)
+)]
+#[case::row_18_a2_the_delay_is_over(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone).node_lost_delay(MINUTE).lost_since("11:59:00"),
+    Expect::Release(row::NODE_LOST, "NodeLost")
+)]
+#[case::row_18_a2_a_node_that_is_not_gone_gives_no_outcome_to_wait_for(
+    pod().held().deleting("11:59:59").by_pod_gc().captured().node_is(NodeState::OutOfService),
+    Expect::Release(row::NODE_LOST, "NodeLost")
 )]
 #[case::adopted_alone_is_let_go_like_any_other(
     pod().adopted().consumed(),
@@ -279,6 +443,40 @@ fn adopted_finalizers_leave_with_the_release_and_only_then() {
     assert_eq!(*decision.adopted, ["theirs.io/status".into()]);
     let decision = decide(&pod().held().consumed().0, now());
     assert!(decision.adopted.is_empty());
+}
+
+#[test]
+fn a6_what_others_hold_stays_theirs_where_there_is_no_result() {
+    let cases = [
+        pod().held().agent().adopted(),
+        pod()
+            .held()
+            .adopted()
+            .ended()
+            .deleting("11:59:59")
+            .by_its_deletion(),
+        pod()
+            .held()
+            .adopted()
+            .deleting("11:59:59")
+            .by_pod_gc()
+            .node_is(NodeState::Gone),
+    ];
+    for case in cases {
+        let decision = decide(&case.0, now());
+        assert!(
+            matches!(decision.write, Some(Write::Release(_))),
+            "{decision:?}"
+        );
+        assert!(decision.adopted.is_empty(), "{decision:?}");
+    }
+}
+
+#[test]
+fn a6_a_deletion_that_is_not_judged_says_why() {
+    let decision = decide(&pod().held().deleting("11:59:59").0, now());
+    let says = decision.missing_in_words().join("; ");
+    assert!(says.contains("may still succeed"), "{says}");
 }
 
 #[rstest]
@@ -370,4 +568,15 @@ fn an_inconclusive_answer_is_asked_for_again_later_not_at_once() {
         Missing::Event(_) => None,
     });
     assert_eq!(asked, Some(RECHECK));
+}
+
+#[test]
+fn t3_a_status_that_is_too_large_is_told() {
+    let case = pod().held().deleting("11:59:59").status_too_large();
+    let decision = decide(&case.0, now());
+    let [notice] = &*decision.notices else {
+        panic!("{:?}", decision.notices);
+    };
+    assert_eq!(notice.reason, "WorkflowStatusTooLarge");
+    assert!(notice.message.contains("300 MiB"), "{}", notice.message);
 }

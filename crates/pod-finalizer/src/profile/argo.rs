@@ -1,10 +1,13 @@
 //! The built-in profile for Argo Workflows.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::object::OwnerReference;
 
 use super::{
-    Capture, Cleanup, InvalidLabel, MatchLabels, Mode, Namespaces, Operator, OwnerKind,
-    OwnerStatus, Profile, Requirement, Selector,
+    Capture, Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces,
+    Operator, OwnerKind, OwnerStatus, Profile, Requirement, Selector,
 };
 
 /// Its name.
@@ -19,6 +22,9 @@ pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
 /// Label on pods and workflows: `"true"` once the workflow controller is through with them.
 pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 
+/// Label on the pods that Argo runs for itself: `agent` or `artifact-gc`. No step carries it.
+pub const COMPONENT_LABEL: &str = "workflows.argoproj.io/component";
+
 /// Label on workflows: their phase.
 pub const PHASE_LABEL: &str = "workflows.argoproj.io/phase";
 
@@ -28,6 +34,16 @@ pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
 /// The kind `Workflow`.
 pub fn workflow() -> OwnerKind {
     OwnerKind::new("argoproj.io", "v1alpha1", "Workflow", "workflows")
+}
+
+/// Whether a kind is Argo's `Workflow`, at whatever version.
+pub fn is_workflow(kind: &OwnerKind) -> bool {
+    *kind.group == *"argoproj.io" && *kind.kind == *"Workflow"
+}
+
+/// Whether an owner reference is to Argo's `Workflow`, at whatever version.
+pub(crate) fn is_workflow_reference(owner: &OwnerReference) -> bool {
+    *owner.group() == *"argoproj.io" && *owner.kind == *"Workflow"
 }
 
 /// Holds the pods of all workflows until the workflow controller has labelled the pod or the
@@ -48,6 +64,9 @@ pub fn profile() -> Profile {
         owner_status: OwnerStatus::Argo,
         adopt: Box::default(),
         capture: Capture::Off,
+        consumer: Consumer::Pod,
+        deleted_while_running: DeletedWhileRunning::Release,
+        node_lost_delay: Duration::ZERO,
         cleanup: Cleanup::None,
     }
 }

@@ -13,8 +13,8 @@ use serde::Deserialize;
 pub use belayer_core::selection::config::ConfigError;
 
 use super::{
-    Capture, Cleanup, MatchLabels, MaxUnselected, Mode, OwnerStatus, Profile, Profiles,
-    ProfilesError, argo,
+    Capture, Cleanup, Consumer, DeletedWhileRunning, MatchLabels, MaxUnselected, Mode, OwnerStatus,
+    Profile, Profiles, ProfilesError, argo,
 };
 
 /// The key of the configuration file: the root of every path in an error.
@@ -26,7 +26,8 @@ pub const DEFAULT_WORKERS: usize = 32;
 /// More workers than this would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-const DEFAULT_BACKLOG_THRESHOLD: usize = 1_000;
+/// Of the whole cluster: 1,000 of one namespace.
+const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;
 const DEFAULT_OUTCOME_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 
@@ -35,8 +36,8 @@ const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 pub struct Settings {
     /// Keys worked on at once.
     pub workers: usize,
-    /// Pods ended or being deleted and still held, above which no holds are added until there
-    /// are half as many.
+    /// Held pods being deleted, above which no holds are added until there are half as many; of
+    /// one namespace [a part of it](crate::backlog::Limits).
     pub backlog_threshold: usize,
     /// How many holds may be released at once because nothing selects their pods any more.
     pub max_unselected: MaxUnselected,
@@ -97,6 +98,9 @@ pub struct ProfileConfig {
     owner_status: Option<OwnerStatus>,
     adopt: Option<Vec<String>>,
     capture: Option<bool>,
+    consumer: Option<Consumer>,
+    deleted_while_running: Option<DeletedWhileRunning>,
+    node_lost_delay: Option<String>,
     cleanup: Option<Cleanup>,
 }
 
@@ -235,14 +239,23 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         None => OwnerStatus::None,
     };
     let adopt = adopt(&path.key("adopt"), config.adopt.unwrap_or_default())?;
-    Ok(Profile {
+    let capture = if config.capture.unwrap_or_default() {
+        Capture::On
+    } else {
+        Capture::Off
+    };
+    let node_lost_delay = config
+        .node_lost_delay
+        .as_ref()
+        .map(|text| duration(&path.key("nodeLostDelay"), text, Duration::ZERO))
+        .transpose()?;
+    let mut profile = Profile {
         owner_status,
         adopt,
-        capture: if config.capture.unwrap_or_default() {
-            Capture::On
-        } else {
-            Capture::Off
-        },
+        capture,
+        consumer: Consumer::Pod,
+        deleted_while_running: config.deleted_while_running.unwrap_or_default(),
+        node_lost_delay: node_lost_delay.unwrap_or_default(),
         cleanup: config.cleanup.unwrap_or_default(),
         name,
         mode: config.mode.unwrap_or_default(),
@@ -252,7 +265,47 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         consumed,
         owner_finished,
         release_after,
-    })
+    };
+    profile.consumer = consumer(&path.key("consumer"), config.consumer, &profile)?;
+    let only_of_argo = [
+        (
+            "deletedWhileRunning",
+            config.deleted_while_running.is_some(),
+        ),
+        ("nodeLostDelay", config.node_lost_delay.is_some()),
+    ];
+    for (key, _) in only_of_argo.iter().filter(|(_, written)| *written) {
+        if !profile.is_argo() {
+            return Err(path.key(key).error(
+                "is about pods of Argo Workflows alone: remove the key, or name Argo's `owner` kind",
+            ));
+        }
+    }
+    Ok(profile)
+}
+
+/// What the consumer reads. A record that is asked for is it where the profile names nobody else who
+/// could take a result: no owner, or an owner and no label by which a result is known to be taken.
+fn consumer(
+    path: &Path,
+    written: Option<Consumer>,
+    profile: &Profile,
+) -> Result<Consumer, ConfigError> {
+    let records = profile.capture == Capture::On;
+    let unnamed = profile.owner.is_none()
+        || (profile.consumed.is_empty() && profile.owner_finished.is_empty());
+    match written {
+        Some(Consumer::PodOutcome) if profile.is_argo() => Err(path.clone().error(
+            "Argo Workflows reads pods, never a PodOutcome: a pod released because its outcome is \
+             recorded would fail its step; remove the key, and `capture: true` records beside the pod",
+        )),
+        Some(Consumer::PodOutcome) if !records => Err(path.clone().error(
+            "needs `capture: true`: without it no PodOutcome is written that a consumer could read",
+        )),
+        Some(written) => Ok(written),
+        None if records && unnamed && !profile.is_argo() => Ok(Consumer::PodOutcome),
+        None => Ok(Consumer::Pod),
+    }
 }
 
 /// Finalizers of the API server's own machinery mean deletion policies and protection, not that

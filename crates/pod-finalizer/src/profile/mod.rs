@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::names::SYSTEM_NAMESPACE;
-use belayer_core::object::Resource;
+use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::Labels;
 
 pub use belayer_core::selection::{
@@ -50,6 +50,13 @@ pub struct Profile {
     pub adopt: Box<[Arc<str>]>,
     /// Whether the outcome of its pods is recorded.
     pub capture: Capture,
+    /// What its consumer reads: whether a record of the outcome may take a pod's place.
+    pub consumer: Consumer,
+    /// Whether a pod of Argo Workflows that was deleted while it ran is held until Argo has read how
+    /// the deletion ended it.
+    pub deleted_while_running: DeletedWhileRunning,
+    /// How long a pod of Argo Workflows is held after its node was found lost.
+    pub node_lost_delay: Duration,
     /// Whether its pods are deleted when their annotation says so.
     pub cleanup: Cleanup,
 }
@@ -71,8 +78,32 @@ pub enum Capture {
     /// It is not.
     #[default]
     Off,
-    /// It is, and the record counts as evidence.
+    /// It is.
     On,
+}
+
+/// What the consumer of a profile's pods reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Consumer {
+    /// The pods. A record of an outcome is kept beside them and releases nothing.
+    #[default]
+    Pod,
+    /// The records: a pod is released once its record is written (row 11). Never so with Argo
+    /// Workflows, which reads pods alone.
+    PodOutcome,
+}
+
+/// What becomes of a pod of Argo Workflows that was deleted while it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeletedWhileRunning {
+    /// It is released once it has ended: Argo finds what it would find without Belayer, a pod that
+    /// was deleted.
+    #[default]
+    Release,
+    /// It is held until Argo has read how the deletion ended it.
+    Hold,
 }
 
 /// Whether pods that were let go are deleted.
@@ -129,10 +160,31 @@ impl Profile {
         self.owner_finished.found_in(owner)
     }
 
+    /// What its admin may not expect of it, for the log and for `belayer check`.
+    pub fn advice(&self) -> Option<String> {
+        (self.is_argo() && self.capture == Capture::On).then(|| {
+            format!(
+                "profile {}: `capture: true` records outcomes and releases no pod: Argo Workflows \
+                 reads pods, never a PodOutcome",
+                self.name
+            )
+        })
+    }
+
     /// Whether anything but an admin, a namespace's end or the clock could release its pods.
     fn can_release(&self) -> bool {
-        self.owner.is_some() || !self.consumed.is_empty() || self.capture == Capture::On
+        self.owner.is_some() || !self.consumed.is_empty() || self.consumer == Consumer::PodOutcome
     }
+
+    /// Whether its pods are steps of Argo Workflows.
+    pub fn is_argo(&self) -> bool {
+        self.owner.as_ref().is_some_and(argo::is_workflow) || self.owner_status == OwnerStatus::Argo
+    }
+}
+
+/// Whether an owner is of this kind. Versions of one group and kind are the same objects.
+pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
+    owner.kind == kind.kind && *owner.group() == *kind.group
 }
 
 /// The profiles in force, in order.
@@ -156,7 +208,8 @@ pub enum ProfilesError {
     /// Nothing could ever release its pods.
     #[error(
         "nothing could ever release the pods of profile {name:?}: \
-         name the `owner` kind, or the `consumed` labels that its consumer sets, or set `capture: true`"
+         name the `owner` kind, or the `consumed` labels that its consumer sets, \
+         or set `capture: true` with `consumer: podOutcome`"
     )]
     NothingReleases {
         /// Its position, from 0.
@@ -230,6 +283,17 @@ impl Profiles {
             .find(|profile| profile.selects(pod, namespace))
     }
 
+    /// The profiles, configured or built in, whose kind of owner is that of this controller.
+    pub fn owning(&self, controller: &OwnerReference) -> Vec<Arc<Profile>> {
+        let built_in = Self::argo();
+        let all = self.iter().chain(built_in.iter());
+        let owns = |profile: &&Arc<Profile>| {
+            let owner = profile.owner.as_ref();
+            owner.is_some_and(|kind| is_of_kind(controller, kind))
+        };
+        all.filter(owns).cloned().collect()
+    }
+
     /// The profile of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Profile>> {
         self.0.iter().find(|profile| *profile.name == *name)
@@ -250,9 +314,11 @@ impl Profiles {
 
     /// The labels of pods that any profile reads: what the pod informer has to keep.
     pub fn pod_labels(&self) -> BTreeSet<&str> {
+        let component = self.iter().any(|profile| profile.is_argo());
         self.0
             .iter()
             .flat_map(|profile| profile.selector.names().chain(profile.consumed.names()))
+            .chain(component.then_some(argo::COMPONENT_LABEL))
             .collect()
     }
 

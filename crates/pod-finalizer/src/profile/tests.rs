@@ -64,7 +64,13 @@ fn what_the_informers_have_to_keep_is_known() {
     };
     let jobs = own.owner.clone().unwrap();
     let profiles = Profiles::new([argo::profile(), own]).unwrap();
-    let pod = [argo::COMPLETED_LABEL, argo::WORKFLOW_LABEL, "app", "taken"];
+    let pod = [
+        argo::COMPLETED_LABEL,
+        argo::COMPONENT_LABEL,
+        argo::WORKFLOW_LABEL,
+        "app",
+        "taken",
+    ];
     assert_eq!(profiles.pod_labels(), pod.into());
     assert_eq!(profiles.owners(), [&jobs, &argo::workflow()].into());
     assert_eq!(profiles.owner_labels(&jobs), ["done"].into());
@@ -87,6 +93,7 @@ fn profiles_that_make_no_sense_are_refused() {
     );
     let for_ever = Profile {
         owner: None,
+        owner_status: OwnerStatus::None,
         consumed: MatchLabels::default(),
         ..profile("a", "x")
     };

@@ -1,25 +1,37 @@
 //! Steps 6 to 9: an attempt is reserved, its pod is created, and it is there.
 
+use std::time::Duration;
+
 use belayer_core::decision::{Row, Severity};
+use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
 use jiff::Timestamp;
 
-use super::ends::{cut_short, name_taken};
+use super::ends::{cut_short, hold_lost, name_taken};
 use super::verdict::{Effect, Step, Verdict};
 use super::{UNKNOWN, denied_too_long, elapsed, is_ours};
-use crate::api::{ConditionStatus, ConditionType, Phase};
+use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
 use crate::snapshot::{PodState, PodView};
 
 /// Steps 6 and 7: the attempt is reserved.
-pub(super) fn waiting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+pub(super) fn waiting(
+    record: &Record,
+    pod: Option<&PodView>,
+    holding: Holding,
+    now: Timestamp,
+) -> Verdict {
     if let Some(pod) = pod {
         return in_the_way(record, pod, now);
     }
     let status = &record.status;
     let since = status.pod_deletion_time.unwrap_or(now);
-    let pause = record.policy.pause(status.attempts, spread(record));
+    let pause = match holding {
+        // Whoever drains waits for it.
+        Holding::Draining => Duration::ZERO,
+        _ => record.policy.pause(status.attempts, spread(record)),
+    };
     let waited = elapsed(since, now);
     if waited < pause {
         return Verdict::waits(row::BACKOFF, pause - waited);
@@ -27,6 +39,7 @@ pub(super) fn waiting(record: &Record, pod: Option<&PodView>, now: Timestamp) ->
     let mut next = status.clone();
     next.phase = Some(Phase::Creating);
     next.attempts += 1;
+    next.hold_kept = true;
     Verdict::of(
         row::RESERVE,
         Effect::Reserve {
@@ -37,11 +50,24 @@ pub(super) fn waiting(record: &Record, pod: Option<&PodView>, now: Timestamp) ->
 }
 
 /// Step 7: the pod is created. That it is not there means that it was never created: nobody takes a pod
-/// with our hold on it away.
-pub(super) fn creating(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+/// with our hold on it away. Where that hold may have been taken off, it means nothing.
+pub(super) fn creating(
+    record: &Record,
+    pod: Option<&PodView>,
+    created: Option<u32>,
+    now: Timestamp,
+) -> Verdict {
     let status = &record.status;
     match pod {
         Some(pod) => in_the_way(record, pod, now),
+        None if created == Some(status.attempts) => {
+            let why = "its pod was created, and went after somebody took its hold off";
+            hold_lost(record, why, now)
+        }
+        None if !status.hold_kept => {
+            let why = "its attempt was reserved by an earlier version, after which its hold may have been drained";
+            hold_lost(record, why, now)
+        }
         None => match denied_too_long(status, now) {
             Some(since) => {
                 let next = cut_short(record, &since, now);
@@ -88,15 +114,15 @@ pub(super) fn take_away(row: Row, pod: &PodView) -> Verdict {
     Verdict::of(row, Effect::DeletePod { pod })
 }
 
-/// Step 9: the pod is there. Counted once, for the write is a compare-and-swap.
-fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
+/// The status of a record that knows of the pod that was created for it.
+pub fn adopt(record: &Record, pod: &Uid, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.phase = Some(Phase::Recreated);
-    next.pod_uid = Some(pod.uid.to_string());
+    next.pod_uid = Some(pod.to_string());
     next.pod_starts += 1;
     next.pod_recreated += 1;
     next.message = None;
-    let attempt = format!("attempt {} of {}", next.attempts, record.policy.max_retries);
+    let attempt = attempt_of(record);
     next.set(
         ConditionType::PodRejected,
         ConditionStatus::False,
@@ -115,6 +141,17 @@ fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
         ("Accepted", ""),
         now,
     );
+    next
+}
+
+fn attempt_of(record: &Record) -> String {
+    let attempts = record.status.attempts;
+    format!("attempt {attempts} of {}", record.policy.max_retries)
+}
+
+/// Step 9: the pod is there. Counted once, for the write is a compare-and-swap.
+fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
+    let next = adopt(record, &pod.uid, now);
     Verdict::of(
         row::RECREATED,
         Effect::Status(Step::to(next).counting("recreated")),
@@ -122,7 +159,10 @@ fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
     .telling(
         Severity::Normal,
         "Recreated",
-        format!("re-created after its node had rejected it, {attempt}"),
+        format!(
+            "re-created after its node had rejected it, {}",
+            attempt_of(record)
+        ),
     )
 }
 

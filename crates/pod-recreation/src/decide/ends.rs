@@ -48,6 +48,28 @@ pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Verdic
     )
 }
 
+/// Nothing asks for the pod's re-creation any more.
+pub(super) fn not_selected(record: &Record, now: Timestamp) -> Verdict {
+    let why = "not re-created: nothing selects the pod";
+    end(record, (row::REPORTED, "reported"), why, now).telling(
+        Severity::Warning,
+        "NotRecreated",
+        why.to_owned(),
+    )
+}
+
+/// The pod of the reserved attempt is not there, and that does not say that it was never created.
+pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> Verdict {
+    let why = format!("not re-created: {why}, and a pod that may have run is never created again");
+    let step = Step::to(cut_short(record, &why, now));
+    let step = step.if_gone(Uid::new("")).counting("reported");
+    Verdict::of(row::HOLD_LOST, Effect::Status(step)).telling(
+        Severity::Warning,
+        "NotRecreated",
+        why,
+    )
+}
+
 /// Somebody wants the pod gone.
 pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> Verdict {
     end(record, (row::CANCELLED, "cancelled"), why, now)

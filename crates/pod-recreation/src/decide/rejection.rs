@@ -5,13 +5,13 @@ use std::time::Duration;
 use belayer_core::decision::Severity;
 use jiff::Timestamp;
 
-use super::ends::{cancelled, cancelled_if_gone, end, exhausted, reported};
+use super::ends::{cancelled, cancelled_if_gone, end, exhausted, not_selected, reported};
 use super::verdict::{Effect, Step, Verdict};
-use super::{NODE_LOOK, denied_too_long, elapsed};
+use super::{NODE_LOOK, UNKNOWN, denied_too_long, elapsed};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{PodView, Rejection};
+use crate::snapshot::{Hold, PodView, Rejection, Selection};
 
 /// The status that a rejection leads to.
 pub(super) fn rejection_of(
@@ -72,8 +72,15 @@ pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -
     if pod.is_deleting() {
         return cancelled(record, "the rejected pod was deleted", now);
     }
+    if pod.selection == Selection::No {
+        return not_selected(record, now);
+    }
     if pod.recreatable().is_none() {
         return reported(record, pod, now);
+    }
+    if pod.hold == Hold::Off {
+        // Nothing of it ran, and a drain took its hold off: that comes first.
+        return Verdict::waits(row::NOTHING, UNKNOWN);
     }
     if status.attempts >= record.policy.max_retries {
         return exhausted(record, now);

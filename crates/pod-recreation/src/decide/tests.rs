@@ -1,6 +1,7 @@
 //! Rows of the state machine, in the order of its steps.
 
 use belayer_core::decision::Row;
+use belayer_core::holding::Holding;
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
 use rstest::rstest;
@@ -95,6 +96,7 @@ fn record(phase: Option<Phase>) -> Record {
             phase,
             rejected_uid: Some("u-1".into()),
             node_name: Some("node-1".into()),
+            hold_kept: true,
             pod_starts: 1,
             ..Status::default()
         },
@@ -153,6 +155,8 @@ fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Sn
         },
         namespace: NamespaceSight::Active,
         cancelled: Asked::No,
+        created: None,
+        holding: Holding::Allowed,
         record_ttl: TTL,
     }
 }
@@ -502,4 +506,123 @@ fn a_rejection_that_avoids_its_node_remembers_it() {
     assert_eq!(status.avoid_nodes, ["node-0", "node-1"]);
     assert_eq!(status.rejected_uid.as_deref(), Some("u-2"));
     assert!(status.is_true(ConditionType::PodRejected));
+}
+
+fn unheld(pod: PodView) -> PodView {
+    PodView {
+        hold: Hold::Off,
+        ..pod
+    }
+}
+
+fn unselected(pod: PodView) -> PodView {
+    PodView {
+        selection: Selection::No,
+        ..pod
+    }
+}
+
+fn reserved_before(mut record: Record) -> Record {
+    record.status.hold_kept = false;
+    record
+}
+
+fn creating(attempt: u32) -> Record {
+    attempts(attempt, record(Some(Phase::Creating)))
+}
+
+fn drained(snapshot: Snapshot) -> Snapshot {
+    Snapshot {
+        holding: Holding::Draining,
+        ..snapshot
+    }
+}
+
+#[rstest]
+#[case::absent_is_never_created(see(creating(1), None), row::CREATE, "create 1")]
+#[case::its_pod_was_seen(Snapshot { created: Some(1), ..see(creating(1), None) }, row::HOLD_LOST, "Ended if gone")]
+#[case::that_of_an_earlier_attempt_was_seen(Snapshot { created: Some(1), ..see(creating(2), None) }, row::CREATE, "create 2")]
+#[case::reserved_by_an_earlier_version(
+    see(reserved_before(creating(1)), None),
+    row::HOLD_LOST,
+    "Ended if gone"
+)]
+#[case::whatever_its_age_its_pod_is_adopted(
+    see(reserved_before(creating(1)), marked(1, pod("u-2"))),
+    row::RECREATED,
+    "Recreated"
+)]
+#[case::no_pause_for_whoever_drains(
+    drained(see(deleted_at(NOW, record(Some(Phase::Waiting))), None)),
+    row::RESERVE,
+    "reserve 1"
+)]
+#[case::what_lost_its_hold_waits_for_it(
+    see(record(Some(Phase::Rejected)), unheld(refused("u-1"))),
+    row::NOTHING,
+    "waits"
+)]
+#[case::not_selected_any_more(
+    see(record(Some(Phase::Rejected)), unselected(refused("u-1"))),
+    row::REPORTED,
+    "Ended"
+)]
+#[case::not_selected_any_more_in_a_chain(
+    see(
+        recreated_as("u-2", record(Some(Phase::Recreated))),
+        unselected(marked(1, refused("u-2")))
+    ),
+    row::REPORTED,
+    "Ended"
+)]
+fn r5_a_pod_that_may_have_run_is_never_created_again(
+    #[case] snapshot: Snapshot,
+    #[case] row: Row,
+    #[case] expected: &str,
+) {
+    let verdict = decide(&snapshot, at(NOW));
+    assert_eq!((verdict.row, &*told(&verdict)), (row, expected));
+    assert_eq!(
+        verdict.row == row::HOLD_LOST
+            || verdict.row == row::REPORTED
+            || verdict.row == row::RECREATED,
+        verdict.notice.is_some()
+    );
+}
+
+#[test]
+fn r5_a_reservation_says_that_its_hold_is_kept() {
+    let waiting = see(
+        reserved_before(deleted_at(0, record(Some(Phase::Waiting)))),
+        None,
+    );
+    let Some(Effect::Reserve { step, .. }) = decide(&waiting, at(NOW)).effect else {
+        panic!("not reserved");
+    };
+    assert!(step.next.hold_kept);
+}
+
+/// Drained, what is in its record alone is finished, and nothing is begun.
+#[rstest]
+#[case::a_record(see(None, refused("u-1")), Leads::Begins)]
+#[case::an_intent(see(record(Some(Phase::Rejected)), refused("u-1")), Leads::Begins)]
+#[case::its_deletion(see(record(Some(Phase::Deleting)), refused("u-1")), Leads::Begins)]
+#[case::a_reservation(
+    see(deleted_at(0, record(Some(Phase::Waiting))), None),
+    Leads::Finishes
+)]
+#[case::a_create(see(creating(1), None), Leads::Finishes)]
+#[case::what_is_in_the_way(see(creating(2), marked(1, pod("u-2"))), Leads::Finishes)]
+#[case::an_adoption(see(creating(1), marked(1, pod("u-2"))), Leads::Nowhere)]
+fn r5_what_is_done_while_drained(#[case] snapshot: Snapshot, #[case] leads: Leads) {
+    let verdict = decide(&snapshot, at(NOW));
+    assert_eq!(verdict.leads(), leads);
+    for (holding, allowed) in [
+        (Holding::Allowed, true),
+        (Holding::Draining, leads != Leads::Begins),
+        (Holding::Leaving, leads == Leads::Nowhere),
+        (Holding::Unknown, leads == Leads::Nowhere),
+    ] {
+        assert_eq!(verdict.is_allowed(holding), allowed, "{holding:?}");
+    }
 }

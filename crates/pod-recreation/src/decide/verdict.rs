@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::decision::{Notice, Row, Severity};
+use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
 
 use crate::api::Status;
@@ -76,20 +77,42 @@ pub enum Effect {
     DeleteRecord,
 }
 
-impl Effect {
-    /// Whether it begins or continues what ends in a new pod with our hold on it: no such step is taken
-    /// while Belayer is drained. A rejected pod that is still there stays; one that is in its record alone
-    /// is safe there.
-    pub fn leads_to_a_hold(&self) -> bool {
-        match self {
-            Self::CreateRecord { .. }
-            | Self::Intend { .. }
-            | Self::Reserve { .. }
-            | Self::DeletePod { .. }
-            | Self::CreatePod { .. } => true,
-            Self::Status(_) | Self::LookAtNode { .. } | Self::Mark { .. } | Self::DeleteRecord => {
-                false
+/// What a step is to a Belayer that is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leads {
+    /// It begins a re-creation, of a pod that is still there: that pod stays as it is.
+    Begins,
+    /// It finishes one, of a pod that is in its record alone: whoever drains waits for that.
+    Finishes,
+    /// It leads to no new pod.
+    Nowhere,
+}
+
+impl Verdict {
+    /// What the step is to a Belayer that is drained.
+    pub fn leads(&self) -> Leads {
+        match &self.effect {
+            Some(Effect::CreateRecord { .. } | Effect::Intend { .. }) => Leads::Begins,
+            Some(Effect::DeletePod { .. }) if self.row == row::DELETE => Leads::Begins,
+            Some(Effect::Reserve { .. } | Effect::DeletePod { .. } | Effect::CreatePod { .. }) => {
+                Leads::Finishes
             }
+            Some(
+                Effect::Status(_)
+                | Effect::LookAtNode { .. }
+                | Effect::Mark { .. }
+                | Effect::DeleteRecord,
+            )
+            | None => Leads::Nowhere,
+        }
+    }
+
+    /// Whether the step may be taken.
+    pub fn is_allowed(&self, holding: Holding) -> bool {
+        match self.leads() {
+            Leads::Nowhere => true,
+            Leads::Finishes => matches!(holding, Holding::Allowed | Holding::Draining),
+            Leads::Begins => holding == Holding::Allowed,
         }
     }
 }

@@ -117,7 +117,36 @@ fn see(pod: PodView, record: RecordSight) -> HoldSnapshot {
         cancelled: Asked::No,
         to_report: Asked::No,
         look: None,
+        owner: None,
     }
+}
+
+/// Whose owner is being deleted.
+fn orphaned(snapshot: HoldSnapshot) -> HoldSnapshot {
+    let owner = ObjectMeta {
+        deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+        ..meta("run", "o-1")
+    };
+    HoldSnapshot {
+        owner: Some(OwnerSight::scripted(owner, None)),
+        ..snapshot
+    }
+}
+
+fn of_owner(state: Option<OwnerState>, snapshot: HoldSnapshot) -> HoldSnapshot {
+    HoldSnapshot {
+        owner: Some(OwnerSight::scripted(meta("run", "o-1"), state)),
+        ..snapshot
+    }
+}
+
+/// A record that knows of the pod `u-2`.
+fn knowing(phase: Phase) -> RecordSight {
+    let RecordSight::Found(mut record) = record(phase) else {
+        return RecordSight::Unknown;
+    };
+    record.status.pod_uid = Some("u-2".into());
+    RecordSight::Found(record)
 }
 
 fn absent(pod: PodView) -> HoldSnapshot {
@@ -239,6 +268,54 @@ fn told(decision: &HoldDecision) -> &'static str {
     absent(rejected(asking(LEAVE, pod()))),
     row::UNSELECTED,
     "Unselected"
+)]
+#[case::a7_row_01_no_hold_for_a_deleted_owner(orphaned(absent(unheld(pod()))), row::NOT_OURS, "")]
+#[case::a7_row_11_what_is_not_selected_goes_in_a_chain_too(
+    see(marked(2, unselected(pod())), knowing(Phase::Recreated)),
+    row::UNSELECTED,
+    "Unselected"
+)]
+#[case::a7_row_13_its_owner_is_being_deleted(
+    orphaned(absent(pod())),
+    row::OWNER_ENDS,
+    "OwnerDeleting"
+)]
+#[case::a7_row_13_rejected(orphaned(absent(rejected(pod()))), row::OWNER_ENDS, "OwnerDeleting")]
+#[case::a7_row_13_in_a_chain(
+    orphaned(see(marked(2, pod()), knowing(Phase::Recreated))),
+    row::OWNER_ENDS,
+    "OwnerDeleting"
+)]
+#[case::a7_row_13_not_before_its_record_knows_of_it(
+    orphaned(see(marked(2, pod()), record(Phase::Creating))),
+    row::KEEP,
+    ""
+)]
+#[case::a7_row_13_its_owner_is_gone(
+    of_owner(Some(OwnerState::Gone(GoneProof::scripted())), absent(pod())),
+    row::OWNER_ENDS,
+    "OwnerGone"
+)]
+#[case::a7_row_12_its_owner_lives(of_owner(None, absent(pod())), row::KEEP, "")]
+#[case::a7_row_12_unknown_is_not_gone(
+    of_owner(Some(OwnerState::Unknown("x".into())), absent(pod())),
+    row::KEEP,
+    ""
+)]
+#[case::r5_row_02_not_before_its_record_knows_of_it(
+    see(marked(2, asking(RELEASE, pod())), record(Phase::Creating)),
+    row::KEEP,
+    ""
+)]
+#[case::r5_row_02_its_record_knows_of_it(
+    see(marked(2, asking(RELEASE, pod())), knowing(Phase::Recreated)),
+    row::ADMIN_ASKED,
+    "AdminAsked"
+)]
+#[case::r5_row_03_drained_and_back_in_a_chain(
+    see(unheld(marked(2, rejected(pod()))), knowing(Phase::Recreated)),
+    row::ADD_HOLD,
+    "hold"
 )]
 #[case::row_12_until_it_starts(absent(pod()), row::KEEP, "")]
 #[case::row_12_until_it_is_recorded(absent(rejected(pod())), row::KEEP, "")]

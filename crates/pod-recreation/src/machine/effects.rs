@@ -70,7 +70,8 @@ impl Shared {
         };
         match taken {
             Ok(outcome) => {
-                if let Some(notice) = notice {
+                // What was not done after all is not told.
+                if let Some(notice) = notice.filter(|_| matches!(outcome, Outcome::Done)) {
                     self.tell(snapshot, notice);
                 }
                 outcome

@@ -6,7 +6,7 @@
 use belayer_core::executor::Class;
 use belayer_core::facts::{LookError, OwnerDeletion, OwnerQuestion, OwnerState, look};
 use belayer_core::http::{ErrorClass, Request};
-use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid, path};
 use belayer_core::slim::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,6 +101,9 @@ impl Shared {
             return Ok(None);
         };
         let key = match served.scope {
+            // Whoever writes a pod writes the name too: it must not choose any object of the
+            // cluster for Belayer to look at (T7).
+            Scope::Cluster if !self.is_named(&served.resource) => return Ok(None),
             Scope::Cluster => ObjectKey::cluster(reference.name.as_str()),
             Scope::Namespaced => ObjectKey::new(namespace, reference.name.as_str()),
         };
@@ -122,6 +125,14 @@ impl Shared {
         })
     }
 
+    /// Whether the configuration names a kind as one whose pods are re-created.
+    fn is_named(&self, kind: &Resource) -> bool {
+        let named = &self.parts.component.settings().eligibility.owners;
+        named
+            .iter()
+            .any(|have| *have.kind == *kind.kind && *have.group == *kind.group)
+    }
+
     /// The plural of an owner's kind, from discovery; nothing if it is not served.
     async fn served(&self, reference: &Reference) -> Result<Option<Served>, LookError> {
         let named = (reference.api_version.clone(), reference.kind.clone());
@@ -132,10 +143,7 @@ impl Shared {
             Some((group, version)) => (group, version),
             None => ("", reference.api_version.as_str()),
         };
-        let path = match group {
-            "" => format!("/api/{version}"),
-            group => format!("/apis/{group}/{version}"),
-        };
+        let path = path::of_version(group, version);
         let answer = match self
             .executor()
             .read(&Request::get(path), Class::Evidence)

@@ -7,7 +7,7 @@ use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use serde_json::{Value, json};
 
 use super::Shared;
-use crate::api::Status;
+use crate::api::{self, Status};
 use crate::record::Record;
 
 /// A pod as the server has it.
@@ -55,16 +55,7 @@ impl Shared {
         next: &Status,
     ) -> Result<(), RequestError> {
         let key = &record.meta.key;
-        let path = format!("{}/status", self.records.object_path(key));
-        let body = json!({
-            "metadata": {
-                "uid": record.meta.uid.as_str(),
-                "resourceVersion": record.meta.resource_version.to_string(),
-            },
-            "status": merged(next),
-        });
-        let request = Request::patch(path, PatchKind::Merge, body.to_string())
-            .query("fieldManager", FIELD_MANAGER);
+        let request = status_patch(record, next);
         if let Sent::Applied(answer) = self.executor().write(&request, Class::Write).await?
             && let Some(version) = version_of(&answer)
         {
@@ -151,6 +142,19 @@ pub(super) enum Trial {
     Real,
     /// The server only says whether it would work.
     Rehearsal,
+}
+
+/// The request that writes a status, if nobody wrote the record since.
+pub fn status_patch(record: &Record, next: &Status) -> Request {
+    let path = api::resource().subresource_path(&record.meta.key, "status");
+    let body = json!({
+        "metadata": {
+            "uid": record.meta.uid.as_str(),
+            "resourceVersion": record.meta.resource_version.to_string(),
+        },
+        "status": merged(next),
+    });
+    Request::patch(path, PatchKind::Merge, body.to_string()).query("fieldManager", FIELD_MANAGER)
 }
 
 /// A merge patch removes only what it names: fields that are to be absent are `null`.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use belayer_core::facts::{GoneProof, OwnerState};
 use belayer_core::moment::Moment;
-use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-use belayer_core::slim::{ObjectMeta, Pod};
+use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+use belayer_core::slim::{ObjectMeta, Phase, Pod};
 use rstest::rstest;
 
 use super::*;
-use crate::look::Listed;
+use crate::config::Mode;
+use crate::look::{Listed, PodsQuestion};
+use crate::owner::{COMPLETED_LABEL, question};
 use crate::snapshot::Hold;
 
 const NOW: i64 = 1_000_000;
@@ -28,6 +31,7 @@ fn claim() -> Snapshot {
     Snapshot {
         claim: Some(ClaimView {
             meta,
+            mode: Mode::Beside,
             hold: Hold::Missing,
             deletion_seen: None,
             cached: CachedUsers::Known {
@@ -37,6 +41,7 @@ fn claim() -> Snapshot {
             question: PodsQuestion::new("shop"),
             look: None,
             look_error: None,
+            owner: None,
         }),
     }
 }
@@ -100,6 +105,59 @@ impl Snapshot {
         self.with(|claim| claim.look = Some(Fact::scripted(reached, Moment::now())))
     }
 
+    fn advised(self) -> Self {
+        self.with(|claim| claim.mode = Mode::Advise)
+    }
+
+    fn protected_by_kubernetes(self) -> Self {
+        self.with(|claim| {
+            claim.meta.finalizers = Box::from([KUBERNETES_PVC_PROTECTION.into()]);
+        })
+    }
+
+    /// The store shows these pods.
+    fn used_by_pods(self, pods: &[Pod]) -> Self {
+        let mut users = Users::default();
+        pods.iter().for_each(|pod| users.note_pod(pod));
+        self.with(|claim| {
+            claim.cached = CachedUsers::Known {
+                users,
+                as_of: ResourceVersion::new(100),
+            };
+        })
+    }
+
+    /// Its controller owner is this kind of object, which nobody has read yet.
+    fn owned_by(self, api_version: &str, kind: &str) -> Self {
+        let owner = OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: "build".into(),
+            uid: Uid::new("w-1"),
+        };
+        self.with(|claim| {
+            claim.meta.controller = Some(Arc::new(owner));
+            let asked = question(&claim.meta);
+            claim.owner = asked.map(|question| OwnerView {
+                question,
+                look: None,
+            });
+        })
+    }
+
+    fn of_a_workflow(self) -> Self {
+        self.owned_by("argoproj.io/v1alpha1", "Workflow")
+    }
+
+    /// A read that begins now shows its owner like this.
+    fn owner_is(self, state: OwnerState) -> Self {
+        self.with(|claim| {
+            if let Some(owner) = &mut claim.owner {
+                owner.look = Some(Fact::scripted(state, Moment::now()));
+            }
+        })
+    }
+
     fn with_failing_looks(self) -> Self {
         self.with(|claim| claim.look_error = Some("pods is forbidden".into()))
     }
@@ -120,6 +178,24 @@ fn unbound(name: &str) -> Pod {
         node_name: None,
         ..user(name)
     }
+}
+
+fn ended(name: &str) -> Pod {
+    Pod {
+        phase: Phase::Succeeded,
+        ..user(name)
+    }
+}
+
+fn workflow(labels: &[(&str, &str)]) -> OwnerState {
+    let key = ObjectKey::new("shop", "build");
+    let mut meta = ObjectMeta::new(key, Uid::new("w-1"), ResourceVersion::new(1));
+    meta.labels = labels.iter().copied().collect();
+    OwnerState::Present(meta)
+}
+
+fn finished() -> OwnerState {
+    workflow(&[(COMPLETED_LABEL, "true")])
 }
 
 /// What a case expects: how the row is seen from outside.
@@ -143,7 +219,9 @@ fn does(decision: &ClaimDecision) -> Does {
     });
     match (&decision.write, asks) {
         (Some(Write::AddHold), _) => Does::AddsHold,
-        (Some(Write::Release(Evidence::Unused(_))), _) => Does::Releases,
+        (Some(Write::Release(Evidence::Unused(_) | Evidence::OwnerFinished(_))), _) => {
+            Does::Releases
+        }
         (None, Some(after)) if after.is_zero() => Does::Asks,
         (None, Some(_)) => Does::KeepsAndRechecks,
         (None, None) if decision.missing.is_empty() => Does::Nothing,
@@ -180,6 +258,56 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_04_the_former_name_leaves_as_well(claim().formerly_held().deleting().listed(&[]), 4, Does::Releases)]
 #[case::row_05_a_held_claim_that_is_not_deleted(claim().held(), 5, Does::Nothing)]
 #[case::row_05_no_hold_is_added_late(claim().deleting(), 5, Does::Nothing)]
+#[case::row_06_a18_a_finished_workflow_lets_its_claim_go(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).listed(&[ended("a")]),
+    6, Does::Releases)]
+#[case::row_06_a18_the_store_serves_where_it_is_new_enough(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).store_reached(100),
+    6, Does::Releases)]
+#[case::row_06_a18_the_owner_is_asked_first(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]), 6, Does::Asks)]
+#[case::row_06_a18_then_the_pods(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()), 6, Does::Asks)]
+#[case::row_06_a18_a_pod_that_the_index_missed_keeps(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished())
+        .listed(&[ended("a"), user("b")]), 6, Does::KeepsAndRechecks)]
+#[case::row_06_a18_a_running_workflow_keeps(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(workflow(&[])).listed(&[ended("a")]),
+    6, Does::KeepsAndRechecks)]
+#[case::row_06_a18_unknown_is_not_finished(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
+        .owner_is(OwnerState::Unknown("forbidden".into())).listed(&[ended("a")]), 6, Does::KeepsAndRechecks)]
+#[case::row_06_a18_gone_is_not_finished(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
+        .owner_is(OwnerState::Gone(GoneProof::scripted())).listed(&[ended("a")]), 6, Does::KeepsAndRechecks)]
+#[case::row_06_a18_a_read_begun_before_the_deletion_was_seen(
+    claim().held().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).deleting().listed(&[ended("a")]),
+    6, Does::Asks)]
+#[case::row_06_a18_a_list_begun_before_the_deletion_was_seen(
+    claim().held().of_a_workflow().used_by_pods(&[ended("a")]).listed(&[ended("a")]).deleting().owner_is(finished()),
+    6, Does::Asks)]
+#[case::row_03_a18_a_running_pod_keeps_the_claim_of_a_finished_workflow(
+    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a"), user("b")]).owner_is(finished()).listed(&[]),
+    3, Does::Keeps)]
+#[case::row_03_a18_an_ended_pod_keeps_the_claim_of_another_owner(
+    claim().held().deleting().owned_by("apps/v1", "StatefulSet").used_by_pods(&[ended("a")]).owner_is(finished()),
+    3, Does::Keeps)]
+#[case::row_03_a18_a_workflow_of_another_group(
+    claim().held().deleting().owned_by("example.com/v1", "Workflow").used_by_pods(&[ended("a")]), 3, Does::Keeps)]
+#[case::row_05_a18_advise_adds_nothing(claim().advised().used_by(&["a"]), 5, Does::Nothing)]
+#[case::row_05_a18_advise_leaves_an_unused_claim_to_kubernetes(
+    claim().advised().protected_by_kubernetes().deleting(), 5, Does::Nothing)]
+#[case::row_05_a18_advise_says_nothing_of_what_nobody_keeps(
+    claim().advised().deleting().used_by(&["a"]), 5, Does::Nothing)]
+#[case::row_07_a18_advise_names_the_users(
+    claim().advised().protected_by_kubernetes().deleting().used_by(&["a"]), 7, Does::Keeps)]
+#[case::row_03_a18_what_only_we_protect_stays_while_it_is_used(
+    claim().advised().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
+#[case::row_04_a18_and_goes_with_its_last_user(
+    claim().advised().held().deleting().listed(&[]), 4, Does::Releases)]
+#[case::row_08_a18_what_only_we_protect_is_told(claim().advised().held().used_by(&["a"]), 8, Does::Keeps)]
+#[case::row_05_a18_what_kubernetes_protects_too_is_not(
+    claim().advised().held().protected_by_kubernetes().used_by(&["a"]), 5, Does::Nothing)]
 fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
     let decision = decide(&world, at(NOW));
     assert_eq!((decision.row.number, does(&decision)), (row, expected));
@@ -219,4 +347,23 @@ fn a_look_that_cannot_be_had_is_told() {
         "{:?}",
         decision.notices
     );
+}
+
+#[test]
+fn a18_advise_tells_which_pods_a_claim_waits_for() {
+    let world = claim().advised().protected_by_kubernetes();
+    let decision = decide(&world.deleting_for(60).used_by(&["a"]), at(NOW));
+    assert_eq!(decision.notices[0].reason, "DeletionWaits");
+    assert_eq!(
+        decision.notices[0].message,
+        "deletion of this claim waits: it is used by the pod a"
+    );
+}
+
+#[test]
+fn a18_a_finalizer_that_stays_is_told() {
+    let decision = decide(&claim().advised().held().used_by(&["a"]), at(NOW));
+    let notice = &decision.notices[0];
+    assert_eq!(notice.reason, "FinalizerKept");
+    assert!(notice.message.contains("used by the pod a"), "{notice:?}");
 }

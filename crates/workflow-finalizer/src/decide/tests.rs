@@ -6,6 +6,7 @@ use belayer_core::facts::{NamespaceQuestion, NamespaceState, NamespaceView};
 use belayer_core::moment::Moment;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_core::selection::Scope;
 use belayer_core::slim::ObjectMeta;
 
 use super::*;
@@ -223,6 +224,7 @@ impl Case {
         self.0.mass_release = MassRelease::Exceeded {
             unselected: 50,
             held: 100,
+            scope: Scope::Namespace,
         };
         self
     }

@@ -96,6 +96,8 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
     Snapshot {
         claim: Some(ClaimView {
             question: claims::look::PodsQuestion::new(NAMESPACE),
+            mode: claims::Mode::Replacing,
+            owner: None,
             hold: Hold::Present,
             deletion_seen: Some(Moment::now()),
             cached: CachedUsers::Known {
@@ -145,8 +147,13 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             record: pods::outcome::RecordState::Unknown,
             node: None,
             cleanup: None,
+            argo: Some(pods::argo::ArgoPod {
+                pod: Arc::new(slim::Pod::new(deleted(meta("checkout-1", UID)))),
+                node: None,
+            }),
             namespace: namespace(),
             owner: Owner::Known(Box::new(owner)),
+            judges: Box::default(),
         }),
         gate: Gate::Open,
         mass_release: MassRelease::Within,
@@ -183,6 +190,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
 
 /// The record of a pod that its node rejected a second time, with tries left.
 fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
+    use belayer_core::holding::Holding;
     use recreation::api::{Phase, Policy, Status};
     use recreation::decide::{NamespaceSight, Snapshot};
     use recreation::proof::{FirstSight, NeverRan};
@@ -229,6 +237,8 @@ fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
         pod: Sight::Present(Box::new(pod)),
         namespace: NamespaceSight::Active,
         cancelled: Asked::No,
+        created: None,
+        holding: Holding::Allowed,
         record_ttl: RESYNC,
     })
 }

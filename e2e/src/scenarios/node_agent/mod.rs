@@ -5,6 +5,7 @@ mod hostile;
 mod policy;
 mod site;
 mod successors;
+mod tenant;
 
 use std::time::Duration;
 
@@ -96,6 +97,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             hostile::hostile,
         )
         .needs([Root])
+        .within(long),
+        Scenario::alone(
+            "hostile-wipe",
+            "a tenant that may do everything in its namespace cannot have another's running pod wiped",
+            tenant::hostile_wipe,
+        )
         .within(long),
         Scenario::alone(
             "node-agent-knows-its-place",

@@ -1,8 +1,8 @@
 //! What has to be gone before a hold is taken off: a workflow's held pods, a claim's users.
 
-use super::objects::{called, is_held, text, uid, uses, workflow_of};
+use super::objects::{called, holds, text, uid, uses, workflow_of};
 use super::rule::{Part, Rule, Step, Verdict};
-use crate::demo::{CLAIM_HOLD, WORKFLOW_HOLD};
+use crate::demo::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -31,7 +31,7 @@ fn order(step: &Step<'_>) -> Verdict {
     let owner = uid(workflow);
     let held = step.past.live_pods().find(|pod| {
         workflow_of(pod) == Some(owner)
-            && is_held(pod)
+            && holds(pod).any(|hold| hold == POD_HOLD)
             && step.past.was_held_before_deletion(uid(pod), owner)
     });
     match held {

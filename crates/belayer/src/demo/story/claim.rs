@@ -13,6 +13,7 @@ use crate::demo::world::World;
 
 pub(super) async fn deleted(world: &World, telling: &Telling) -> Result<()> {
     telling.chapter("A claim is deleted under a running database");
+    telling.aside("Here pvcProtection.finalizer is set: without it Belayer only reports.");
     telling.shell(&format!("kubectl delete pvc {CLAIM} -n {SHOP}"));
     world
         .sandbox

@@ -1,23 +1,15 @@
-//! How many held objects nothing selects, counted as a controller's census counts them: by what it
-//! is decided whether so many at once look like a mistake.
+//! How many held objects nothing selects, counted as a controller counts them right after its start:
+//! by what it is decided whether so many at once look like a mistake.
 
 use std::collections::HashMap;
 
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::object::Resource;
+use belayer_core::selection::{Guard, MaxUnselected, UnselectedBy};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::scan::METADATA_LIST;
-
-/// What was counted.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Census {
-    /// Objects that carry the hold.
-    pub(super) held: usize,
-    /// Of these, the ones that nothing selects.
-    pub(super) unselected: usize,
-}
 
 /// Counts the objects of `kind` that carry `hold`; `keeps` are the labels that selectors read of
 /// them and of namespaces.
@@ -26,27 +18,26 @@ pub(super) async fn census(
     kind: &Resource,
     hold: &str,
     (keep, of_namespaces): (Keep, Keep),
-    is_selected: impl Fn(&ObjectMeta, Option<&ObjectMeta>) -> bool,
-) -> Result<Census, String> {
+    max: MaxUnselected,
+    unselected: impl Fn(&ObjectMeta, Option<&ObjectMeta>) -> Option<UnselectedBy>,
+) -> Result<Guard, String> {
     let mut namespaces = HashMap::new();
     let all = Resource::namespaces();
     each(reader, &all, of_namespaces, |namespace| {
         namespaces.insert(namespace.key.name().to_owned(), namespace);
     })
     .await?;
-    let mut census = Census::default();
+    let mut guard = Guard::new(max);
     each(reader, kind, keep, |object| {
         if !object.has_finalizer(hold) {
             return;
         }
-        census.held += 1;
         let namespace = object.key.namespace().and_then(|name| namespaces.get(name));
-        if !is_selected(&object, namespace) {
-            census.unselected += 1;
-        }
+        let unselected = unselected(&object, namespace);
+        guard.add(object.key.shared_namespace(), unselected);
     })
     .await?;
-    Ok(census)
+    Ok(guard)
 }
 
 /// Hands on the metadata of every object of a kind.

@@ -13,20 +13,22 @@ use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::selection::{MassRelease, Scope, UnselectedBy};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
+use belayer_pod_finalizer::argo::Held::Undecided;
+use belayer_pod_finalizer::argo::{Ending, NodeOracle};
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
 use belayer_pod_finalizer::profile::MaxUnselected;
 use belayer_pod_finalizer::row;
-use belayer_pod_finalizer::snapshot::{Gate, Held, MassRelease, Selection, Snapshot};
-use belayer_pod_finalizer::status::StatusOracle;
-use belayer_pod_finalizer::steward::{BACKLOG_CLOSED, BACKLOG_KEY};
+use belayer_pod_finalizer::snapshot::{Gate, Held, Selection, Snapshot};
+use belayer_pod_finalizer::steward::gate_by;
 
-use super::census::{Census, census};
+use super::census::census;
 use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
@@ -72,7 +74,7 @@ impl PodFinalizer {
                 profiles,
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
-                statuses: Arc::new(StatusOracle::new(Arc::clone(reader.executor()))),
+                nodes: Arc::new(NodeOracle::new(Arc::clone(reader.executor()))),
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },
@@ -88,14 +90,14 @@ impl PodFinalizer {
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
         let request = Request::get(Resource::pods().object_path(key));
         let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
-        let (gate, gate_known) = gate(reader, &self.gate).await;
+        let (gate, gate_known) = gate(reader, &self.gate, key).await;
         let mut snapshot = self
             .looks
             .snapshot(&pod, gate)
             .await
             .map_err(|error| error.to_string())?;
-        if is_unselected(&snapshot) {
-            snapshot.mass_release = self.mass_release(reader).await?;
+        if let Some(by) = unselected_by(&snapshot) {
+            snapshot.mass_release = self.mass_release(&pod, by, reader).await?;
         }
         let decision = decide(&snapshot, Timestamp::now());
         let mut explained = self.in_words(&pod, &snapshot, &decision);
@@ -103,8 +105,13 @@ impl PodFinalizer {
         Ok(explained)
     }
 
-    /// Whether so many pods are unselected that all of them are kept.
-    async fn mass_release(&self, reader: &Reader) -> Result<MassRelease, String> {
+    /// Whether so many pods are unselected that this one is kept.
+    async fn mass_release(
+        &self,
+        pod: &Pod,
+        by: UnselectedBy,
+        reader: &Reader,
+    ) -> Result<MassRelease, String> {
         let profiles = &self.looks.profiles;
         let keeps = (
             component::keep_of_pods(profiles),
@@ -116,10 +123,11 @@ impl PodFinalizer {
             &pods,
             names::POD_STATUS_HOLD,
             keeps,
-            |pod, namespace| explain::is_selected(profiles, pod, namespace),
+            self.max_unselected,
+            |pod, namespace| explain::unselected_by(profiles, pod, namespace),
         );
-        let Census { held, unselected } = counted.await?;
-        Ok(self.max_unselected.mass_release(unselected, held))
+        let mut guard = counted.await?;
+        Ok(guard.of(pod.meta.key.shared_namespace(), by))
     }
 
     fn in_words(&self, pod: &Pod, snapshot: &Snapshot, decision: &PodDecision) -> Explained {
@@ -132,6 +140,24 @@ impl PodFinalizer {
         if decision.row == row::ADD_HOLD && decision.write.is_none() && decision.missing.is_empty()
         {
             notes.push("it gets no hold: what would release it is there already".to_owned());
+        }
+        if let MassRelease::Exceeded {
+            scope: Scope::Cluster,
+            ..
+        } = snapshot.mass_release
+        {
+            notes.push(
+                "counted as right after a start: a running Belayer counts pods whose own labels changed meanwhile in \
+                 their namespace alone"
+                    .to_owned(),
+            );
+        }
+        let argo = view.and_then(|view| view.argo.as_ref());
+        if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
+            notes.push(
+                "whether it had ended when its deletion began, only a controller knows that watched it"
+                    .to_owned(),
+            );
         }
         let decided = Decided {
             component: component::NAME,
@@ -149,11 +175,13 @@ impl PodFinalizer {
 }
 
 /// Only a held pod that nothing selects is let go by a rule that counts all others.
-fn is_unselected(snapshot: &Snapshot) -> bool {
-    snapshot
-        .pod
-        .as_ref()
-        .is_some_and(|pod| pod.held == Held::Yes && !matches!(pod.selection, Selection::By { .. }))
+fn unselected_by(snapshot: &Snapshot) -> Option<UnselectedBy> {
+    let pod = snapshot.pod.as_ref().filter(|pod| pod.held == Held::Yes)?;
+    match pod.selection {
+        Selection::By { .. } => None,
+        Selection::None => Some(UnselectedBy::Configuration),
+        Selection::Ignored => Some(UnselectedBy::Namespace),
+    }
 }
 
 fn waits(action: Action, held: bool, resync: Duration) -> String {
@@ -169,7 +197,7 @@ fn waits(action: Action, held: bool, resync: Duration) -> String {
 }
 
 /// Whether holds are added, as the controller told the admission policy; and what is not known.
-async fn gate(reader: &Reader, key: &ObjectKey) -> (Gate, Option<String>) {
+async fn gate(reader: &Reader, key: &ObjectKey, pod: &ObjectKey) -> (Gate, Option<String>) {
     #[derive(Deserialize)]
     struct ConfigMap {
         #[serde(default)]
@@ -177,12 +205,8 @@ async fn gate(reader: &Reader, key: &ObjectKey) -> (Gate, Option<String>) {
     }
     let maps = Resource::config_maps();
     match reader.object::<ConfigMap>(&maps, key).await {
-        Look::Found(map)
-            if map.data.get(BACKLOG_KEY).map(String::as_str) == Some(BACKLOG_CLOSED) =>
-        {
-            (Gate::Closed, None)
-        }
-        Look::Found(_) | Look::Absent => (Gate::Open, None),
+        Look::Found(map) => (gate_by(&map.data, pod.shared_namespace()), None),
+        Look::Absent => (Gate::Open, None),
         Look::Unknown(why) => (
             Gate::Open,
             Some(format!(

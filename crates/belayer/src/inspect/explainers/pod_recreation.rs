@@ -62,6 +62,7 @@ impl PodRecreation {
                 records: Decoders::new(JsonDecoder::new(DecodeContext::default())),
                 namespaces: Arc::new(namespaces),
                 owners: Arc::new(owners),
+                owner_kinds: owner_kinds(source)?,
             },
         })
     }
@@ -78,6 +79,17 @@ impl PodRecreation {
         let record = seen.machine.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(reader, &self.gate).await);
+        }
+        if record.is_none() && seen.only_the_leader_knows() {
+            let namespace = self.gate.namespace().unwrap_or_default();
+            explained.notes.push(format!(
+                "it was rejected without its hold: whether nothing of it ran, only the Belayer that leads can know, if \
+                 it has watched the pod from before. It holds the pod then, or says by the Event NotRecreated why not: \
+                 kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated; kubectl -n \
+                 {namespace} get lease belayer names the pod that leads",
+                key.namespace().unwrap_or_default(),
+                key.name(),
+            ));
         }
         Ok(explained)
     }
@@ -105,6 +117,27 @@ impl PodRecreation {
             })
         }
     }
+}
+
+/// The kinds of owners that some controller of this build watches.
+fn owner_kinds(source: &Source) -> Result<Vec<Resource>, Failure> {
+    let _ = source;
+    let kinds: Vec<Resource> = Vec::new();
+    #[cfg(feature = "pod-finalizer")]
+    let kinds: Vec<Resource> = {
+        let settings = source.pod_finalizer(None);
+        let settings = settings.map_err(Failure::configuration)?;
+        let owners = settings.profiles.owners().into_iter().cloned();
+        kinds.into_iter().chain(owners).collect()
+    };
+    #[cfg(feature = "workflow-finalizer")]
+    let kinds: Vec<Resource> = {
+        let settings = source.workflow_finalizer(None);
+        let settings = settings.map_err(Failure::configuration)?;
+        let owners = settings.owners.into_iter().map(|rule| rule.kind);
+        kinds.into_iter().chain(owners).collect()
+    };
+    Ok(kinds)
 }
 
 /// The hold is off already: the spec is safe in the record.

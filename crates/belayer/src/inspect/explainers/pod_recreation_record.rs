@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use belayer_core::holding::Holding;
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::names;
@@ -51,6 +52,8 @@ impl Records {
             pod: self.pod(&component::pod_key(&record), reader).await?,
             namespace: namespace(key, reader).await?,
             cancelled: Asked::No,
+            created: None,
+            holding: Holding::Allowed,
             record_ttl: self.settings.record_ttl,
             record: Some(Box::new(record)),
         };
@@ -121,7 +124,8 @@ pub(super) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String>
     let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
     (look.found()?["data"][MODE] == DRAINING).then(|| {
         format!(
-            "the drain has to end (belayer drain --resume): configmap {gate} says draining, and nothing is re-created"
+            "the drain has to end (belayer drain --resume): configmap {gate} says draining, and only pods that are in \
+             their records alone are re-created"
         )
     })
 }

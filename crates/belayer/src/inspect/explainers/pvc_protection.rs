@@ -5,19 +5,20 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::facts::{LookError, Oracle, OwnerOracle, OwnerQuestion, look};
 use belayer_core::http::{JSON, Request};
-use belayer_core::informer::{Decoder as _, JsonDecoder};
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::moment::Moment;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{Claim, DecodeContext, Pod};
+use belayer_core::slim::{Claim, DecodeContext, Keep, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 use belayer_pvc_protection::config::Mode;
 use belayer_pvc_protection::decide::decide;
 use belayer_pvc_protection::look::{Listed, PodsLook, PodsQuestion};
+use belayer_pvc_protection::owner::{self, COMPLETED_LABEL, OwnerView};
 use belayer_pvc_protection::snapshot::Snapshot;
-use belayer_pvc_protection::{component, explain};
+use belayer_pvc_protection::{component, explain, row};
 
 use super::decided::Decided;
 use super::read::read;
@@ -53,7 +54,11 @@ impl PvcProtection {
         let look = look(&pods, &question)
             .await
             .map_err(|error| error.to_string())?;
-        let snapshot = explain::snapshot(self.mode, claim.meta, seen, look);
+        let owner = match owner::question(&claim.meta) {
+            Some(question) => Some(owner_view(question, reader).await?),
+            None => None,
+        };
+        let snapshot = explain::snapshot(self.mode, claim.meta, seen, look, owner);
         Ok(self.in_words(&snapshot))
     }
 
@@ -70,15 +75,55 @@ impl PvcProtection {
             decision: &decision,
             says: explain::says(decision.row),
         };
-        decided.explained(|action| {
+        let row = decision.row;
+        let explained = decided.explained(|action| {
             let next = match action {
+                Action::Keep if row == row::ADVISE => {
+                    "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
+                }
+                Action::Keep if row == row::LEFT_OVER => {
+                    "a running Belayer lets go once no pod uses it, or Kubernetes protects it"
+                }
+                Action::Keep if row == row::OWNER_FINISHED => {
+                    "Belayer lets go once the workflow has finished, or the last of these pods is gone"
+                }
+                Action::Keep if !self.mode.adds_holds() && decision.missing.is_empty() => {
+                    "a running Belayer removes it: pvc-protection only advises"
+                }
+                Action::Nothing if !self.mode.adds_holds() => {
+                    "nothing: pvc-protection only advises, and adds no finalizer"
+                }
                 Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
                 Action::Keep => "Belayer lets go at once when the last of these pods is gone",
                 _ => "nothing: it is too late for a hold",
             };
             next.to_owned()
-        })
+        });
+        match explained.action {
+            // It waits, but not for Belayer.
+            Action::Keep if !held => Explained {
+                action: Action::Nothing,
+                ..explained
+            },
+            _ => explained,
+        }
     }
+}
+
+/// The Workflow that owns a claim, read now.
+async fn owner_view(question: OwnerQuestion, reader: &Reader) -> Result<OwnerView, String> {
+    let keep = DecodeContext {
+        keep: Keep::nothing().labels([COMPLETED_LABEL]),
+        ..DecodeContext::default()
+    };
+    let decoders = Decoders::new(JsonDecoder::new(keep));
+    let owners = OwnerOracle::new(Arc::clone(reader.executor()), decoders);
+    let look = look(&owners, &question).await;
+    let look = look.map_err(|error| error.to_string())?;
+    Ok(OwnerView {
+        question,
+        look: Some(look),
+    })
 }
 
 /// The pods of a namespace, listed now.

@@ -10,6 +10,7 @@ use belayer_core::http::{METADATA_ONLY, Request};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
@@ -20,7 +21,7 @@ use belayer_workflow_finalizer::explain::{self, Looks};
 use belayer_workflow_finalizer::look::PodsOracle;
 use belayer_workflow_finalizer::snapshot::{Held, Selection, Snapshot};
 
-use super::census::{Census, census};
+use super::census::census;
 use super::decided::Decided;
 use super::read::read;
 use crate::config::Source;
@@ -86,14 +87,27 @@ impl WorkflowFinalizer {
                 kind,
                 names::WORKFLOW_HOLD,
                 keeps,
+                self.settings.max_unselected,
                 |workflow, namespace| {
                     let place = workflow.key.namespace().unwrap_or_default();
-                    rule.selects(&workflow.labels, place)
-                        && !namespace.is_some_and(|namespace| is_ignored(&namespace.labels))
+                    match namespace {
+                        // It goes by its pods, whatever selects it.
+                        _ if workflow.is_deleting() => None,
+                        _ if !rule.selects(&workflow.labels, place) => {
+                            Some(UnselectedBy::Configuration)
+                        }
+                        Some(namespace) if is_ignored(&namespace.labels) => {
+                            Some(UnselectedBy::Namespace)
+                        }
+                        _ => None,
+                    }
                 },
             );
-            let Census { held, unselected } = counted.await?;
-            snapshot.mass_release = self.settings.max_unselected.mass_release(unselected, held);
+            let by = match snapshot.workflow.as_ref().map(|view| view.selection) {
+                Some(Selection::Ignored) => UnselectedBy::Namespace,
+                _ => UnselectedBy::Configuration,
+            };
+            snapshot.mass_release = counted.await?.of(key.shared_namespace(), by);
         }
         Ok(in_its_words(&workflow, &snapshot))
     }

@@ -26,7 +26,8 @@ pub(in crate::operator) fn of(protection: &PvcProtection) -> Value {
         })
         .collect();
     json!({
-        "finalizer": protection.mode().hold(),
+        // Nothing while Belayer only advises.
+        "finalizer": Some(protection.mode().hold()).filter(|_| protection.mode().adds_holds()),
         "held": protection.census().held(),
         "waiting": protection.census().waiting(),
         "claims": waiting,

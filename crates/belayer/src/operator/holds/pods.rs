@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use belayer_core::names;
-use belayer_core::selection::MassRelease;
-use belayer_pod_finalizer::census::{Backlog, Selected};
+use belayer_pod_finalizer::census::Selected;
 use belayer_pod_finalizer::component::PodFinalizer;
-use belayer_pod_finalizer::snapshot::Gate;
+use belayer_pod_finalizer::snapshot::{Ended, Gate};
 
 /// The pods that are held.
 pub(in crate::operator) fn of(finalizer: &PodFinalizer) -> Value {
@@ -21,7 +20,7 @@ pub(in crate::operator) fn of(finalizer: &PodFinalizer) -> Value {
                 "name": key.name(),
                 "finalizer": names::POD_STATUS_HOLD,
                 "selected": pod.selected == Selected::Yes,
-                "endedOrDeleting": pod.backlog == Backlog::Part,
+                "endedOrDeleting": pod.ended == Ended::Yes || pod.deleting.is_some(),
                 "deletionTimestamp": pod.deleting.map(|time| time.to_string()),
             })
         })
@@ -39,18 +38,37 @@ pub(in crate::operator) fn of(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
+    let standing = census.standing();
+    let closed: Vec<Value> = standing
+        .closed
+        .iter()
+        .map(|(namespace, waiting)| {
+            let unreadable = finalizer.unreadable_in(namespace).into_iter();
+            let unreadable: Vec<Value> = unreadable
+                .map(|(pod, why)| json!({ "name": pod.name(), "why": &*why }))
+                .collect();
+            json!({
+                "namespace": &**namespace,
+                "waiting": waiting,
+                "ownerStatusUnreadable": unreadable,
+            })
+        })
+        .collect();
+    let kept_in: Vec<&str> = standing.kept_in.keys().map(|name| &**name).collect();
     json!({
         "held": counts.held,
         "waiting": counts.waiting,
-        "backlog": counts.backlog,
+        "backlog": counts.waiting,
         "unselected": counts.unselected,
         "observedLosses": finalizer.observed_losses(),
         "latestLosses": losses,
-        "backlogGate": match census.gate() {
-            Gate::Open => "open",
+        "backlogGate": match standing.gate {
+            Gate::Open | Gate::NamespaceClosed => "open",
             Gate::Closed => "closed",
         },
-        "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
+        "closedNamespaces": closed,
+        "unselectedKept": census.kept() > 0,
+        "unselectedKeptIn": kept_in,
         "pods": pods,
     })
 }

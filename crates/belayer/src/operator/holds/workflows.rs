@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use belayer_core::names;
-use belayer_core::selection::MassRelease;
 use belayer_workflow_finalizer::component::WorkflowFinalizer;
 
 /// The workflows, of every kind, that wait for their pods.
@@ -35,7 +34,7 @@ fn of_kind(finalizer: &WorkflowFinalizer) -> Value {
         "held": counts.held,
         "waiting": counts.waiting,
         "unselected": counts.unselected,
-        "unselectedKept": matches!(census.mass_release(), MassRelease::Exceeded { .. }),
+        "unselectedKept": census.kept() > 0,
         "deleting": waiting,
     })
 }

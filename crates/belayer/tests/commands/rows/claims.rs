@@ -13,6 +13,9 @@ fn expected(row: Row, action: &'static str, next: &'static str) -> Expected {
 #[case::row_03_in_use(expected(row::IN_USE, "keep", "when the last of these pods is gone").without("db-0"))]
 #[case::row_04_not_in_use(expected(row::CONFIRM, "release", AT_ONCE).on("Unused"))]
 #[case::row_05_as_it_should_be(expected(row::NOTHING, "keep", "nothing, until it is deleted"))]
+#[case::row_06_a18_its_workflow_has_finished(expected(row::OWNER_FINISHED, "release", AT_ONCE).on("OwnerFinished"))]
+#[case::row_07_a18_only_advising(expected(row::ADVISE, "nothing", "Belayer only reports").without("db-0"))]
+#[case::row_08_a18_left_of_before(expected(row::LEFT_OVER, "keep", "once no pod uses it").without("db-0"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
@@ -20,20 +23,41 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
     let row = expected.row;
     let finalizers = match row {
         row::ADD_HOLD => json!([]),
+        row::ADVISE => json!(["kubernetes.io/pvc-protection"]),
         _ => json!(["belayer.dev/pvc-protection"]),
     };
+    let mut owners = json!([]);
+    if row == row::OWNER_FINISHED {
+        let metadata =
+            json!({ "name": "build", "labels": { "workflows.argoproj.io/completed": "true" } });
+        let uid = stage.create(
+            &workflows(),
+            "yard",
+            json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": {},
+            }),
+        );
+        owners = json!([{
+            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build", "uid": uid, "controller": true,
+        }]);
+    }
     let claims = Gvr::new("", "v1", "persistentvolumeclaims");
     let claim = json!({
-        "metadata": { "name": "data", "finalizers": finalizers },
+        "metadata": { "name": "data", "finalizers": finalizers, "ownerReferences": owners },
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
     });
     stage.create(&claims, "yard", claim);
-    if row == row::IN_USE {
-        stage.world.create(
+    if ![row::ADD_HOLD, row::CONFIRM, row::NOTHING].contains(&row) {
+        let phase = match row {
+            row::OWNER_FINISHED => "Succeeded",
+            _ => "Running",
+        };
+        stage.create(
             &Gvr::PODS,
-            Some("yard"),
+            "yard",
             json!({
                 "metadata": { "name": "db-0" },
+                "status": { "phase": phase },
                 "spec": {
                     "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }],
                     "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }],
@@ -41,10 +65,25 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
             }),
         );
     }
-    if [row::IN_USE, row::CONFIRM].contains(&row) {
+    if [row::IN_USE, row::CONFIRM, row::OWNER_FINISHED, row::ADVISE].contains(&row) {
         stage.delete(&claims, Some("yard"), "data");
     }
-    stage.explain(&["pvc/data", "-n", "yard"], &expected).await;
+    let holding = "pvcProtection:\n  finalizer: belayer.dev/pvc-protection\n";
+    let keys = match row {
+        row::ADVISE | row::LEFT_OVER => "",
+        _ => holding,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &path,
+        format!("apiVersion: config.belayer.dev/v1alpha1\n{keys}"),
+    )
+    .unwrap();
+    let config = format!("--config={}", path.display());
+    stage
+        .explain(&["pvc/data", "-n", "yard", &config], &expected)
+        .await;
 }
 
 /// Row 1 is about a claim that is not there: there is nothing to explain.

@@ -34,7 +34,29 @@ fn ended() -> Option<Value> {
     }))
 }
 
+/// As pod garbage collection leaves the pod of a node that is not there.
+fn given_up() -> Value {
+    let runs = |name| {
+        json!({
+            "name": name, "image": "m", "imageID": "m", "ready": true, "restartCount": 0, "started": true,
+            "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+        })
+    };
+    json!({
+        "phase": "Failed",
+        "conditions": [{ "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC" }],
+        "containerStatuses": [runs("main"), runs("wait")],
+    })
+}
+
 const CAPTURE: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n";
+/// Whose consumer reads records.
+const RECORDS: &str = "podFinalizer:
+  profiles:
+  - name: batch
+    selector: {matchLabels: {app: batch}}
+    capture: true
+";
 const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanup: argo\n";
 
 #[rstest]
@@ -53,6 +75,9 @@ const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanu
 #[case::row_13_to_be_held(expected(row::ADD_HOLD, "add-hold"))]
 #[case::row_14_too_late(expected(row::TOO_LATE, "nothing"))]
 #[case::row_15_to_be_cleaned_up(expected(row::CLEANUP, "delete"))]
+#[case::row_16_a3_an_agent_that_an_older_version_holds(releases(row::NEVER_HELD, "NeverHeld"))]
+#[case::row_17_a6_deleted_before_it_started(releases(row::ENDED_BY_DELETION, "EndedByDeletion"))]
+#[case::row_18_a2_its_node_is_lost(releases(row::NODE_LOST, "NodeLost"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
@@ -100,7 +125,8 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             stage.patch(&workflows(), "yard", "build", nodes, Subresource::None);
         }
         row::CAPTURED => {
-            let pod = stage.pod("yard", of(&uid, none), ended());
+            let batch = json!({ "labels": { "app": "batch" }, "ownerReferences": [] });
+            let pod = stage.pod("yard", of(&uid, batch), ended());
             let outcome = json!({
                 "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
                 "metadata": { "name": format!("pod-{pod}") },
@@ -109,7 +135,7 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             });
             let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
             stage.create(&outcomes, "yard", outcome);
-            arguments.push(stage.config(CAPTURE));
+            arguments.push(stage.config(RECORDS));
         }
         row::KEEP => drop(stage.pod("yard", of(&uid, none), None)),
         row::ADD_HOLD => drop(stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None)),
@@ -129,6 +155,18 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             });
             stage.pod("yard", of(&uid, due), ended());
             arguments.push(stage.config(CLEANUP));
+        }
+        row::NEVER_HELD => {
+            let agent = json!({ "labels": { WORKFLOW: "build", "workflows.argoproj.io/component": "agent" } });
+            stage.pod("yard", of(&uid, agent), None);
+        }
+        row::ENDED_BY_DELETION => {
+            stage.pod("yard", of(&uid, none), None);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
+        row::NODE_LOST => {
+            stage.pod("yard", of(&uid, none), Some(given_up()));
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
         row => panic!("{row}"),
     }
@@ -172,6 +210,37 @@ async fn the_gate_is_read_where_belayer_is() {
     assert!(answer.out.contains(closed), "{}", answer.out);
 }
 
+/// T4: a namespace that its backlog closed is named; others are open.
+#[rstest]
+#[case::closed("closed.yard", "backlog", true)]
+#[case::another("closed.garden", "backlog", false)]
+#[case::by_an_admin_for_the_policy("closed.yard", "maintenance", false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_explain_tells_of_a_closed_namespace(
+    #[case] key: &str,
+    #[case] word: &str,
+    #[case] told: bool,
+) {
+    let stage = Stage::new().await;
+    let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
+    stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
+    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { key: word } });
+    stage.create(&Gvr::CONFIGMAPS, "ignored", gate);
+    let command = [
+        "explain",
+        "pod/a",
+        "-n",
+        "yard",
+        "-o",
+        "json",
+        "--own-namespace",
+        "ignored",
+    ];
+    let answer = stage.world.run(&command).await;
+    let closed = "the backlog gate of its namespace is closed";
+    assert_eq!(answer.out.contains(closed), told, "{}", answer.out);
+}
+
 /// The admin's order by annotation is a rule of pods alone: nobody is told to give it elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_pods_are_let_go_by_an_annotation() {
@@ -187,6 +256,7 @@ async fn only_pods_are_let_go_by_an_annotation() {
     let pod = json!({
         "metadata": of(&another, json!({ "name": "a" })),
         "spec": { "containers": [{ "name": "m", "image": "m" }] },
+        "status": ended(),
     });
     stage.create(&Gvr::PODS, "doomed", pod);
     stage.delete(&Gvr::PODS, Some("doomed"), "a");

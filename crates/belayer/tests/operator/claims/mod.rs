@@ -1,5 +1,6 @@
 //! pvc-protection, whole, on the embedded API server under paused time.
 
+mod advised;
 mod keeping;
 mod looks;
 mod queueing;

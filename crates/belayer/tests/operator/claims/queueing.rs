@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, Pace};
+use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, OwnerQuestion, OwnerState, Pace};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
 use belayer_core::moment::Moment;
 use belayer_core::names::PVC_PROTECTION_HOLD;
@@ -29,6 +29,12 @@ struct Nobody;
 
 impl Oracle<PodsQuestion> for Nobody {
     fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl Oracle<OwnerQuestion> for Nobody {
+    fn look<'a>(&'a self, _: &'a OwnerQuestion) -> BoxFuture<'a, Result<OwnerState, LookError>> {
         Box::pin(std::future::pending())
     }
 }
@@ -69,6 +75,13 @@ impl Desk {
                 claims: claims.clone(),
                 pods,
                 looks: Facts::new(
+                    Arc::new(Nobody),
+                    wake.clone(),
+                    pace(),
+                    LiveReads::default(),
+                    stop.clone(),
+                ),
+                owners: Facts::new(
                     Arc::new(Nobody),
                     wake,
                     pace(),

@@ -7,21 +7,26 @@ use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::eligible::OwnerKind;
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{Gvr, Verb};
+use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Fate, Running, YARD, Yard, uid};
+use super::{Components, Fate, Running, YARD, Yard, uid};
 use crate::world::BELAYER;
 
 /// Both components, on pods of a workflow whose kind the configuration names.
 fn run(yard: &Yard) -> Running {
+    let mut components = recreating_workflows();
+    components.pod_finalizer = Some(Default::default());
+    yard.run_components(BELAYER, components)
+}
+
+fn recreating_workflows() -> Components {
     let mut settings = Settings::default();
     settings.eligibility.owners = vec![OwnerKind {
         group: "argoproj.io".into(),
         kind: "Workflow".into(),
     }];
-    let mut components = Yard::components(settings);
-    components.pod_finalizer = Some(Default::default());
-    yard.run_components(BELAYER, components)
+    Yard::components(settings)
 }
 
 fn workflow(yard: &Yard) -> Value {
@@ -147,5 +152,65 @@ async fn the_owner_is_deleted_in_the_pause() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(yard.creates(), 0);
     assert!(yard.find("step").is_none());
+    belayer.stop().await;
+}
+
+/// A7: a pod that no node takes is held until it starts, and its workflow is deleted: neither waits for the
+/// other, whoever else is switched on.
+#[rstest]
+#[case::alone("pod-recreation")]
+#[case::with_its_results_held("pod-finalizer as well")]
+#[tokio::test(start_paused = true)]
+async fn a7_a_deleted_workflow_does_not_wait_for_a_pod_without_a_node(#[case] others: &str) {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let mut components = recreating_workflows();
+    components.workflow_finalizer = Some(Default::default());
+    if others != "pod-recreation" {
+        components.pod_finalizer = Some(Default::default());
+    }
+    let belayer = yard.run_components(BELAYER, components);
+    step(&yard, owner);
+    yard.wait("the pod is held", || {
+        holds(&yard).iter().any(|hold| hold == POD_RECREATION_HOLD)
+    })
+    .await;
+    let is_there = || {
+        yard.world
+            .cluster()
+            .get(&WORKFLOWS, Some(YARD), "build")
+            .is_ok()
+    };
+    yard.wait("the workflow is held", || {
+        let workflow = yard.world.cluster().get(&WORKFLOWS, Some(YARD), "build");
+        workflow.is_ok_and(|workflow| !workflow["metadata"]["finalizers"].is_null())
+    })
+    .await;
+    yard.world.delete(&WORKFLOWS, Some(YARD), "build");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!is_there(), "the workflow waits for its pod");
+    assert!(yard.find("step").is_none(), "the pod waits");
+    belayer.stop().await;
+}
+
+/// A7: an owner that goes on for a while, held by somebody else: what never started is let go at once, and
+/// not held again.
+#[tokio::test(start_paused = true)]
+async fn a7_a_pod_is_let_go_as_soon_as_its_owner_is_being_deleted() {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let foreign = json!({ "metadata": { "finalizers": ["example.com/slow"] } });
+    let none = belayer_sandbox::Subresource::None;
+    yard.world
+        .patch_in(&WORKFLOWS, Some(YARD), "build", foreign, none);
+    let mut components = recreating_workflows();
+    components.workflow_finalizer = Some(Default::default());
+    let belayer = yard.run_components(BELAYER, components);
+    let uid = step(&yard, owner);
+    yard.wait("the pod is held", || yard.is_held("step")).await;
+    yard.world.delete(&WORKFLOWS, Some(YARD), "build");
+    yard.wait("it is let go", || !yard.is_held("step")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(patches(&yard, &uid), 2, "held, and let go");
     belayer.stop().await;
 }

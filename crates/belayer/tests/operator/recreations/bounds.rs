@@ -225,7 +225,7 @@ async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str
 
 /// Drained in the pause: nothing comes with a new hold on it, and nothing is lost.
 #[tokio::test(start_paused = true)]
-async fn while_belayer_is_drained_what_is_under_way_waits_in_its_record() {
+async fn r5_while_belayer_is_drained_what_is_in_its_record_alone_is_finished() {
     let yard = Yard::new();
     yard.world.create_namespace("belayer-system");
     let gate = |mode: &str| json!({ "data": { "mode": mode } });
@@ -243,11 +243,17 @@ async fn while_belayer_is_drained_what_is_under_way_waits_in_its_record() {
     yard.until("the pause runs", || yard.phase() == "Waiting")
         .await;
     turn("draining");
-    yard.pass(Duration::from_secs(600)).await;
-    assert_eq!(yard.creates(), 0);
-    assert_eq!(yard.phase(), "Waiting");
-    turn("normal");
+    let begun = Instant::now();
     yard.until("it runs", || yard.is_settled("web")).await;
+    let pause = Duration::from_secs(12);
+    assert!(begun.elapsed() < pause, "it waited: {:?}", begun.elapsed());
+    // Nothing begins meanwhile.
+    yard.pod("late");
+    yard.pass(Duration::from_secs(600)).await;
+    assert!(!yard.is_held("late"));
+    assert_eq!(yard.creates(), 1);
+    turn("normal");
+    yard.wait("it is held", || yard.is_held("late")).await;
     belayer.stop().await;
 }
 

@@ -1,11 +1,12 @@
 //! `belayer drain` while re-creations are under way, one in each phase.
 
 use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome as Drained;
 use belayer_drain::progress::Silent;
-use belayer_drain::report::Report;
+use belayer_drain::report::{Reason, Report};
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
@@ -53,16 +54,21 @@ impl Yard {
 
     /// As `belayer drain`, with the admin's own rights.
     fn drain(&self) -> Drain {
+        self.drain_for(Purpose::Everything(Order::of_the_admin()), Kinds::Served)
+    }
+
+    fn drain_for(&self, purpose: Purpose, kinds: Kinds) -> Drain {
         let client = client::in_process(self.world.sandbox.service("admin"));
         let bounds = Bounds::default();
         Drain::new(Parts {
             executor: Arc::new(Executor::new(client.clone(), bounds, Writes::Sent)),
             reader: Reader::new(client, bounds),
             namespace: "belayer-system".to_owned(),
-            purpose: Purpose::Everything(Order::of_the_admin()),
-            kinds: Kinds::Served,
+            purpose,
+            kinds,
             selection: Box::new(NoSelection),
             timeout: Duration::from_secs(300),
+            except_namespaces: Vec::new(),
         })
     }
 
@@ -109,52 +115,43 @@ async fn phases() -> (Phases, Running) {
 }
 
 impl Phases {
-    /// What a drain leaves: no hold, and every pod either there or in its record.
-    fn check(&self, report: &Report) {
+    /// What a drain leaves: no hold, and the pods that it found.
+    fn check(&self) {
         let yard = &self.yard;
-        assert_eq!(report.outcome, Drained::Clean, "{}", text::report(report));
         assert_eq!(yard.held(), Vec::<String>::new());
         assert_eq!(uid(&yard.find("web-4").unwrap()), self.rejected);
         assert_eq!(uid(&yard.find("web-1").unwrap()), self.recreated);
+    }
+
+    /// Both pods that are in their records alone are named, and nothing is lost.
+    fn names_what_is_in_records_alone(&self, report: &Report) {
+        let text = text::report(report);
+        assert_eq!(report.outcome, Drained::LeftOver, "{text}");
         for name in ["web-2", "web-3"] {
-            assert!(yard.find(name).is_none());
-            let record = yard.record_of(name).unwrap();
+            assert!(self.yard.find(name).is_none());
+            let record = self.yard.record_of(name).unwrap();
+            let kept = &record["spec"]["pod"]["spec"]["containers"][0]["name"];
+            assert_eq!(kept, "main");
+            let left = report.left.iter().find(|left| left.name.starts_with(name));
             assert_eq!(
-                record["spec"]["pod"]["spec"]["containers"][0]["name"],
-                "main"
+                left.map(|left| left.reason),
+                Some(Reason::InItsRecord),
+                "{text}"
             );
         }
-    }
-
-    fn says_what_is_in_records_alone(report: &Report) {
-        let text = text::report(report);
         assert!(
-            text.contains("Note: 2 pods are to be re-created and are in their PodRecreation alone, such as yard/web-2-"),
+            text.contains("2 pods that are in a PodRecreation alone"),
             "{text}"
         );
-        assert!(text.contains("belayer drain --resume"), "{text}");
-    }
-
-    /// A kubelet that takes what is re-created now.
-    async fn both_run_in_the_end(&self) {
-        let yard = &self.yard;
-        for name in ["web-2", "web-3"] {
-            yard.wait("it is there again, and held", || yard.is_held(name))
-                .await;
-            yard.tell(name, Fate::Runs);
-            yard.comes_to(name, "Started").await;
-            yard.wait("it is let go", || !yard.is_held(name)).await;
-        }
     }
 }
 
+/// R5: what is in its record alone is finished while Belayer is drained, or named.
 #[rstest]
 #[case::while_the_controllers_run("up")]
 #[case::while_they_are_down("down")]
 #[tokio::test(start_paused = true)]
-async fn what_is_in_its_record_alone_is_told_and_goes_on_when_draining_is_over(
-    #[case] controllers: &str,
-) {
+async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers: &str) {
     let (phases, belayer) = phases().await;
     let yard = &phases.yard;
     let belayer = if controllers == "up" {
@@ -165,41 +162,130 @@ async fn what_is_in_its_record_alone_is_told_and_goes_on_when_draining_is_over(
     };
     let creates = yard.creates();
     let report = yard.drain().run(&Silent).await.unwrap();
-    phases.check(&report);
-    Phases::says_what_is_in_records_alone(&report);
-
-    // Nothing is begun, not by a new process either, though the quota allows it now.
-    phases.refused.remove();
-    yard.wait_for(Duration::from_secs(600)).await;
-    if let Some(belayer) = belayer {
-        belayer.stop().await;
+    phases.check();
+    phases.names_what_is_in_records_alone(&report);
+    if controllers == "up" {
+        let text = text::report(&report);
+        assert!(text.contains("the API server refuses it"), "{text}");
     }
+
+    // Drained as it is, it creates them, by a new process too; and begins nothing.
+    phases.refused.remove();
+    let belayer = match belayer {
+        Some(belayer) => belayer,
+        None => yard.run(),
+    };
+    for name in ["web-2", "web-3"] {
+        yard.comes_to(name, "Recreated").await;
+    }
+    assert_eq!(yard.creates(), creates + 2);
+    let report = yard.drain().run(&Silent).await.unwrap();
+    assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
+    phases.check();
+
+    // Whoever ran and went meanwhile is never created again.
+    for name in ["web-2", "web-3"] {
+        yard.tell(name, Fate::Runs);
+    }
+    yard.comes_to("web-2", "Started").await;
+    belayer.stop().await;
+    yard.delete("web-3");
+    yard.drain()
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(600)).await;
-    assert_eq!(yard.creates(), creates, "re-created while drained");
-    phases.check(&report);
-
-    yard.drain().resume().await.unwrap();
-    phases.both_run_in_the_end().await;
+    assert!(yard.find("web-3").is_none());
+    // web-4 was rejected and stands there: nothing of it ran, so it is re-created now.
+    assert_eq!(yard.creates(), creates + 3);
     belayer.stop().await;
 }
 
-/// What stands there without its hold is not re-created any more: nobody could prove that it never ran.
+/// R5: drained in the middle of `Creating`, the controllers down: the pod is there, and its record does not
+/// know of it. It loses its hold, runs, ends and is deleted; much later Belayer comes back.
+#[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_stands_there_is_let_go_told_and_given_up() {
+async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
+    #[values("drained", "switched off")] how: &str,
+    #[values(false, true)] answer_lost: bool,
+) {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    let faults = yard.world.sandbox.faults();
+    // The first create is the server-side dry run; the sixth write of a record is that it knows of its pod.
+    if answer_lost {
+        let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+        faults.inject(Fault::on(creates).nth(2).lose_answer());
+    }
+    let records = Match::writes().resource("podrecreations").client(BELAYER);
+    faults.inject(Fault::on(records).after(5).hang());
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.wait("it is held", || yard.is_held("web")).await;
+    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("its pod is created", || {
+        yard.find("web").is_some_and(|pod| uid(&pod) != first)
+    })
+    .await;
+    belayer.crash();
+    tokio::task::yield_now().await;
+    faults.clear();
+    assert_eq!(yard.phase_of("web"), "Creating");
+    assert!(yard.is_held("web"));
+    let of_the_admin = Order::of_the_admin();
+    let drain = match how {
+        "drained" => yard.drain(),
+        _ => yard.drain_for(
+            Purpose::SwitchedOff(of_the_admin, vec![POD_RECREATION_HOLD]),
+            Kinds::These(vec![Resource::pods()]),
+        ),
+    };
+    let report = drain.run(&Silent).await.unwrap();
+    assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
+    assert!(!yard.is_held("web"));
+    yard.tell("web", Fate::Runs);
+    let ended = json!({ "status": { "phase": "Succeeded" } });
+    let status = belayer_sandbox::Subresource::Status;
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", ended, status);
+    yard.delete("web");
+    yard.wait_for(Duration::from_secs(3 * 86_400)).await;
+    yard.drain()
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(600)).await;
+    assert!(yard.find("web").is_none(), "it runs a second time");
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// What stands there without its hold: a Belayer that watched it all along knows that nothing of it ran, and
+/// holds it again.
+#[tokio::test(start_paused = true)]
+async fn what_stands_there_is_let_go_and_goes_on_when_draining_is_over() {
     let (phases, belayer) = phases().await;
     let yard = &phases.yard;
     let report = yard.drain().run(&Silent).await.unwrap();
-    phases.check(&report);
+    assert_eq!(
+        report.outcome,
+        Drained::LeftOver,
+        "{}",
+        text::report(&report)
+    );
+    phases.check();
     phases.refused.remove();
-    yard.drain().resume().await.unwrap();
-    yard.comes_to("web-4", "Ended").await;
-    assert_eq!(uid(&yard.find("web-4").unwrap()), phases.rejected);
-    let why = text(&yard.record_of("web-4").unwrap(), "/status/message");
-    assert!(why.contains("not re-created"), "{why}");
-    assert!(yard.world.events("NotRecreated") > 0, "nobody is told");
+    yard.drain()
+        .resume(&belayer_drain::progress::Silent)
+        .await
+        .unwrap();
+    yard.comes_to("web-4", "Recreated").await;
+    assert_ne!(uid(&yard.find("web-4").unwrap()), phases.rejected);
     // The one that was re-created starts, and its record says so.
     yard.tell("web-1", Fate::Runs);
     yard.comes_to("web-1", "Started").await;
+    yard.wait("it is let go", || !yard.is_held("web-1")).await;
     belayer.stop().await;
 }

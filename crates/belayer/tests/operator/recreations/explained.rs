@@ -37,6 +37,7 @@ impl Explainer {
                 records: Decoders::new(JsonDecoder::new(DecodeContext::default())),
                 namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
                 owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
+                owner_kinds: Vec::new(),
                 executor,
             },
         }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use belayer::server::Health as _;
 use belayer_pod_recreation::{Settings, crd};
-use belayer_sandbox::Gvr;
+use belayer_sandbox::{Fault, Gvr, Match, Verb, WatchEnd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fate, Yard, uid};
+use super::{Fate, RECORDS, Yard, uid};
 use crate::world::BELAYER;
 
 #[tokio::test(start_paused = true)]
@@ -284,4 +284,63 @@ async fn without_its_definition_the_process_is_ready_and_begins_when_it_comes() 
     yard.until("it runs", || yard.is_settled("web")).await;
     stop.cancel();
     task.await.unwrap();
+}
+
+/// R1: bound and rejected before its hold was written. The write meets a conflict; and Belayer saw all of it.
+#[tokio::test(start_paused = true)]
+async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
+    let yard = Yard::new();
+    let faults = yard.world.sandbox.faults();
+    let holds = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    let late = Fault::on(holds).nth(1).delay(Duration::from_secs(1));
+    let late = faults.inject(late);
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(1)).await;
+    let first = yard.pod("web");
+    yard.wait("its hold is on the way", || late.hits() == 1)
+        .await;
+    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("it is re-created", || {
+        yard.find("web").is_some_and(|pod| uid(&pod) != first)
+    })
+    .await;
+    yard.tell("web", Fate::Runs);
+    yard.wait("it is settled", || yard.is_settled("web")).await;
+    assert_eq!(yard.creates(), 1);
+    // The hold came first, then the record.
+    let patches = yard.writes_of(&Gvr::PODS);
+    let held = patches
+        .iter()
+        .find(|write| write.uid == first && write.changed());
+    let record = &yard.writes_of(&RECORDS)[0];
+    assert!(
+        held.is_some_and(|held| held.index < record.index),
+        "{patches:#?}"
+    );
+    belayer.stop().await;
+}
+
+/// R1: the watch broke off in between, and a list brought the rejection: what was missed, nobody knows.
+#[tokio::test(start_paused = true)]
+async fn r1_what_a_list_brought_proves_nothing() {
+    let yard = Yard::new();
+    let faults = yard.world.sandbox.faults();
+    let holds = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    let late = Fault::on(holds).nth(1).delay(Duration::from_secs(30));
+    let late = faults.inject(late);
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(1)).await;
+    let first = yard.pod("web");
+    yard.wait("its hold is on the way", || late.hits() == 1)
+        .await;
+    let pods = || Match::watches().resource("pods").client(BELAYER);
+    let cut = faults.inject(Fault::on(pods()).pause_watches());
+    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    faults.end_watches(&pods(), WatchEnd::Expired);
+    cut.remove();
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!((yard.creates(), yard.records().len()), (0, 0));
+    assert!(yard.world.events("NotRecreated") > 0, "nobody is told");
+    belayer.stop().await;
 }

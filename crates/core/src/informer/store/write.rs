@@ -7,7 +7,7 @@ use crate::informer::table::Table;
 use crate::informer::{BadObject, Change, Event, InformerState, Stored};
 use crate::moment::Moment;
 use crate::object::ResourceVersion;
-use crate::slim::Slim;
+use crate::slim::{Slim, Transition};
 
 /// How a list fits what was known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,18 +74,21 @@ impl<K: Slim> Store<K> {
     }
 
     /// An object for such a table. What is stored in the same state already is not held twice.
-    pub(in crate::informer) fn staged(&self, object: K) -> Stored<K> {
+    pub(in crate::informer) fn staged(&self, mut object: K) -> Stored<K> {
         let contents = self.shared.contents.read();
-        let same = contents.table.get(object.key()).filter(|have| {
-            have.uid() == object.uid() && have.resource_version() == object.resource_version()
-        });
+        let known = contents.table.get(object.key());
+        if let Some(have) = known.filter(|have| have.uid() == object.uid()) {
+            if have.resource_version() == object.resource_version() {
+                return have.clone();
+            }
+            object.inherit(&have.object, Transition::Missed);
+        }
         // The moments are set when the list is complete.
-        same.cloned()
-            .unwrap_or_else(|| Stored::fresh(Arc::new(object), Moment::BEGINNING))
+        Stored::fresh(Arc::new(object), Moment::BEGINNING)
     }
 
     /// Takes an object of a watch that started at `since`.
-    pub(in crate::informer) fn upsert(&self, object: K, since: ResourceVersion) -> Applied<K> {
+    pub(in crate::informer) fn upsert(&self, mut object: K, since: ResourceVersion) -> Applied<K> {
         let mut contents = self.shared.contents.write();
         let Contents {
             table, unreadable, ..
@@ -106,6 +109,11 @@ impl<K: Slim> Store<K> {
         if version < have.resource_version() || version < since {
             return Applied::Stale;
         }
+        let transition = if unreadable.hides(object.key()) {
+            Transition::Missed
+        } else {
+            Transition::Watched
+        };
         unreadable.keys.remove(object.key());
         if object.uid() != have.uid() {
             let last = have.clone();
@@ -125,6 +133,7 @@ impl<K: Slim> Store<K> {
         if version == have.resource_version() {
             return Applied::Known;
         }
+        object.inherit(&have.object, transition);
         if !object.differs(&have.object) {
             // A heartbeat. Indexes cannot have changed; often not even an allocation is needed.
             if let Some(have) = table.get_mut(object.key()) {
@@ -142,7 +151,7 @@ impl<K: Slim> Store<K> {
     }
 
     /// Takes a deletion. That of a UID is final whatever its version.
-    pub(in crate::informer) fn delete(&self, object: K) -> Applied<K> {
+    pub(in crate::informer) fn delete(&self, mut object: K) -> Applied<K> {
         let mut contents = self.shared.contents.write();
         let Contents {
             table, unreadable, ..
@@ -152,6 +161,7 @@ impl<K: Slim> Store<K> {
             return Applied::Known;
         };
         if have.uid() == object.uid() {
+            object.inherit(&have.object, Transition::Watched);
             let last = have.followed_by(Arc::new(object), Moment::now());
             table.remove(last.key());
             unreadable.keys.remove(last.key());

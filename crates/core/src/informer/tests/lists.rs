@@ -27,6 +27,16 @@ async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t3_a_page_of_more_than_32_mib_is_asked_for_in_halves() {
+    let large = labelled("a", "u1", 3, &"x".repeat(32 << 20));
+    let mut run = by_pages([page(7, &[large]), page(7, &[object("b", "u2", 3)])]);
+    run.hears(&["initial b:u2@3", "at 7", "synced"]).await;
+    let requests = run.server.requests();
+    assert!(requests[0].ends_with("limit=500"), "{requests:?}");
+    assert!(requests[1].ends_with("limit=250"), "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_is_asked_for_alone() {
     let run = start::<crate::slim::OwnerMeta>([page(7, &[])], |informer| {
         informer

@@ -31,6 +31,8 @@ pub struct JsonMeta<'a> {
     #[serde(borrow, deserialize_with = "nullable")]
     resource_version: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
+    creation_timestamp: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
     deletion_timestamp: Text<'a>,
     deletion_grace_period_seconds: Option<i64>,
     #[serde(borrow, deserialize_with = "nullable")]
@@ -109,6 +111,11 @@ fn status_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusWrit
 }
 
 impl<'a> JsonMeta<'a> {
+    /// When it was created; a time that cannot be read is as good as none.
+    pub(crate) fn created(&self) -> Option<Timestamp> {
+        self.creation_timestamp.parse().ok()
+    }
+
     /// The slim metadata.
     ///
     /// # Errors

@@ -1,10 +1,14 @@
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use super::fields::{Text, each, nullable, present, timestamp};
 use super::{JsonMeta, SlimJson};
-use crate::slim::{DecodeContext, DecodeError, Failure, Phase, Pod};
+use crate::slim::{
+    Container, ContainerKind, ContainerState, DecodeContext, DecodeError, Failure, Interner, Phase,
+    Pod, Shutdown, Unstarted,
+};
 
 /// A pod as it stands in the bytes.
 #[derive(Debug, Default, Deserialize)]
@@ -58,17 +62,62 @@ struct JsonStatus<'a> {
     pod_ip: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     start_time: Text<'a>,
-    #[serde(deserialize_with = "any_started")]
-    container_statuses: bool,
-    #[serde(deserialize_with = "any_started")]
-    init_container_statuses: bool,
+    #[serde(borrow, deserialize_with = "nullable")]
+    conditions: Conditions<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    container_statuses: Vec<JsonContainerStatus<'a>>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    init_container_statuses: Vec<JsonContainerStatus<'a>>,
     #[serde(deserialize_with = "any_started")]
     ephemeral_container_statuses: bool,
 }
 
+/// What conditions say of a pod that is being deleted or has not run.
+#[derive(Debug, Default)]
+struct Conditions<'a> {
+    sandbox_ready: bool,
+    scheduled: Text<'a>,
+    by_pod_gc: bool,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+struct JsonCondition<'a> {
+    #[serde(borrow, rename = "type", deserialize_with = "nullable")]
+    name: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    status: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    reason: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    last_transition_time: Text<'a>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Conditions<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut conditions = Self::default();
+        each(deserializer, |condition: JsonCondition<'de>| {
+            if &*condition.status != "True" {
+                return;
+            }
+            match &*condition.name {
+                "PodReadyToStartContainers" => conditions.sandbox_ready = true,
+                "PodScheduled" => conditions.scheduled = condition.last_transition_time,
+                "DisruptionTarget" => {
+                    conditions.by_pod_gc |= &*condition.reason == "DeletionByPodGC";
+                }
+                _ => {}
+            }
+        })?;
+        Ok(conditions)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct JsonContainerStatus<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    name: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     state: JsonState<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
@@ -79,7 +128,7 @@ struct JsonContainerStatus<'a> {
     restart_count: i64,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JsonState<'a> {
     #[serde(deserialize_with = "present")]
@@ -90,11 +139,15 @@ struct JsonState<'a> {
     terminated: Option<JsonTerminated<'a>>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct JsonTerminated<'a> {
+    #[serde(deserialize_with = "nullable")]
+    exit_code: i32,
     #[serde(borrow, deserialize_with = "nullable")]
     started_at: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    finished_at: Text<'a>,
 }
 
 impl JsonContainerStatus<'_> {
@@ -113,6 +166,58 @@ impl JsonContainerStatus<'_> {
             || last.waiting
             || last.running
             || last.terminated.is_some()
+    }
+
+    fn state(&self) -> ContainerState {
+        match &self.state.terminated {
+            Some(end) => ContainerState::Terminated {
+                exit_code: end.exit_code,
+                finished: !end.finished_at.is_empty(),
+            },
+            None if self.state.running => ContainerState::Running,
+            None => ContainerState::Waiting,
+        }
+    }
+
+    fn container(&self, kind: ContainerKind, interner: &Interner) -> Container {
+        Container::new(
+            interner.intern(&self.name),
+            kind,
+            self.state(),
+            self.has_started(),
+        )
+    }
+}
+
+impl JsonStatus<'_> {
+    fn started(&self) -> bool {
+        let of_the_pod = || {
+            self.container_statuses
+                .iter()
+                .chain(&self.init_container_statuses)
+        };
+        self.ephemeral_container_statuses || of_the_pod().any(JsonContainerStatus::has_started)
+    }
+
+    fn shutdown(&self, interner: &Interner) -> Shutdown {
+        let init = self.init_container_statuses.iter();
+        let main = self.container_statuses.iter();
+        Shutdown {
+            containers: init
+                .map(|status| status.container(ContainerKind::Init, interner))
+                .chain(main.map(|status| status.container(ContainerKind::Main, interner)))
+                .collect(),
+            by_pod_gc: self.conditions.by_pod_gc,
+        }
+    }
+
+    fn unstarted(&self, phase: Phase) -> Unstarted {
+        let scheduled = &self.conditions.scheduled;
+        Unstarted {
+            scheduled: timestamp("status.conditions", scheduled).unwrap_or(Some(Timestamp::MIN)),
+            kubelet_reported: !self.start_time.is_empty() && phase != Phase::Failed,
+            ..Unstarted::default()
+        }
     }
 }
 
@@ -160,10 +265,12 @@ impl SlimJson for Pod {
                 message: (!status.message.is_empty()).then(|| Arc::from(&*status.message)),
                 start_time: timestamp("status.startTime", &status.start_time)?,
                 status_written: metadata.status_written(),
+                created: metadata.created(),
             }))
         } else {
             None
         };
+        let (started, has_ip) = (status.started(), !status.pod_ip.is_empty());
         Ok(Self {
             node_name: some(&spec.node_name),
             claims: spec.volumes.iter().filter_map(JsonVolume::claim).collect(),
@@ -174,11 +281,14 @@ impl SlimJson for Pod {
                 .collect(),
             phase,
             reason: some(&status.reason),
-            has_ip: !status.pod_ip.is_empty(),
-            started: status.container_statuses
-                || status.init_container_statuses
-                || status.ephemeral_container_statuses,
+            has_ip,
+            started,
             failure,
+            shutdown: meta
+                .is_deleting()
+                .then(|| Box::new(status.shutdown(interner))),
+            unstarted: (!started && !has_ip && !status.conditions.sandbox_ready)
+                .then(|| Box::new(status.unstarted(phase))),
             meta,
         })
     }

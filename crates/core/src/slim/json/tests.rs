@@ -118,6 +118,7 @@ fn a_real_pod_keeps_what_decisions_read() {
     let failure = pod.failure.as_deref().unwrap();
     assert_eq!(failure.start_time, "2026-03-01T10:00:01Z".parse().ok());
     assert_eq!(failure.status_written, "2026-03-01T10:04:00Z".parse().ok());
+    assert_eq!(failure.created, "2026-03-01T10:00:00Z".parse().ok());
 
     let again: Pod = read(WORKFLOW_POD, &context).unwrap();
     let namespace = |pod: &Pod| Arc::clone(pod.meta.key.shared_namespace());

@@ -14,6 +14,7 @@ mod number {
     pub(super) const NAMESPACE: u32 = 3;
     pub(super) const UID: u32 = 5;
     pub(super) const RESOURCE_VERSION: u32 = 6;
+    pub(super) const CREATION_TIMESTAMP: u32 = 8;
     pub(super) const DELETION_TIMESTAMP: u32 = 9;
     pub(super) const DELETION_GRACE_PERIOD_SECONDS: u32 = 10;
     pub(super) const LABELS: u32 = 11;
@@ -162,6 +163,17 @@ fn controlling(
 }
 
 const TIME: &str = "metadata.managedFields.time";
+
+/// When it was created; a time that cannot be read is as good as none.
+pub(super) fn created(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
+    for field in Fields::of(message) {
+        let field = field?;
+        if field.number == number::CREATION_TIMESTAMP {
+            return Ok(field.time("metadata.creationTimestamp").unwrap_or_default());
+        }
+    }
+    Ok(None)
+}
 
 /// When the status was last written: by the kubelet, else by whoever wrote it.
 pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {

@@ -1,13 +1,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::meta::{meta, status_written};
+use jiff::Timestamp;
+
+use super::meta::{created, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
-use crate::slim::{DecodeContext, DecodeError, Failure, Interner, Phase, Pod};
+use crate::slim::{
+    Container, ContainerKind, ContainerState, DecodeContext, DecodeError, Failure, Interner, Phase,
+    Pod, Shutdown, Unstarted,
+};
 
 /// Field numbers of `PodStatus`.
 mod number {
     pub(super) const PHASE: u32 = 1;
+    pub(super) const CONDITIONS: u32 = 2;
     pub(super) const MESSAGE: u32 = 3;
     pub(super) const REASON: u32 = 4;
     pub(super) const POD_IP: u32 = 6;
@@ -37,12 +43,35 @@ impl SlimProtobuf for Pod {
             claims,
             ephemeral_claims,
         } = Spec::read(spec, meta.key.name(), &context.interner)?;
-        let status = Status::read(status)?;
+        let bytes = status;
+        let status = Status::read(bytes)?;
         let failure = if status.phase == Phase::Failed {
             Some(Box::new(status.failure(metadata)?))
         } else {
             None
         };
+        // Most pods run and are not being deleted: they are spared a second look.
+        let has_run = status.started || status.has_ip;
+        let conditions = if meta.is_deleting() || !has_run {
+            Conditions::read(bytes)?
+        } else {
+            Conditions::default()
+        };
+        let shutdown = if meta.is_deleting() {
+            Some(Box::new(Shutdown {
+                containers: containers(bytes, &context.interner)?,
+                by_pod_gc: conditions.by_pod_gc,
+            }))
+        } else {
+            None
+        };
+        let unstarted = (!has_run && !conditions.sandbox_ready).then(|| {
+            Box::new(Unstarted {
+                scheduled: conditions.scheduled,
+                kubelet_reported: status.start_time.is_some() && status.phase != Phase::Failed,
+                ..Unstarted::default()
+            })
+        });
         Ok(Self {
             node_name,
             claims,
@@ -52,6 +81,8 @@ impl SlimProtobuf for Pod {
             has_ip: status.has_ip,
             started: status.started,
             failure,
+            shutdown,
+            unstarted,
             meta,
         })
     }
@@ -183,8 +214,122 @@ impl<'a> Status<'a> {
             message: (!self.message.is_empty()).then(|| Arc::from(&*self.message)),
             start_time,
             status_written: status_written(metadata)?,
+            created: created(metadata)?,
         })
     }
+}
+
+/// What conditions say of a pod that is being deleted or has not run.
+#[derive(Default)]
+struct Conditions {
+    sandbox_ready: bool,
+    scheduled: Option<Timestamp>,
+    by_pod_gc: bool,
+}
+
+impl Conditions {
+    fn read(status: &[u8]) -> Result<Self, DecodeError> {
+        const PATH: &str = "status.conditions";
+        let mut conditions = Self::default();
+        for field in Fields::of(status) {
+            let field = field?;
+            if field.number != number::CONDITIONS {
+                continue;
+            }
+            let (mut name, mut state, mut reason): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+            let mut since = None;
+            for field in Fields::of(field.bytes(PATH)?) {
+                let field = field?;
+                match field.number {
+                    1 => name = field.bytes(PATH)?,
+                    2 => state = field.bytes(PATH)?,
+                    4 => since = field.time(PATH).unwrap_or(Some(Timestamp::MIN)),
+                    5 => reason = field.bytes(PATH)?,
+                    _ => {}
+                }
+            }
+            if state == b"True" {
+                match name {
+                    b"PodReadyToStartContainers" => conditions.sandbox_ready = true,
+                    b"PodScheduled" => conditions.scheduled = since,
+                    b"DisruptionTarget" => conditions.by_pod_gc |= reason == b"DeletionByPodGC",
+                    _ => {}
+                }
+            }
+        }
+        Ok(conditions)
+    }
+}
+
+/// The containers of a pod that is being deleted: init containers first.
+fn containers(status: &[u8], interner: &Interner) -> Result<Box<[Container]>, DecodeError> {
+    let mut containers = Vec::new();
+    for (wanted, kind) in [
+        (number::INIT_CONTAINER_STATUSES, ContainerKind::Init),
+        (number::CONTAINER_STATUSES, ContainerKind::Main),
+    ] {
+        for field in Fields::of(status) {
+            let field = field?;
+            if field.number == wanted {
+                let message = field.bytes("status.containerStatuses")?;
+                containers.push(container(message, kind, interner)?);
+            }
+        }
+    }
+    Ok(containers.into())
+}
+
+fn container(
+    message: &[u8],
+    kind: ContainerKind,
+    interner: &Interner,
+) -> Result<Container, DecodeError> {
+    const PATH: &str = "status.containerStatuses";
+    let mut name = Cow::default();
+    let mut state = ContainerState::Waiting;
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.number {
+            1 => name = field.text("status.containerStatuses.name")?,
+            2 => state = container_state(field.bytes(PATH)?)?,
+            _ => {}
+        }
+    }
+    Ok(Container::new(
+        interner.intern(&name),
+        kind,
+        state,
+        has_started(message)?,
+    ))
+}
+
+fn container_state(message: &[u8]) -> Result<ContainerState, DecodeError> {
+    const PATH: &str = "status.containerStatuses.state";
+    let mut state = ContainerState::Waiting;
+    for field in Fields::of(message) {
+        let field = field?;
+        match field.number {
+            2 if state == ContainerState::Waiting => state = ContainerState::Running,
+            3 => {
+                let (mut exit_code, mut finished) = (0, false);
+                for field in Fields::of(field.bytes(PATH)?) {
+                    let field = field?;
+                    match field.number {
+                        // An int32 is written as long as an int64.
+                        1 => exit_code = field.integer(PATH)? as i32,
+                        6 => finished = !field.bytes(PATH)?.is_empty(),
+                        _ => {}
+                    }
+                }
+                state = ContainerState::Terminated {
+                    exit_code,
+                    finished,
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(state)
 }
 
 /// A container that terminated without ever having started has no `startedAt`: so the kubelet

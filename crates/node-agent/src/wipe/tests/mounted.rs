@@ -133,7 +133,7 @@ fn somebody_who_mounts_while_the_wipe_runs_loses_no_data_to_it() {
         });
         let mut removed = 0;
         while Instant::now() < until {
-            removed += world.wiper().wipe(&world.uid(), until).removed;
+            removed += world.wiper().wipe(&world.proof(), until).removed;
         }
         assert!(removed > 0, "nothing raced");
     });

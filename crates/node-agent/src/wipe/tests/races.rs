@@ -23,7 +23,7 @@ fn race(world: &World, meddle: impl Fn() + Sync) -> u64 {
         });
         let mut removed = 0;
         while Instant::now() < until {
-            removed += world.wiper().wipe(&world.uid(), until).removed;
+            removed += world.wiper().wipe(&world.proof(), until).removed;
         }
         removed
     })
@@ -102,9 +102,9 @@ fn a_writer_that_does_not_stop_is_told() {
                 scope.spawn(writer(name));
             }
             // It may succeed between two writes: then the next one finds something again.
-            let mut last = world.wiper().wipe(&world.uid(), until);
+            let mut last = world.wiper().wipe(&world.proof(), until);
             while Instant::now() < until {
-                last = world.wiper().wipe(&world.uid(), until);
+                last = world.wiper().wipe(&world.proof(), until);
             }
             last
         };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
+use crate::host::NothingRuns;
 use crate::layout::Layout;
 use crate::uid::PodUid;
 use crate::wipe::{Wiped, Wiper};
@@ -59,9 +60,13 @@ impl World {
         &self.wiper
     }
 
+    pub(super) fn proof(&self) -> NothingRuns {
+        NothingRuns::scripted(self.uid())
+    }
+
     pub(super) fn wipe(&self) -> Wiped {
         self.wiper
-            .wipe(&self.uid(), Instant::now() + Duration::from_secs(120))
+            .wipe(&self.proof(), Instant::now() + Duration::from_secs(120))
     }
 
     /// Some files in a directory of the pod's.

@@ -9,16 +9,17 @@ use belayer_core::facts::{
 use belayer_core::moment::Moment;
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
-use belayer_core::selection::MassRelease;
-use belayer_core::slim::ObjectMeta;
+use belayer_core::selection::{MassRelease, Scope};
+use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::Backoff;
 
 use super::now;
+use crate::argo::{ArgoPod, NodeQuestion, NodeState, NodeView as NodeOfPod};
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
-use crate::profile::{Capture, Mode, Profile, Profiles};
+use crate::profile::{Capture, Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, NodeView, Owner,
+    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection, Snapshot,
 };
 use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
@@ -49,6 +50,15 @@ pub(crate) fn pod() -> Case {
             record: RecordState::Unknown,
             node: None,
             cleanup: None,
+            argo: Some(ArgoPod {
+                pod: Arc::new(Pod {
+                    phase: Phase::Running,
+                    node_name: Some("n1".into()),
+                    started: true,
+                    ..Pod::new(pod_meta())
+                }),
+                node: None,
+            }),
             held: Held::No,
             deleting: None,
             ended: Ended::No,
@@ -64,11 +74,20 @@ pub(crate) fn pod() -> Case {
                 fact: None,
             },
             owner: Owner::Known(Box::new(owner)),
+            judges: Box::default(),
         }),
         gate: Gate::Open,
         mass_release: MassRelease::Within,
         resync: Duration::from_secs(600),
     })
+}
+
+fn pod_meta() -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::new("ci", "step"),
+        Uid::new("pod-1"),
+        ResourceVersion::new(10),
+    )
 }
 
 fn owner_meta() -> ObjectMeta {
@@ -143,12 +162,134 @@ impl Case {
     }
 
     pub(crate) fn ended(self) -> Self {
-        self.with(|pod| pod.ended = Ended::Yes)
+        self.with(|pod| pod.ended = Ended::Yes).as_argo_shows_it()
     }
 
     pub(crate) fn deleting(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
-        self.with(|pod| pod.deleting = Some(at))
+        self.with(|pod| pod.deleting = Some(at)).as_argo_shows_it()
+    }
+
+    fn with_argo(self, change: impl FnOnce(&mut Pod)) -> Self {
+        self.with(|pod| change(Arc::make_mut(&mut pod.argo.as_mut().unwrap().pod)))
+    }
+
+    /// A step that ended by itself, or one that runs.
+    fn as_argo_shows_it(self) -> Self {
+        let view = self.0.pod.as_ref().unwrap();
+        let (ended, deleting) = (view.ended, view.deleting);
+        let (phase, state) = match ended {
+            Ended::Yes => (
+                Phase::Failed,
+                ContainerState::Terminated {
+                    exit_code: 1,
+                    finished: true,
+                },
+            ),
+            Ended::No => (Phase::Running, ContainerState::Running),
+        };
+        let containers = ["main", "wait"]
+            .map(|name| Container::new(name.into(), ContainerKind::Main, state, true));
+        self.with_argo(|pod| {
+            pod.phase = phase;
+            pod.meta.deletion_timestamp = deleting;
+            pod.shutdown = deleting.map(|_| Box::default());
+            if let Some(shutdown) = &mut pod.shutdown {
+                shutdown.containers = Box::new(containers);
+            }
+        })
+    }
+
+    /// Its containers had not ended when its deletion was seen.
+    pub(crate) fn by_its_deletion(self) -> Self {
+        self.with_argo(|pod| {
+            for container in &mut pod.shutdown.as_mut().unwrap().containers {
+                container.unfinished_at_deletion = true;
+            }
+        })
+    }
+
+    /// No container of it ever started.
+    pub(crate) fn never_started(self) -> Self {
+        self.with_argo(|pod| {
+            pod.phase = Phase::Pending;
+            pod.started = false;
+            pod.shutdown = Some(Box::default());
+        })
+    }
+
+    pub(crate) fn held_though_deleted(self) -> Self {
+        self.with_profile(|profile| profile.deleted_while_running = DeletedWhileRunning::Hold)
+    }
+
+    pub(crate) fn agent(self) -> Self {
+        self.with_argo(|pod| {
+            let labels = [(crate::profile::argo::COMPONENT_LABEL, "agent")];
+            pod.meta.labels = labels.into_iter().collect();
+        })
+    }
+
+    /// Though its profile takes it for one of others.
+    pub(crate) fn of_argo(self) -> Self {
+        let argo = pod().0.pod.unwrap().argo;
+        self.with(|pod| pod.argo = argo)
+    }
+
+    /// Of another owner than a Workflow.
+    pub(crate) fn not_of_argo(self) -> Self {
+        self.with(|pod| pod.argo = None)
+    }
+
+    pub(crate) fn forced(self) -> Self {
+        self.with_argo(|pod| pod.meta.deletion_grace_period = Some(0))
+            .looks_lost()
+    }
+
+    pub(crate) fn by_pod_gc(self) -> Self {
+        self.with_argo(|pod| {
+            pod.phase = Phase::Failed;
+            pod.shutdown.as_mut().unwrap().by_pod_gc = true;
+        })
+        .looks_lost()
+    }
+
+    fn looks_lost(self) -> Self {
+        self.with(|pod| {
+            let argo = pod.argo.as_mut().unwrap();
+            argo.node = NodeQuestion::about(&argo.pod).map(|question| NodeOfPod {
+                question,
+                fact: None,
+                deletion_seen: Moment::now(),
+                lost_since: None,
+            });
+        })
+    }
+
+    fn with_node(self, change: impl FnOnce(&mut NodeOfPod)) -> Self {
+        self.with(|pod| change(pod.argo.as_mut().unwrap().node.as_mut().unwrap()))
+    }
+
+    pub(crate) fn node_is(self, state: NodeState) -> Self {
+        self.with_node(|node| node.fact = Some(Fact::scripted(state, Moment::now())))
+    }
+
+    pub(crate) fn node_read_too_early(self) -> Self {
+        self.with_node(|node| node.deletion_seen = Moment::now())
+    }
+
+    pub(crate) fn lost_since(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with_node(|node| node.lost_since = Some(at))
+    }
+
+    pub(crate) fn node_lost_delay(self, delay: Duration) -> Self {
+        self.with_profile(|profile| profile.node_lost_delay = delay)
+    }
+
+    /// Its consumer reads records.
+    pub(crate) fn read_as_record(self) -> Self {
+        self.not_of_argo()
+            .with_profile(|profile| profile.consumer = Consumer::PodOutcome)
     }
 
     pub(crate) fn admin_asked(self) -> Self {
@@ -212,7 +353,20 @@ impl Case {
     }
 
     pub(crate) fn node(self, fulfilled: &[&str]) -> Self {
-        self.status_fact(StatusState::Read(Nodes::scripted(10, fulfilled)))
+        self.status_fact(StatusState::Read(Nodes::scripted(
+            10,
+            &["node-1"],
+            fulfilled,
+        )))
+    }
+
+    pub(crate) fn nodes_of_others(self) -> Self {
+        let nodes = Nodes::scripted(10, &["node-2"], &["node-2"]);
+        self.status_fact(StatusState::Read(nodes))
+    }
+
+    pub(crate) fn status_too_large(self) -> Self {
+        self.status_fact(StatusState::TooLarge("300 MiB".into()))
     }
 
     pub(crate) fn node_offloaded(self) -> Self {
@@ -256,6 +410,17 @@ impl Case {
         self.with(|pod| {
             pod.selection = Selection::None;
             pod.owner = Owner::NotRequired;
+        })
+    }
+
+    /// As [`Case::unselected`], but the pod's controller is of a kind that owns pods of the profile.
+    pub(crate) fn unselected_and_owned(self) -> Self {
+        self.with(|pod| {
+            let Selection::By { profile, consumed } = pod.selection.clone() else {
+                panic!("the case is selected");
+            };
+            pod.selection = Selection::None;
+            pod.judges = Box::new([Judge { profile, consumed }]);
         })
     }
 
@@ -370,12 +535,18 @@ impl Case {
         self.0.mass_release = MassRelease::Exceeded {
             unselected: 50,
             held: 100,
+            scope: Scope::Namespace,
         };
         self
     }
 
     pub(crate) fn gate_closed(mut self) -> Self {
         self.0.gate = Gate::Closed;
+        self
+    }
+
+    pub(crate) fn namespace_closed(mut self) -> Self {
+        self.0.gate = Gate::NamespaceClosed;
         self
     }
 }

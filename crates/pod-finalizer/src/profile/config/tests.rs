@@ -119,6 +119,8 @@ fn a_built_in_profile_is_narrowed_and_changed() {
 #[case::core_owners_have_no_group(json!({"owner": {"version": "v1", "kind": "Pod", "resource": "pods"}}))]
 #[case::a_namespace_instead_of_labels(json!({"selector": null, "namespaces": {"include": ["a"]}}))]
 #[case::the_empty_label_value(json!({"selector": {"matchLabels": {"app": ""}}}))]
+#[case::a1_records_instead_of_an_owner(json!({"owner": null, "capture": true}))]
+#[case::a1_records_beside_an_owner(json!({"capture": true, "consumer": "podOutcome"}))]
 fn good_profiles(#[case] changes: Value) {
     check(profile_with(changes)).unwrap();
 }
@@ -179,11 +181,45 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
 #[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]
 #[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "our own")]
+#[case::a1_records_that_argo_never_reads(
+    json!({"builtIn": "argo", "owner": null, "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
+#[case::a1_argo_by_its_kind(
+    json!({"owner": {"group": "argoproj.io", "version": "v1alpha1", "kind": "Workflow", "resource": "workflows"},
+        "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
+#[case::a1_records_that_are_not_written(json!({"consumer": "podOutcome"}), "consumer", "needs `capture: true`")]
+#[case::a1_records_that_nobody_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
+#[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "Argo Workflows alone")]
+#[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "Argo Workflows alone")]
+#[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "such as 30s")]
 fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
     let error = check(profile_with(changes)).unwrap_err();
     let path = format!("podFinalizer.profiles[0].{key}");
     assert_eq!(error.path, path.trim_end_matches('.'));
     assert!(error.message.contains(says), "{error}");
+}
+
+#[rstest]
+#[case::of_argo(json!({"builtIn": "argo", "capture": true}), Consumer::Pod)]
+#[case::without_an_owner(json!({"name": "a", "selector": {"matchLabels": {"a": "b"}}, "capture": true}), Consumer::PodOutcome)]
+#[case::without_a_label_that_says_taken(
+    json!({"name": "a", "selector": {"matchLabels": {"a": "b"}}, "capture": true,
+        "owner": {"group": "batch", "version": "v1", "kind": "Job", "resource": "jobs"}}),
+    Consumer::PodOutcome
+)]
+#[case::with_one(
+    json!({"name": "a", "selector": {"matchLabels": {"a": "b"}}, "capture": true,
+        "owner": {"group": "batch", "version": "v1", "kind": "Job", "resource": "jobs"},
+        "ownerFinished": {"labels": {"done": "yes"}}}),
+    Consumer::Pod
+)]
+fn a1_what_the_consumer_reads_unless_it_is_written(
+    #[case] profile: Value,
+    #[case] expected: Consumer,
+) {
+    let settings = check(json!({"profiles": [profile]})).unwrap();
+    let profile = settings.profiles.iter().next().unwrap();
+    assert_eq!(profile.consumer, expected);
+    assert_eq!(profile.advice().is_some(), profile.is_argo());
 }
 
 #[test]

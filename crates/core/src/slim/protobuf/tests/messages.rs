@@ -182,6 +182,8 @@ messages! {
     PodStatusMessage {
         #[prost(string, optional, tag = "1")]
         phase: Option<String>,
+        #[prost(message, repeated, tag = "2")]
+        conditions: Vec<ConditionMessage>,
         #[prost(string, optional, tag = "3")]
         message: Option<String>,
         #[prost(string, optional, tag = "4")]
@@ -198,6 +200,16 @@ messages! {
         init_containers: Vec<ContainerMessage>,
         #[prost(message, repeated, tag = "13")]
         ephemeral_containers: Vec<ContainerMessage>,
+    }
+    ConditionMessage {
+        #[prost(string, optional, tag = "1")]
+        name: Option<String>,
+        #[prost(string, optional, tag = "2")]
+        status: Option<String>,
+        #[prost(message, optional, tag = "4")]
+        last_transition_time: Option<TimeMessage>,
+        #[prost(string, optional, tag = "5")]
+        reason: Option<String>,
     }
     ContainerMessage {
         #[prost(string, optional, tag = "1")]
@@ -226,6 +238,8 @@ messages! {
         exit_code: Option<i32>,
         #[prost(message, optional, tag = "5")]
         started_at: Option<TimeMessage>,
+        #[prost(message, optional, tag = "6")]
+        finished_at: Option<TimeMessage>,
     }
     StatusMessage {
         #[prost(string, optional, tag = "3")]

@@ -30,7 +30,11 @@ pub(super) struct ModelPod {
     pub(super) pod_ip: String,
     pub(super) start_time: Option<i64>,
     pub(super) containers: [Vec<Container>; 3],
+    pub(super) conditions: Vec<Condition>,
 }
+
+/// Type, status, reason and the time of its last change.
+type Condition = (String, String, String, Option<i64>);
 
 #[derive(Debug, Clone)]
 pub(super) enum Source {
@@ -41,6 +45,7 @@ pub(super) enum Source {
 
 #[derive(Debug, Clone)]
 pub(super) struct Container {
+    name: String,
     state: State,
     last: State,
     restarts: i32,
@@ -52,7 +57,11 @@ pub(super) enum State {
     None,
     Waiting,
     Running,
-    Terminated { started_at: Option<i64> },
+    Terminated {
+        exit_code: i32,
+        started_at: Option<i64>,
+        finished_at: Option<i64>,
+    },
 }
 
 fn text(seconds: i64) -> String {
@@ -72,8 +81,15 @@ impl State {
             Self::None => json!({}),
             Self::Waiting => json!({ "waiting": { "reason": "ContainerCreating" } }),
             Self::Running => json!({ "running": {} }),
-            Self::Terminated { started_at } => json!({
-                "terminated": { "exitCode": 1, "startedAt": started_at.map(text) },
+            Self::Terminated {
+                exit_code,
+                started_at,
+                finished_at,
+            } => json!({
+                "terminated": {
+                    "exitCode": exit_code, "startedAt": started_at.map(text),
+                    "finishedAt": finished_at.map(text),
+                },
             }),
         }
     }
@@ -84,11 +100,17 @@ impl State {
             Self::None => {}
             Self::Waiting => message.waiting = Some(EmptyMessage {}),
             Self::Running => message.running = Some(EmptyMessage {}),
-            Self::Terminated { started_at } => {
+            Self::Terminated {
+                exit_code,
+                started_at,
+                finished_at,
+            } => {
+                // A zero time travels as an empty message.
+                let of = |at: &Option<i64>| Some(at.map_or_else(TimeMessage::default, time));
                 message.terminated = Some(TerminatedMessage {
-                    exit_code: Some(1),
-                    // A zero time travels as an empty message.
-                    started_at: Some(started_at.map_or_else(TimeMessage::default, time)),
+                    exit_code: Some(*exit_code),
+                    started_at: of(started_at),
+                    finished_at: of(finished_at),
                 });
             }
         }
@@ -99,7 +121,7 @@ impl State {
 impl Container {
     fn json(&self) -> Value {
         let mut json = json!({
-            "name": "c", "ready": false, "restartCount": self.restarts,
+            "name": self.name, "ready": false, "restartCount": self.restarts,
             "state": self.state.json(), "lastState": self.last.json(),
         });
         if let Some(started) = self.started {
@@ -110,7 +132,7 @@ impl Container {
 
     fn message(&self) -> ContainerMessage {
         ContainerMessage {
-            name: Some("c".into()),
+            name: Some(self.name.clone()),
             state: Some(self.state.message()),
             last_state: Some(self.last.message()),
             ready: Some(false),
@@ -145,6 +167,12 @@ impl ModelPod {
             }
             volume
         };
+        let condition = |(name, status, reason, at): &Condition| {
+            json!({
+                "type": name, "status": status, "reason": reason,
+                "lastTransitionTime": at.map(text),
+            })
+        };
         let statuses = |of: &[Container]| of.iter().map(Container::json).collect::<Vec<_>>();
         let mut json = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -164,6 +192,7 @@ impl ModelPod {
                 "phase": self.phase, "reason": self.reason, "message": self.message,
                 "hostIP": "10.0.0.1", "podIP": self.pod_ip,
                 "startTime": self.start_time.map(text),
+                "conditions": self.conditions.iter().map(condition).collect::<Vec<_>>(),
                 "containerStatuses": statuses(&self.containers[0]),
                 "initContainerStatuses": statuses(&self.containers[1]),
                 "ephemeralContainerStatuses": statuses(&self.containers[2]),
@@ -213,6 +242,15 @@ impl ModelPod {
                 },
             }),
         });
+        let conditions =
+            self.conditions
+                .iter()
+                .map(|(name, status, reason, at)| ConditionMessage {
+                    name: Some(name.clone()),
+                    status: Some(status.clone()),
+                    last_transition_time: Some(at.map_or_else(TimeMessage::default, time)),
+                    reason: Some(reason.clone()),
+                });
         let statuses = |of: &[Container]| of.iter().map(Container::message).collect();
         PodMessage {
             metadata: Some(MetaMessage {
@@ -238,6 +276,7 @@ impl ModelPod {
             }),
             status: Some(PodStatusMessage {
                 phase: Some(self.phase.clone()),
+                conditions: conditions.collect(),
                 message: Some(self.message.clone()),
                 reason: Some(self.reason.clone()),
                 host_ip: Some("10.0.0.1".into()),
@@ -264,19 +303,43 @@ fn state() -> impl Strategy<Value = State> {
         Just(State::None),
         Just(State::Waiting),
         Just(State::Running),
-        option::of(seconds()).prop_map(|started_at| State::Terminated { started_at }),
+        (-3..300_i32, option::of(seconds()), option::of(seconds())).prop_map(
+            |(exit_code, started_at, finished_at)| State::Terminated {
+                exit_code,
+                started_at,
+                finished_at,
+            }
+        ),
     ]
 }
 
 fn container() -> impl Strategy<Value = Container> {
-    (state(), state(), 0..3_i32, option::of(any::<bool>())).prop_map(
-        |(state, last, restarts, started)| Container {
+    (
+        word(),
+        state(),
+        state(),
+        0..3_i32,
+        option::of(any::<bool>()),
+    )
+        .prop_map(|(name, state, last, restarts, started)| Container {
+            name,
             state,
             last,
             restarts,
             started,
-        },
-    )
+        })
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    let name = prop_oneof![
+        Just("PodScheduled".to_owned()),
+        Just("PodReadyToStartContainers".to_owned()),
+        Just("DisruptionTarget".to_owned()),
+        word(),
+    ];
+    let status = prop_oneof![Just("True".to_owned()), Just("False".to_owned())];
+    let reason = prop_oneof![Just("DeletionByPodGC".to_owned()), word()];
+    (name, status, reason, option::of(seconds()))
 }
 
 fn source() -> impl Strategy<Value = Source> {
@@ -337,10 +400,12 @@ prop_compose! {
         message in word(),
         pod_ip in word(),
         start_time in option::of(seconds()),
+        conditions in vec(condition(), 0..4),
         containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],
     ) -> ModelPod {
         ModelPod {
-            node_name, volumes, phase, reason, message, pod_ip, start_time, containers, ..pod
+            node_name, volumes, phase, reason, message, pod_ip, start_time, conditions, containers,
+            ..pod
         }
     }
 }

@@ -1,0 +1,221 @@
+//! L6: servers that cannot be reached, that are silent, that fall silent, that are out of order. No
+//! command waits for one without a word, and each ends.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+
+/// Which server a command meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    /// Nobody listens.
+    Refuses,
+    /// It takes connections and says nothing.
+    Silent,
+    /// It says what kinds it has, and nothing more.
+    FallsSilent,
+    /// It answers 503 to everything.
+    OutOfOrder,
+}
+
+impl Server {
+    async fn start(self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        if self != Self::Refuses {
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(self.serve(stream));
+                }
+            });
+        }
+        address
+    }
+
+    /// HTTP/1.1, as far as the commands speak it.
+    async fn serve(self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let mut head = String::new();
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|read| read > 2) {
+                head.push_str(&line);
+                line.clear();
+            }
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let Some((status, body)) = self.answer(path) else {
+                // Until the client has had enough.
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+                return;
+            };
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            );
+            if head.is_empty() || stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(self, path: &str) -> Option<(&'static str, String)> {
+        let answer = match (self, path) {
+            (Self::OutOfOrder, _) => {
+                let status = json!({
+                    "kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": "not today",
+                });
+                return Some(("503 Service Unavailable", status.to_string()));
+            }
+            (Self::FallsSilent, "/version") => json!({ "gitVersion": "v1.36.0" }),
+            (Self::FallsSilent, "/api") => json!({ "kind": "APIVersions", "versions": ["v1"] }),
+            (Self::FallsSilent, "/apis") => json!({ "kind": "APIGroupList", "groups": [] }),
+            (Self::FallsSilent, "/api/v1") => json!({ "kind": "APIResourceList", "resources": [
+                { "name": "pods", "kind": "Pod", "namespaced": true, "verbs": ["list", "get"] },
+            ]}),
+            _ => return None,
+        };
+        Some(("200 OK", answer.to_string()))
+    }
+}
+
+struct Said {
+    code: Option<i32>,
+    err: String,
+    took: Duration,
+    /// When the first line came on standard error.
+    first: Duration,
+}
+
+/// Runs the built binary against a server.
+async fn run(server: SocketAddr, arguments: &[&str]) -> Said {
+    let dir = TempDir::new().unwrap();
+    let kubeconfig = dir.path().join("config");
+    let document = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{ "name": "c", "cluster": { "server": format!("http://{server}") } }],
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "users": [{ "name": "u", "user": {} }],
+    });
+    std::fs::write(&kubeconfig, document.to_string()).unwrap();
+    let begun = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_belayer"))
+        .args(arguments)
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (mut err, mut first) = (String::new(), None);
+    while let Some(line) = lines.next_line().await.unwrap() {
+        first.get_or_insert_with(|| begun.elapsed());
+        err.push_str(&line);
+        err.push('\n');
+    }
+    let status = child.wait().await.unwrap();
+    Said {
+        code: status.code(),
+        err,
+        took: begun.elapsed(),
+        first: first.unwrap_or_default(),
+    }
+}
+
+/// What a process may need beyond the times that are documented, on a busy machine.
+const SLACK: Duration = Duration::from_secs(8);
+
+#[rstest]
+#[case::refused(Server::Refuses, "Connection refused")]
+#[case::silent(Server::Silent, "no answer")]
+#[case::out_of_order(Server::OutOfOrder, "503")]
+#[tokio::test(flavor = "multi_thread")]
+async fn l6_drain_says_at_once_whom_it_waits_for_and_ends(
+    #[case] server: Server,
+    #[case] cause: &str,
+) {
+    let address = server.start().await;
+    for arguments in [
+        &["drain", "--timeout=4s"][..],
+        &["drain", "--resume", "--timeout=4s"],
+    ] {
+        let said = run(address, arguments).await;
+        assert_eq!(said.code, Some(1), "{}", said.err);
+        let first = said.err.lines().next().unwrap_or_default();
+        assert!(first.contains(&address.to_string()), "{}", said.err);
+        assert!(first.contains(cause), "{}", said.err);
+        assert!(
+            said.first < Duration::from_secs(2) + SLACK,
+            "{:?}",
+            said.first
+        );
+        assert!(
+            said.took < Duration::from_secs(4) + SLACK,
+            "{:?}",
+            said.took
+        );
+        named_once(&said, address);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l6_drain_ends_when_the_server_falls_silent() {
+    let address = Server::FallsSilent.start().await;
+    let said = run(address, &["drain", "--timeout=3s"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.took >= Duration::from_secs(3), "{:?}", said.took);
+    assert!(
+        said.took < Duration::from_secs(6) + SLACK,
+        "{:?}",
+        said.took
+    );
+}
+
+/// The last line is the error: the address once, and the cause once.
+fn named_once(said: &Said, address: SocketAddr) {
+    let last = said.err.lines().last().unwrap_or_default();
+    let times = |text: &str| last.matches(text).count();
+    assert_eq!(times(&address.to_string()), 1, "{}", said.err);
+    for cause in ["refused", "no answer", "503"] {
+        assert!(times(cause) <= 1, "{}", said.err);
+    }
+    assert!(last.starts_with("error:"), "{}", said.err);
+}
+
+#[rstest]
+#[case::refused(Server::Refuses, "Connection refused", 5)]
+#[case::silent(Server::Silent, "no answer", 10)]
+#[case::out_of_order(Server::OutOfOrder, "503", 5)]
+#[tokio::test(flavor = "multi_thread")]
+async fn l6_commands_that_look_end_with_the_address_and_the_cause(
+    #[case] server: Server,
+    #[case] cause: &str,
+    #[case] seconds: u64,
+) {
+    let address = server.start().await;
+    let commands: [&[&str]; 6] = [
+        &["stuck"],
+        &["stuck", "-n", "shop"],
+        &["explain", "pod/a"],
+        &["status"],
+        &["status", "-n", "shop"],
+        &["check"],
+    ];
+    let all = commands.map(|arguments| run(address, arguments));
+    for (said, arguments) in futures::future::join_all(all).await.iter().zip(commands) {
+        assert_eq!(said.code, Some(1), "{arguments:?}: {}", said.err);
+        let last = said.err.lines().last().unwrap_or_default();
+        assert!(last.contains(cause), "{arguments:?}: {}", said.err);
+        let within = Duration::from_secs(seconds) + SLACK;
+        assert!(said.took < within, "{arguments:?}: {:?}", said.took);
+        named_once(said, address);
+    }
+}

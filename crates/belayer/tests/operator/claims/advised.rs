@@ -1,0 +1,60 @@
+//! What pvc-protection does by default: it reports, and adds no finalizer (row A18).
+
+use std::time::Duration;
+
+use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_pvc_protection::{Mode, Settings};
+use serde_json::json;
+
+use super::Shop;
+use crate::world::{eventually, let_pass};
+
+fn both() -> serde_json::Value {
+    json!({ "finalizers": [KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD] })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
+    assert_eq!(Settings::default().mode, Mode::Advise);
+    let shop = Shop::new();
+    let belayer = shop.run_as(Mode::Advise);
+    shop.claim_with("data", json!({ "finalizers": [KUBERNETES_PVC_PROTECTION] }));
+    shop.pod("web", &["data"]);
+    let_pass(Duration::from_secs(60)).await;
+    shop.delete_claim("data");
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
+    assert_eq!(shop.world.events("DeletionWaits"), 1);
+    let census = belayer.protection.census();
+    assert_eq!((census.held(), census.waiting()), (0, 1));
+    let told = &belayer.holds.holds()["pvc-protection"];
+    assert_eq!(told["claims"][0]["pods"]["names"], json!(["web"]));
+    assert!(told["finalizer"].is_null(), "{told}");
+    shop.patch_claim("data", json!({ "metadata": { "finalizers": null } }));
+    shop.gone("data").await;
+    eventually("it waits no longer", || {
+        belayer.protection.census().waiting() == 0
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a18_what_an_earlier_configuration_held_stays_while_only_that_protects_it() {
+    let shop = Shop::new();
+    shop.held_claim("alone");
+    shop.held_claim("deleted");
+    shop.claim_with("both", both());
+    shop.pod("web", &["alone", "deleted", "both"]);
+    shop.delete_claim("deleted");
+    let _belayer = shop.run_as(Mode::Advise);
+    let_pass(Duration::from_secs(60)).await;
+    for claim in ["alone", "deleted"] {
+        assert_eq!(shop.finalizers(claim), [PVC_PROTECTION_HOLD], "{claim}");
+    }
+    assert_eq!(shop.world.events("FinalizerKept"), 1, "that of `alone`");
+    assert_eq!(shop.world.events("DeletionWaits"), 1, "that of `deleted`");
+    shop.remove_pod("web");
+    shop.gone("deleted").await;
+    shop.delete_claim("alone");
+    shop.gone("alone").await;
+}

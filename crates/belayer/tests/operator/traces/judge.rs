@@ -1,0 +1,114 @@
+//! Whether what Belayer did in a replay is what was promised.
+
+use std::time::Duration;
+
+use super::facts::Facts;
+use super::promises::Until;
+use super::recording::Recording;
+use super::replay::{Done, Replayed};
+
+/// How soon a hold is on an object that was created without it.
+const HELD_WITHIN: Duration = Duration::from_millis(200);
+
+/// How soon a pod whose deletion ended it is released, from the version that shows the end.
+const PROMPT: Duration = Duration::from_millis(200);
+
+/// How soon a pod whose result was taken, or whose workflow is deleted, is released.
+const SOON: Duration = Duration::from_secs(1);
+
+/// What is wrong with the hold of one pod.
+pub(super) fn pod(until: Until, facts: &Facts, done: &Done) -> Result<(), String> {
+    if until == Until::NotMade {
+        return if done.made {
+            Err("it was made".into())
+        } else {
+            Ok(())
+        };
+    }
+    if !done.made {
+        return Err("it was not made: its predecessor was there still".into());
+    }
+    if until == Until::NeverHeld {
+        return never_held(facts, done);
+    }
+    held(facts.created, done)?;
+    let [(at, evidence)] = done.released[..] else {
+        return Err(format!(
+            "released {} times: {:?}",
+            done.released.len(),
+            done.released
+        ));
+    };
+    let (name, from, by) = match until {
+        Until::Consumed => (
+            "Consumed",
+            facts.consumed(),
+            facts.consumed_plainly().map(|at| at + SOON),
+        ),
+        Until::EndedByDeletion => {
+            let end = facts.ended_by_deletion();
+            ("EndedByDeletion", end, end.map(|end| end + PROMPT))
+        }
+        Until::NodeLost => {
+            let lost = facts.lost();
+            ("NodeLost", lost, lost.map(|lost| lost + PROMPT))
+        }
+        Until::OwnerDeleting | Until::NeverHeld | Until::NotMade => {
+            let deleted = facts.owner_deleted;
+            (
+                "OwnerDeleting",
+                deleted,
+                deleted.map(|deleted| deleted + SOON),
+            )
+        }
+    };
+    let (Some(from), Some(by)) = (from, by) else {
+        return Err(format!("the recording does not show what {until:?} needs"));
+    };
+    if at < from || at > by || evidence != name {
+        return Err(format!(
+            "released at {at:?} by {evidence}, promised: from {from:?} to {by:?} by {name}"
+        ));
+    }
+    Ok(())
+}
+
+fn never_held(facts: &Facts, done: &Done) -> Result<(), String> {
+    if let Some(at) = done.held {
+        return Err(format!("Belayer held it at {at:?}"));
+    }
+    match done.released[..] {
+        [] => Ok(()),
+        [(at, "NeverHeld")] if at <= facts.created + PROMPT => Ok(()),
+        ref other => Err(format!("released: {other:?}")),
+    }
+}
+
+/// Whether it was held in time: by Belayer, or from its creation.
+fn held(created: Duration, done: &Done) -> Result<(), String> {
+    match done.held {
+        Some(at) if at > created + HELD_WITHIN => Err(format!("held only at {at:?}")),
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with the hold of the workflow: it goes with its deletion, after all its pods have been released.
+pub(super) fn workflow(recording: &Recording, replayed: &Replayed) -> Result<(), String> {
+    let mut versions = recording.workflow();
+    let first = versions.next().ok_or("no workflow")?;
+    let done = &replayed.objects[first.uid()];
+    held(first.at, done)?;
+    let deleted = versions.find(|version| version.gone || version.grace().is_some());
+    let deleted = deleted
+        .map(|version| version.at)
+        .ok_or("it was never deleted")?;
+    let pods = recording.steps().into_values().flatten();
+    let releases = pods.flat_map(|uid| replayed.objects[&uid].released.clone());
+    let last = releases.map(|(at, _)| at).max().unwrap_or_default();
+    match done.released[..] {
+        [(at, _)] if at >= deleted && at >= last && at <= deleted + SOON => Ok(()),
+        ref other => Err(format!(
+            "deleted at {deleted:?}, its last pod released at {last:?}; released: {other:?}"
+        )),
+    }
+}

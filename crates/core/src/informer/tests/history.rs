@@ -1,0 +1,227 @@
+//! What a store remembers of a pod beyond its newest version.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::server::*;
+use crate::informer::StreamingList;
+use crate::object::ResourceVersion;
+use crate::slim::{Continuity, Pod};
+
+/// Version `version` of the pod `a`, with what `more` says of its metadata, spec and status.
+fn pod(version: u64, more: &Value) -> String {
+    let version = version.to_string();
+    let mut pod = json!({
+        "metadata": { "namespace": "n", "name": "a", "uid": "u1", "resourceVersion": version },
+        "spec": {},
+        "status": { "phase": "Pending" },
+    });
+    for (part, fields) in more.as_object().into_iter().flatten() {
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            pod[part][name] = value.clone();
+        }
+    }
+    pod.to_string()
+}
+
+fn pending(version: u64) -> String {
+    pod(
+        version,
+        &json!({ "metadata": { "labels": { "kept": version.to_string() } } }),
+    )
+}
+
+fn scheduled(version: u64) -> String {
+    let since = "2026-01-01T00:00:00Z";
+    let condition =
+        json!({ "type": "PodScheduled", "status": "True", "lastTransitionTime": since });
+    pod(
+        version,
+        &json!({ "spec": { "nodeName": "n1" }, "status": { "conditions": [condition] } }),
+    )
+}
+
+fn condition(version: u64, name: &str) -> String {
+    let condition = json!({ "type": name, "status": "True" });
+    pod(version, &json!({ "status": { "conditions": [condition] } }))
+}
+
+fn rejected(version: u64) -> String {
+    let start = "2026-01-01T00:05:00Z";
+    pod(
+        version,
+        &json!({ "status": { "phase": "Failed", "reason": "OutOfcpu", "startTime": start } }),
+    )
+}
+
+/// The pod once the store has seen `replies` and stands at `version`.
+async fn after(replies: impl IntoIterator<Item = Reply>, version: u64) -> Arc<Pod> {
+    let run: Run<Pod> = start(replies, |informer| {
+        informer.streaming_list(StreamingList::Never)
+    });
+    run.store
+        .wait_for(ResourceVersion::new(version))
+        .await
+        .unwrap();
+    Arc::clone(
+        &run.store
+            .lookup(&Run::<Pod>::key("a"))
+            .found()
+            .unwrap()
+            .object,
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_never_ran_is_known_to_have_been_seen_throughout() {
+    let events = [
+        added(pending(6)),
+        modified(scheduled(7)),
+        modified(rejected(8)),
+    ];
+    let seen = after([page(5, &[]), watch(&events)], 8).await;
+    let unstarted = seen.unstarted.as_deref().unwrap();
+    assert_eq!(unstarted.continuity, Continuity::Unbroken);
+    // The rejection has dropped the condition; that it was there is remembered.
+    assert_eq!(
+        unstarted.scheduled,
+        Some("2026-01-01T00:00:00Z".parse().unwrap())
+    );
+    assert!(!unstarted.kubelet_reported);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_of_the_kubelet_before_the_rejection_is_remembered() {
+    let taken = pod(
+        7,
+        &json!({ "status": { "startTime": "2026-01-01T00:00:01Z" } }),
+    );
+    let events = [added(pending(6)), modified(taken), modified(rejected(8))];
+    let seen = after([page(5, &[]), watch(&events)], 8).await;
+    assert!(seen.unstarted.as_deref().unwrap().kubelet_reported);
+}
+
+#[rstest]
+#[case::an_ip(pod(7, &json!({ "status": { "podIP": "10.0.0.1" } })))]
+#[case::a_sandbox(condition(7, "PodReadyToStartContainers"))]
+#[case::a_container(pod(7, &json!({ "status": { "containerStatuses": [{ "name": "c", "started": true }] } })))]
+#[tokio::test(start_paused = true)]
+async fn a_sign_that_it_ran_is_never_taken_back(#[case] ran: String) {
+    let events = [
+        added(pending(6)),
+        modified(ran.clone()),
+        modified(rejected(8)),
+    ];
+    assert_eq!(
+        after([page(5, &[]), watch(&events)], 8).await.unstarted,
+        None
+    );
+    // Nor by a list that missed what came between.
+    let events = [added(pending(6)), modified(ran)];
+    let replies = [
+        page(5, &[]),
+        watch(&events),
+        status(410, ""),
+        page(9, &[rejected(8)]),
+    ];
+    assert_eq!(after(replies, 9).await.unstarted, None);
+}
+
+#[rstest]
+#[case::a_list_with_a_later_version([
+    page(5, &[]), watch(&[added(pending(6))]), status(410, ""), page(9, &[rejected(8)]),
+], Continuity::Broken)]
+#[case::a_list_with_the_same_version([
+    page(5, &[]), watch(&[added(pending(6))]), status(410, ""), page(9, &[pending(6)]),
+], Continuity::Unbroken)]
+#[case::a_watch_that_goes_on([
+    page(5, &[]), short_watch(&[added(pending(6))]), watch(&[modified(rejected(8))]), watch(&[]),
+], Continuity::Unbroken)]
+#[case::a_version_that_cannot_be_read([
+    page(5, &[]),
+    watch(&[
+        added(pending(6)),
+        modified(pod(7, &json!({ "metadata": { "labels": 5 } }))),
+        modified(rejected(8)),
+        bookmark(9),
+    ]),
+    watch(&[]),
+    watch(&[]),
+], Continuity::Broken)]
+#[tokio::test(start_paused = true)]
+async fn what_ends_continuity(#[case] replies: [Reply; 4], #[case] expected: Continuity) {
+    let version = match expected {
+        Continuity::Unbroken => 6,
+        Continuity::Broken => 9,
+    };
+    let run: Run<Pod> = start(replies, |informer| {
+        informer.streaming_list(StreamingList::Never)
+    });
+    run.store
+        .wait_for(ResourceVersion::new(version))
+        .await
+        .unwrap();
+    run.server.asked(3).await;
+    let found = run.store.lookup(&Run::<Pod>::key("a")).found().unwrap();
+    assert_eq!(found.object.continuity(), Some(expected));
+}
+
+fn deleting(version: u64, containers: &Value) -> String {
+    let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:30Z" });
+    pod(
+        version,
+        &json!({ "metadata": deleted, "status": { "containerStatuses": containers } }),
+    )
+}
+
+fn ended(name: &str, code: i32) -> Value {
+    let at = "2026-01-01T00:00:05Z";
+    json!({ "name": name, "state": { "terminated": { "exitCode": code, "startedAt": at, "finishedAt": at } } })
+}
+
+fn running(name: &str) -> Value {
+    json!({ "name": name, "state": { "running": {} } })
+}
+
+/// Names of the containers that were seen unfinished after the deletion.
+fn unfinished(pod: &Pod) -> Vec<&str> {
+    let containers = pod.containers().iter();
+    containers
+        .filter(|c| c.unfinished_at_deletion)
+        .map(|c| &*c.name)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn which_containers_the_deletion_met_unfinished_is_remembered() {
+    let alive = pod(
+        6,
+        &json!({ "status": { "containerStatuses": [ended("main", 0), running("wait")] } }),
+    );
+    let events = [
+        added(alive),
+        modified(deleting(7, &json!([ended("main", 0), running("wait")]))),
+        modified(deleting(8, &json!([ended("main", 0), ended("wait", 143)]))),
+    ];
+    let seen = after([page(5, &[]), watch(&events)], 8).await;
+    assert_eq!(unfinished(&seen), ["wait"]);
+    // Also over a list that missed the end.
+    let events = [added(deleting(6, &json!([running("main")])))];
+    let last = deleting(8, &json!([ended("main", 143)]));
+    let replies = [
+        page(5, &[]),
+        watch(&events),
+        status(410, ""),
+        page(9, &[last]),
+    ];
+    assert_eq!(unfinished(&*after(replies, 9).await), ["main"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_first_seen_after_its_end_proves_nothing() {
+    let last = deleting(4, &json!([ended("main", 143)]));
+    let seen = after([page(5, &[last]), watch(&[])], 5).await;
+    assert_eq!(unfinished(&seen), Vec::<&str>::new());
+}

@@ -1,0 +1,164 @@
+//! Paths of requests. Names come from data, such as an owner reference that a tenant wrote: whatever
+//! a name is, it stays one segment of its path.
+//!
+//! Two halves, so that neither can be left out: whoever builds a path escapes each segment
+//! ([`push`]), and no request is sent whose path has a segment that cannot be a name ([`check`]).
+
+/// The longest name that is asked for, in bytes. Kubernetes' own kinds and custom resources take
+/// names of up to 253; no proxy refuses a path of this length.
+pub const LONGEST_NAME: usize = 1024;
+
+/// Whether an object can have this name.
+///
+/// The API server stores no object, of whatever kind, whose name client-go's
+/// `IsValidPathSegmentName` refuses: it could not be addressed.
+pub fn is_possible_name(name: &str) -> bool {
+    let length = 1..=LONGEST_NAME;
+    length.contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(['/', '%'])
+}
+
+/// The path of what a group serves at one version; `group` is empty for the core group.
+pub fn of_version(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        let mut path = String::from("/api");
+        push(&mut path, version);
+        return path;
+    }
+    let mut path = of_group(group);
+    push(&mut path, version);
+    path
+}
+
+/// The path of what a group that is not the core group serves.
+pub fn of_group(group: &str) -> String {
+    let mut path = String::from("/apis");
+    push(&mut path, group);
+    path
+}
+
+/// Adds one segment, escaped.
+pub fn push(path: &mut String, segment: &str) {
+    path.push('/');
+    if segment.bytes().all(is_plain) {
+        return path.push_str(segment);
+    }
+    for byte in segment.bytes() {
+        if is_plain(byte) {
+            path.push(char::from(byte));
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+            path.extend(['%', digit(byte >> 4), digit(byte)]);
+        }
+    }
+}
+
+/// What RFC 3986 lets stand in a segment as it is.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
+}
+
+/// Whether each segment of a path is escaped and can be a name; if not, which is not.
+///
+/// # Errors
+///
+/// The first segment that cannot, as it stands in the path.
+pub fn check(path: &str) -> Result<(), &str> {
+    let mut segments = path.split('/');
+    // What stands before the first slash.
+    if let Some(before) = segments.next().filter(|before| !before.is_empty()) {
+        return Err(before);
+    }
+    for segment in segments {
+        if segment.bytes().all(is_plain) {
+            if segment.len() > LONGEST_NAME || matches!(segment, "" | "." | "..") {
+                return Err(segment);
+            }
+        } else if !unescaped(segment).is_some_and(|name| is_possible_name(&name)) {
+            return Err(segment);
+        }
+    }
+    Ok(())
+}
+
+fn unescaped(segment: &str) -> Option<String> {
+    let mut name = Vec::with_capacity(segment.len());
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        name.push(match byte {
+            b'%' => u8::try_from(digit()? * 16 + digit()?).ok()?,
+            byte if is_plain(byte) => byte,
+            _ => return None,
+        });
+    }
+    String::from_utf8(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::object::{ObjectKey, Resource};
+
+    #[rstest]
+    #[case::of_a_pod("web-0", true)]
+    #[case::of_a_role("system:node:a b?#", true)]
+    #[case::of_any_letters("\u{e9}", true)]
+    #[case::empty("", false)]
+    #[case::this_folder(".", false)]
+    #[case::the_folder_above("..", false)]
+    #[case::dots("...", true)]
+    #[case::with_a_slash("w/x", false)]
+    #[case::with_an_escape("w%2Fx", false)]
+    #[case::of_the_longest(&"x".repeat(1024), true)]
+    #[case::too_long_for_a_url(&"x".repeat(1025), false)]
+    fn t7_names_that_an_object_can_have(#[case] name: &str, #[case] possible: bool) {
+        assert_eq!(is_possible_name(name), possible);
+        let path = Resource::pods().object_path(&ObjectKey::new("a", name));
+        assert_eq!(check(&path).is_ok(), possible, "{path}");
+    }
+
+    #[rstest]
+    #[case("web-0", "/api/v1/namespaces/a/pods/web-0")]
+    #[case("w/x", "/api/v1/namespaces/a/pods/w%2Fx")]
+    #[case("../secrets", "/api/v1/namespaces/a/pods/..%2Fsecrets")]
+    #[case("w?watch=1#x", "/api/v1/namespaces/a/pods/w%3Fwatch=1%23x")]
+    #[case("a b\n", "/api/v1/namespaces/a/pods/a%20b%0A")]
+    #[case("\u{e9}", "/api/v1/namespaces/a/pods/%C3%A9")]
+    #[case("%2F", "/api/v1/namespaces/a/pods/%252F")]
+    fn t7_a_name_stays_one_segment_of_its_path(#[case] name: &str, #[case] path: &str) {
+        assert_eq!(
+            Resource::pods().object_path(&ObjectKey::new("a", name)),
+            path
+        );
+    }
+
+    #[rstest]
+    #[case("/api/v1/namespaces/a/pods/web-0:8080/proxy/metrics", Ok(()))]
+    #[case("/apis", Ok(()))]
+    #[case("api", Err("api"))]
+    #[case("/api/v1/pods/", Err(""))]
+    #[case("/api//pods", Err(""))]
+    #[case("/api/v1/pods/../secrets", Err(".."))]
+    #[case("/api/v1/pods/a?b", Err("a?b"))]
+    #[case("/api/v1/pods/a b", Err("a b"))]
+    #[case("/api/v1/pods/%2e", Err("%2e"))]
+    #[case("/api/v1/pods/a%2Fb", Err("a%2Fb"))]
+    #[case("/api/v1/pods/a%", Err("a%"))]
+    #[case("/api/v1/pods/a%ff", Err("a%ff"))]
+    fn t7_no_path_is_sent_that_leads_elsewhere(
+        #[case] path: &str,
+        #[case] expected: Result<(), &str>,
+    ) {
+        assert_eq!(check(path), expected);
+    }
+
+    #[test]
+    fn t7_a_namespace_stays_one_segment_too() {
+        let path = Resource::pods().path(Some("prod/pods/db-0"));
+        assert_eq!(path, "/api/v1/namespaces/prod%2Fpods%2Fdb-0/pods");
+        assert!(check(&path).is_err());
+    }
+}

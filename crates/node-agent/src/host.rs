@@ -1,0 +1,299 @@
+//! What of a pod still runs on this node, by what the node itself says: its control groups and its
+//! processes. Whatever the API says of a pod, nothing is removed under one of which something runs
+//! (row T1).
+//!
+//! Everything is read below one root: `/`, or where a container has the node's directories mounted. A tree
+//! that cannot be read proves nothing.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::uid::PodUid;
+
+/// Where the kernel shows control groups, below the root.
+const CGROUPS: &str = "sys/fs/cgroup";
+
+/// Where the kernel shows processes, below the root.
+const PROCESSES: &str = "proc";
+
+/// Where the kubelet keeps a directory for each pod that it has admitted, below the root. It is looked at
+/// where it is there: a container need not have it mounted.
+const KUBELET_PODS: &str = "var/lib/kubelet/pods";
+
+/// How deep a pod's control group can lie: a controller of version 1, a kubelet that runs in a container
+/// itself, its own group, a class of service, the pod.
+const DEEPEST: usize = 10;
+
+/// A node's own word on what runs there.
+#[derive(Debug, Clone)]
+pub struct Host {
+    root: PathBuf,
+}
+
+/// What is left of a pod on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing that runs or could.
+    Nothing(NothingRuns),
+    /// A control group of it is there.
+    Cgroup(PathBuf),
+    /// This process is in one.
+    Process(String),
+    /// The kubelet still has its directory, and so has not finished with it.
+    Kubelet(PathBuf),
+}
+
+/// A look at the node found no control group and no process of the pod of this UID. Only
+/// [`Host::remains_of`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NothingRuns(PodUid);
+
+impl NothingRuns {
+    /// A proof for tests of wiping.
+    #[cfg(test)]
+    pub(crate) fn scripted(uid: PodUid) -> Self {
+        Self(uid)
+    }
+
+    /// The pod of which nothing runs.
+    pub fn uid(&self) -> &PodUid {
+        &self.0
+    }
+}
+
+/// A place of the node that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be read: {reason}; see --host-root", path.display())]
+pub struct HostError {
+    /// Which.
+    pub path: PathBuf,
+    /// What the system says.
+    pub reason: io::Error,
+}
+
+impl HostError {
+    fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |reason| Self { path, reason }
+    }
+}
+
+impl Host {
+    /// The node whose `/` is at `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Whether both trees can be read at all.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot: then no pod is ever wiped, and it is better said at the start.
+    pub fn check(&self) -> Result<(), HostError> {
+        for place in [CGROUPS, PROCESSES] {
+            let path = self.root.join(place);
+            fs::read_dir(&path).map_err(HostError::of(&path))?;
+        }
+        Ok(())
+    }
+
+    /// What is left of a pod. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// When something that has to be read cannot be: unknown is never nothing.
+    pub fn remains_of(&self, uid: &PodUid) -> Result<Remains, HostError> {
+        let names = Names::of(uid);
+        let kubelet = self.root.join(KUBELET_PODS).join(uid.as_str());
+        match fs::symlink_metadata(&kubelet) {
+            Ok(_) => return Ok(Remains::Kubelet(kubelet)),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(HostError::of(&kubelet)(error)),
+        }
+        if let Some(group) = names.group_below(&self.root.join(CGROUPS), DEEPEST)? {
+            return Ok(Remains::Cgroup(group));
+        }
+        if let Some(process) = names.process_below(&self.root.join(PROCESSES))? {
+            return Ok(Remains::Process(process));
+        }
+        Ok(Remains::Nothing(NothingRuns(uid.clone())))
+    }
+}
+
+/// How kubelets call the control group of a pod: `pod<uid>` where they make it themselves, a slice with
+/// underscores where systemd does.
+struct Names([String; 2]);
+
+impl Names {
+    fn of(uid: &PodUid) -> Self {
+        let plain = format!("pod{uid}");
+        let slice = plain.replace('-', "_");
+        Self([plain, slice])
+    }
+
+    fn are_in(&self, text: &str) -> bool {
+        self.0.iter().any(|name| text.contains(name.as_str()))
+    }
+
+    /// A control group of the pod below this one. Groups come and go while they are walked.
+    fn group_below(&self, dir: &Path, depth: usize) -> Result<Option<PathBuf>, HostError> {
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if depth < DEEPEST && is_gone(&error) => return Ok(None),
+            Err(error) => return Err(HostError::of(dir)(error)),
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if depth < DEEPEST && is_gone(&error) => return Ok(None),
+                Err(error) => return Err(HostError::of(dir)(error)),
+            };
+            // A link, as that from `cpu` to `cpu,cpuacct`, is no directory here.
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let path = entry.path();
+            if self.are_in(&entry.file_name().to_string_lossy()) {
+                return Ok(Some(path));
+            }
+            if depth > 1
+                && let Some(found) = self.group_below(&path, depth - 1)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A process that is in a control group of the pod. A process that ends meanwhile is none.
+    fn process_below(&self, dir: &Path) -> Result<Option<String>, HostError> {
+        for entry in fs::read_dir(dir).map_err(HostError::of(dir))? {
+            let name = entry.map_err(HostError::of(dir))?.file_name();
+            let Some(number) = process(&name) else {
+                continue;
+            };
+            let path = dir.join(number).join("cgroup");
+            match fs::read_to_string(&path) {
+                Ok(groups) if self.are_in(&groups) => return Ok(Some(number.to_owned())),
+                Ok(_) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(HostError::of(&path)(error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The number of a process, if a name below `/proc` is one.
+fn process(name: &OsStr) -> Option<&str> {
+    let name = name.to_str()?;
+    (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+}
+
+/// Not there, or gone while it was read: the latter is how the kernel says it of a process.
+fn is_gone(error: &io::Error) -> bool {
+    let ended = rustix::io::Errno::SRCH.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+    const OTHER: &str = "11111111-4e5f-6071-8293-a4b5c6d7e8f9";
+
+    /// A node with another pod on it.
+    fn node() -> TempDir {
+        let node = tempfile::tempdir().unwrap();
+        group(&node, &format!("kubepods/burstable/pod{OTHER}/container"));
+        process(&node, "1", "0::/init.scope\n");
+        let other = format!("0::/kubepods/burstable/pod{OTHER}/container\n");
+        process(&node, "17", &other);
+        fs::create_dir_all(node.path().join("proc/sys/kernel")).unwrap();
+        fs::create_dir_all(node.path().join(KUBELET_PODS).join(OTHER)).unwrap();
+        node
+    }
+
+    fn group(node: &TempDir, path: &str) {
+        fs::create_dir_all(node.path().join(CGROUPS).join(path)).unwrap();
+    }
+
+    fn process(node: &TempDir, number: &str, groups: &str) {
+        let dir = node.path().join(PROCESSES).join(number);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("cgroup"), groups).unwrap();
+    }
+
+    fn remains(node: &TempDir) -> Remains {
+        let uid = PodUid::parse(UID).unwrap();
+        Host::at(node.path()).remains_of(&uid).unwrap()
+    }
+
+    #[test]
+    fn t1_nothing_of_a_pod_is_a_proof_that_names_it() {
+        match remains(&node()) {
+            Remains::Nothing(proof) => assert_eq!(proof.uid().as_str(), UID),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[rstest]
+    #[case::by_the_kubelet("kubepods/besteffort/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9")]
+    #[case::guaranteed("kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9/main")]
+    #[case::by_systemd(
+        "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice"
+    )]
+    #[case::of_a_node_that_is_a_container(
+        "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice"
+    )]
+    #[case::of_version_1("memory/docker/abc/kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9")]
+    fn t1_a_control_group_of_it_is_seen(#[case] path: &str) {
+        let node = node();
+        group(&node, path);
+        assert!(matches!(remains(&node), Remains::Cgroup(_)));
+    }
+
+    #[rstest]
+    #[case::version_2("0::/kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9/main\n")]
+    #[case::version_1("12:pids:/\n3:memory:/kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9\n")]
+    #[case::seen_from_a_container(
+        "0::/../../kubepods-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/x\n"
+    )]
+    fn t1_a_process_of_it_is_seen(#[case] groups: &str) {
+        let node = node();
+        process(&node, "4711", groups);
+        assert_eq!(remains(&node), Remains::Process("4711".to_owned()));
+    }
+
+    #[test]
+    fn t1_a_directory_of_the_kubelet_is_seen() {
+        let node = node();
+        fs::create_dir_all(node.path().join(KUBELET_PODS).join(UID)).unwrap();
+        assert!(matches!(remains(&node), Remains::Kubelet(_)));
+    }
+
+    #[test]
+    fn t1_a_process_that_ended_meanwhile_is_none() {
+        let node = node();
+        fs::create_dir_all(node.path().join("proc/99")).unwrap();
+        assert!(matches!(remains(&node), Remains::Nothing(_)));
+    }
+
+    #[rstest]
+    #[case::no_control_groups(CGROUPS)]
+    #[case::no_processes(PROCESSES)]
+    fn t1_what_cannot_be_read_is_not_nothing(#[case] missing: &str) {
+        let node = node();
+        fs::remove_dir_all(node.path().join(missing)).unwrap();
+        let host = Host::at(node.path());
+        let error = host.remains_of(&PodUid::parse(UID).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("--host-root"), "{error}");
+        assert!(host.check().is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! Which containers of a step decide how it ended, as Argo judges it.
+//!
+//! Argo's main containers are the one called `main` or, in a container set, the members, whose names
+//! the template has and the pod does not show: there every container but Argo's own may be one.
+
+use belayer_core::slim::{Container, ContainerKind, ContainerState, Pod};
+
+/// Argo's main container where a step is not a container set.
+const MAIN: &str = "main";
+
+/// Argo's own containers, which save what the main containers made: `wait`, and from 4.0 on
+/// `supervisor` where a pod has no init container of Argo's.
+const SAVERS: &[&str] = &["wait", "supervisor"];
+
+/// The containers of a step by what Argo takes them for.
+pub(super) struct Containers<'a> {
+    /// Those that run first. A sidecar of Kubernetes' own kind, which goes on running, cannot be told
+    /// from them.
+    pub(super) init: Vec<&'a Container>,
+    /// `main`; all but Argo's own where none is called so.
+    pub(super) main: Vec<&'a Container>,
+    /// Argo's own.
+    pub(super) savers: Vec<&'a Container>,
+    /// Beside `main`: sidecars, or further members of a container set.
+    pub(super) others: Vec<&'a Container>,
+}
+
+impl<'a> Containers<'a> {
+    /// Those of a pod that is being deleted; of another none are kept.
+    pub(super) fn of(pod: &'a Pod) -> Self {
+        let (init, rest): (Vec<_>, Vec<_>) = pod
+            .containers()
+            .iter()
+            .partition(|container| container.kind == ContainerKind::Init);
+        let (savers, rest): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|container| SAVERS.contains(&&*container.name));
+        let (main, others): (Vec<&Container>, Vec<_>) = rest
+            .iter()
+            .copied()
+            .partition(|container| *container.name == *MAIN);
+        let (main, others) = if main.is_empty() {
+            (others, Vec::new())
+        } else {
+            (main, others)
+        };
+        Self {
+            init,
+            main,
+            savers,
+            others,
+        }
+    }
+
+    /// Those whose end is the step's: `main` and Argo's own. Which of other names are members of a
+    /// set the pod does not show, but Argo's own outlast all members.
+    pub(super) fn deciding(&self) -> impl Iterator<Item = &'a Container> + '_ {
+        let named = self
+            .main
+            .iter()
+            .filter(|container| *container.name == *MAIN);
+        named.chain(&self.savers).copied()
+    }
+
+    /// Those that must have ended before anybody can say how the step did: `main` and Argo's own; in a
+    /// container set without a `main` all.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &'a Container> + '_ {
+        self.main.iter().chain(&self.savers).copied()
+    }
+
+    /// Whether any of those that run the step has started, or what prepares it.
+    pub(super) fn has_begun(&self) -> bool {
+        let mut all = self.init.iter().chain(&self.main).chain(&self.others);
+        all.any(|container| container.started)
+    }
+
+    /// Whether the step itself has started: its init containers are through.
+    pub(super) fn is_initialized(&self) -> bool {
+        let mut all = self.main.iter().chain(&self.savers).chain(&self.others);
+        all.any(|container| container.started)
+    }
+
+    /// Whether main and Argo's own have ended, or never will begin: the kubelet calls a pod failed that
+    /// it shut down before they began. Pod garbage collection does so too, of a node that it cannot
+    /// see: that is no end.
+    pub(super) fn are_over(&self, pod: &Pod) -> bool {
+        let by_pod_gc = pod.shutdown.as_ref().is_some_and(|of| of.by_pod_gc);
+        let shut_down_by_the_kubelet = pod.is_ended() && !by_pod_gc;
+        if self.is_initialized() {
+            let mut open = self.awaited().filter(|one| !has_ended(one));
+            return open.all(|one| !is_running(one) && shut_down_by_the_kubelet);
+        }
+        shut_down_by_the_kubelet && !pod.containers().iter().any(is_running)
+    }
+
+    /// Whether main and Argo's own are there and have ended: what they came to can be read.
+    pub(super) fn can_be_read(&self) -> bool {
+        let mut deciding = self.deciding().peekable();
+        deciding.peek().is_some() && deciding.all(has_ended)
+    }
+
+    /// One that failed, with a time, and of which no version shows that the deletion came first. Its
+    /// failure is a result.
+    pub(super) fn failed_by_itself(&self) -> Option<&'a Container> {
+        let all = self.init.iter().chain(&self.main).chain(&self.others);
+        all.copied()
+            .find(|container| has_failed(container) && !container.unfinished_at_deletion)
+    }
+
+    /// Whether Argo may call the step a success: main and wait exited with 0, whatever the phase and
+    /// the sidecars.
+    pub(super) fn may_be_a_success(&self) -> bool {
+        self.savers.iter().all(|container| has_succeeded(container))
+            && self.main.iter().any(|container| has_succeeded(container))
+    }
+}
+
+fn has_ended(container: &Container) -> bool {
+    matches!(container.state, ContainerState::Terminated { .. })
+}
+
+fn is_running(container: &Container) -> bool {
+    container.state == ContainerState::Running
+}
+
+fn has_succeeded(container: &Container) -> bool {
+    matches!(
+        container.state,
+        ContainerState::Terminated { exit_code: 0, .. }
+    )
+}
+
+/// An end without a time proves no end of its own: nobody saw it.
+fn has_failed(container: &Container) -> bool {
+    matches!(
+        container.state,
+        ContainerState::Terminated { exit_code, finished: true } if exit_code != 0
+    )
+}

@@ -1,0 +1,140 @@
+//! Whether a pod that is being deleted was ended by its deletion, or had ended by itself.
+//!
+//! What decides is the order of the watched versions: timestamps do not, for the deletion timestamp
+//! is the request plus the grace period, the kubelet resets it, and clocks differ.
+
+use std::fmt;
+use std::sync::Arc;
+
+use belayer_core::slim::{Phase, Pod};
+
+use super::containers::Containers;
+
+/// The pod was deleted before it had a result: without Belayer it would be gone, and Argo would find
+/// a pod that was deleted.
+///
+/// Proven by the versions of the pod that this process watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedByDeletion(How);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum How {
+    /// It was deleted before any container of it had started.
+    NeverStarted,
+    /// This container had not ended when its deletion was seen, and the step is no success.
+    Unfinished(Arc<str>),
+}
+
+/// How a pod that is being deleted ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// By its deletion: there is no result.
+    ByDeletion(EndedByDeletion),
+    /// There may be a result, or there will be one.
+    Held(Held),
+}
+
+/// Why a pod that is being deleted may have a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// It is not being deleted.
+    NotDeleted,
+    /// Its main container or Argo's own has not ended: it may yet succeed.
+    Running,
+    /// A container had failed before the deletion was seen.
+    Failed,
+    /// Its main container and Argo's own have exited with 0, or one of a container set has and the
+    /// pod does not show which containers are members.
+    Succeeded,
+    /// No watched version shows it being deleted before it ended: it ended by itself, or the version
+    /// was missed by a restart or a new list.
+    Undecided,
+}
+
+impl EndedByDeletion {
+    /// The proof, if `pod` gives it.
+    pub fn prove(pod: &Pod) -> Option<Self> {
+        match Ending::of(pod) {
+            Ending::ByDeletion(proof) => Some(proof),
+            Ending::Held(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for EndedByDeletion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            How::NeverStarted => f.write_str("no container had started"),
+            How::Unfinished(name) => write!(f, "container {name} had not ended"),
+        }
+    }
+}
+
+impl Ending {
+    /// Judges a pod of Argo as Argo's `inferFailedReason` does, by main and init containers and by
+    /// Argo's own, never by sidecars.
+    pub fn of(pod: &Pod) -> Self {
+        if !pod.meta.is_deleting() {
+            return Self::Held(Held::NotDeleted);
+        }
+        let containers = Containers::of(pod);
+        if is_without_a_start(pod) && !containers.has_begun() {
+            return Self::by(How::NeverStarted);
+        }
+        if containers.failed_by_itself().is_some() {
+            return Self::Held(Held::Failed);
+        }
+        if !containers.are_over(pod) {
+            return Self::Held(Held::Running);
+        }
+        if pod.phase == Phase::Succeeded || containers.may_be_a_success() {
+            return Self::Held(Held::Succeeded);
+        }
+        let unfinished = if containers.is_initialized() {
+            containers.deciding().find(|one| one.unfinished_at_deletion)
+        } else {
+            let mut all = containers.init.iter().copied().chain(containers.deciding());
+            all.find(|one| one.unfinished_at_deletion)
+        };
+        match unfinished {
+            Some(container) => Self::by(How::Unfinished(Arc::clone(&container.name))),
+            None => Self::Held(Held::Undecided),
+        }
+    }
+
+    fn by(how: How) -> Self {
+        Self::ByDeletion(EndedByDeletion(how))
+    }
+}
+
+/// Whether the phase and the binding leave no room for a start. A pod that a kubelet rejected has ended
+/// by itself; one that was never bound ended by nobody but pod garbage collection, which calls it failed
+/// once it is being deleted.
+fn is_without_a_start(pod: &Pod) -> bool {
+    match pod.phase {
+        Phase::Pending => true,
+        Phase::Failed => !pod.is_bound(),
+        Phase::Running | Phase::Succeeded | Phase::Unknown => false,
+    }
+}
+
+impl Held {
+    /// In words, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotDeleted => "it is not being deleted",
+            Self::Running => "its deletion has not ended it yet, and it may still succeed",
+            Self::Failed => "a container of it had failed before it was deleted, which is a result",
+            Self::Succeeded => {
+                "it may be a success: its main container and Argo's own exited with 0"
+            }
+            Self::Undecided => {
+                "whether it ended by itself or by its deletion is not known: no watched version shows it \
+                 being deleted before it ended"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! What the recorded runs of Argo Workflows 4.1 show, and what lies beside them. Each case is one
+//! version of a pod that is being deleted.
+
+use jiff::Timestamp;
+use rstest::rstest;
+
+use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta};
+
+use super::*;
+use crate::argo::NodeQuestion;
+
+/// When a container's end was seen.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// With the first version that has a deletion timestamp, or before.
+    Before,
+    /// In a later version.
+    After,
+}
+use Seen::{After, Before};
+
+struct Case(Pod);
+
+fn pod(phase: Phase) -> Case {
+    let meta = ObjectMeta {
+        deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+        ..ObjectMeta::new(
+            ObjectKey::new("ci", "step"),
+            Uid::new("u-1"),
+            ResourceVersion::new(1),
+        )
+    };
+    Case(Pod {
+        phase,
+        shutdown: Some(Box::default()),
+        ..Pod::new(meta)
+    })
+}
+
+impl Case {
+    fn add(
+        mut self,
+        name: &str,
+        kind: ContainerKind,
+        state: ContainerState,
+        started: Started,
+    ) -> Self {
+        let started = matches!(started, Started::Yes);
+        let container = Container::new(name.into(), kind, state, started);
+        let shutdown = self.0.shutdown.as_mut().unwrap();
+        let all = shutdown.containers.iter().cloned().chain([container]);
+        shutdown.containers = all.collect();
+        self
+    }
+
+    fn waits(self, name: &str) -> Self {
+        self.add(
+            name,
+            ContainerKind::Main,
+            ContainerState::Waiting,
+            Started::No,
+        )
+    }
+
+    fn runs(self, name: &str) -> Self {
+        self.add(
+            name,
+            ContainerKind::Main,
+            ContainerState::Running,
+            Started::Yes,
+        )
+    }
+
+    fn ended(self, name: &str, exit_code: i32, seen: Seen) -> Self {
+        self.end(name, ContainerKind::Main, exit_code, true, seen)
+    }
+
+    fn init(self, exit_code: i32, seen: Seen) -> Self {
+        self.end("init", ContainerKind::Init, exit_code, true, seen)
+    }
+
+    fn init_waits(self) -> Self {
+        self.add(
+            "init",
+            ContainerKind::Init,
+            ContainerState::Waiting,
+            Started::No,
+        )
+    }
+
+    /// As the kubelet writes of a container whose fate it does not know.
+    fn vanished(self, name: &str, seen: Seen) -> Self {
+        self.end(name, ContainerKind::Main, 137, false, seen)
+    }
+
+    fn end(
+        self,
+        name: &str,
+        kind: ContainerKind,
+        exit_code: i32,
+        finished: bool,
+        seen: Seen,
+    ) -> Self {
+        let state = ContainerState::Terminated {
+            exit_code,
+            finished,
+        };
+        let mut case = self.add(name, kind, state, Started::Yes);
+        if let Seen::After = seen {
+            let shutdown = case.0.shutdown.as_mut().unwrap();
+            shutdown
+                .containers
+                .last_mut()
+                .unwrap()
+                .unfinished_at_deletion = true;
+        }
+        case
+    }
+
+    fn by_pod_gc(mut self) -> Self {
+        self.0.shutdown.as_mut().unwrap().by_pod_gc = true;
+        self
+    }
+
+    fn not_deleted(mut self) -> Self {
+        self.0.meta.deletion_timestamp = None;
+        self
+    }
+}
+
+enum Started {
+    Yes,
+    No,
+}
+
+#[rstest]
+#[case::pod_deleted_running(pod(Phase::Failed).init(0, Before).ended("main", 143, After).ended("wait", 0, After))]
+#[case::its_end_before_the_phase(pod(Phase::Running).init(0, Before).ended("main", 143, After).ended("wait", 0, After))]
+#[case::killed_after_its_grace(pod(Phase::Failed).init(0, Before).ended("main", 137, After).ended("wait", 137, After))]
+#[case::while_its_outputs_were_saved(pod(Phase::Failed).init(0, Before).ended("main", 0, Before).ended("wait", 2, After))]
+#[case::with_a_sidecar(pod(Phase::Failed).ended("main", 143, After).ended("side", 143, After).ended("wait", 0, After))]
+#[case::its_sidecar_had_ended(pod(Phase::Failed).ended("main", 143, After).ended("side", 0, Before).ended("wait", 0, After))]
+#[case::of_argo_4(pod(Phase::Failed).ended("main", 143, After).ended("supervisor", 0, After))]
+#[case::nobody_saw_it_end(pod(Phase::Failed).vanished("main", After).vanished("wait", After))]
+#[case::while_it_was_prepared(pod(Phase::Failed).init(143, After).waits("main").waits("wait"))]
+#[case::between_init_and_main(pod(Phase::Failed).init(0, Before).waits("main").waits("wait"))]
+#[case::its_image_could_not_be_pulled(pod(Phase::Failed).init(0, Before).waits("main").ended("wait", 143, After))]
+#[case::a_member_of_a_set(pod(Phase::Failed).ended("one", 0, Before).ended("main", 143, After).ended("wait", 0, After))]
+#[case::a_set_without_main(pod(Phase::Failed).ended("one", 143, After).ended("two", 143, After).ended("wait", 0, After))]
+#[case::a_set_that_was_not_saved(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 143, After))]
+#[case::unscheduled_deleted(pod(Phase::Pending))]
+#[case::the_same_once_pod_gc_calls_it_failed(pod(Phase::Failed).by_pod_gc())]
+#[case::while_it_waited_for_its_images(pod(Phase::Pending).init_waits().waits("main").waits("wait"))]
+#[case::of_argo_4_while_it_waited_for_its_image(pod(Phase::Pending).waits("main").runs("supervisor"))]
+fn a6_its_deletion_ended_it(#[case] case: Case) {
+    assert!(
+        matches!(Ending::of(&case.0), Ending::ByDeletion(_)),
+        "{:?}",
+        Ending::of(&case.0)
+    );
+}
+
+#[rstest]
+#[case::it_is_not_being_deleted(pod(Phase::Pending).not_deleted(), Held::NotDeleted)]
+#[case::it_still_runs(pod(Phase::Running).init(0, Before).runs("main").runs("wait"), Held::Running)]
+#[case::argo_still_saves(pod(Phase::Running).ended("main", 143, After).runs("wait"), Held::Running)]
+#[case::it_is_still_being_prepared(pod(Phase::Pending).init(0, Before).waits("main").waits("wait"), Held::Running)]
+#[case::a_node_that_pod_gc_cannot_see(pod(Phase::Failed).by_pod_gc().runs("main").runs("wait"), Held::Running)]
+#[case::the_same_before_it_began(pod(Phase::Failed).by_pod_gc().init(0, Before).waits("main").waits("wait"), Held::Running)]
+#[case::a_shutdown_that_was_cut_off(pod(Phase::Failed).runs("main").runs("wait"), Held::Running)]
+#[case::it_had_failed(pod(Phase::Failed).init(0, Before).ended("main", 1, Before).ended("wait", 0, After), Held::Failed)]
+#[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait"), Held::Failed)]
+#[case::a_member_had_failed(pod(Phase::Failed).ended("one", 1, Before).ended("main", 143, After).ended("wait", 0, After), Held::Failed)]
+#[case::sidecar_deleted_late(
+    pod(Phase::Failed).init(0, Before).ended("main", 0, Before).ended("side", 137, After).ended("wait", 0, Before),
+    Held::Succeeded
+)]
+#[case::it_ended_well_within_its_grace(pod(Phase::Succeeded).ended("main", 0, After).ended("wait", 0, After), Held::Succeeded)]
+#[case::so_it_did_but_for_a_sidecar(pod(Phase::Failed).ended("main", 0, After).ended("side", 137, After).ended("wait", 0, After), Held::Succeeded)]
+#[case::a_set_whose_members_are_not_known(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 0, After), Held::Succeeded)]
+#[case::ended_deleted_while_down(pod(Phase::Succeeded).ended("main", 0, Before).ended("wait", 0, Before), Held::Succeeded)]
+#[case::its_deletion_was_not_watched(pod(Phase::Failed).vanished("main", Before).vanished("wait", Before), Held::Undecided)]
+#[case::a_kubelet_rejected_it(pod(Phase::Failed).forced(), Held::Undecided)]
+fn a6_it_may_have_a_result(#[case] case: Case, #[case] why: Held) {
+    assert_eq!(Ending::of(&case.0), Ending::Held(why));
+}
+
+impl Case {
+    /// Bound to a node, and without any grace left.
+    fn forced(mut self) -> Self {
+        self.0.node_name = Some("n1".into());
+        self.0.meta.deletion_grace_period = Some(0);
+        self
+    }
+}
+
+#[rstest]
+#[case::node_lost(pod(Phase::Failed).by_pod_gc().init(0, Before).runs("main").runs("wait"), true)]
+#[case::before_it_began(pod(Phase::Failed).by_pod_gc().init(0, Before).waits("main").waits("wait"), true)]
+#[case::nothing_was_ever_reported(pod(Phase::Failed).by_pod_gc(), true)]
+#[case::a_shutdown_that_was_cut_off(pod(Phase::Failed).runs("main").runs("wait"), true)]
+#[case::pod_force_deleted(pod(Phase::Running).runs("main").runs("wait"), true)]
+#[case::argo_had_not_saved_it(pod(Phase::Failed).by_pod_gc().ended("main", 1, Before).runs("wait"), true)]
+#[case::its_result_can_be_read(pod(Phase::Failed).by_pod_gc().ended("main", 0, Before).runs("side").ended("wait", 0, Before), false)]
+#[case::a_set_whose_result_was_saved(pod(Phase::Failed).by_pod_gc().ended("one", 0, Before).runs("proxy").ended("wait", 0, Before), false)]
+#[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait"), false)]
+#[case::it_succeeded(pod(Phase::Succeeded).runs("main"), false)]
+fn a2_a_node_is_asked_for_whose_pod_has_no_end(#[case] case: Case, #[case] asks: bool) {
+    assert_eq!(NodeQuestion::about(&case.forced().0).is_some(), asks);
+}
+
+#[test]
+fn a2_only_the_node_of_a_pod_that_is_given_up_is_asked_for() {
+    let mut kept = pod(Phase::Running).runs("main").runs("wait").forced();
+    kept.0.meta.deletion_grace_period = Some(30);
+    assert_eq!(NodeQuestion::about(&kept.0), None);
+    assert!(NodeQuestion::about(&kept.by_pod_gc().0).is_some());
+    let mut nowhere = pod(Phase::Failed).by_pod_gc().forced();
+    nowhere.0.node_name = None;
+    assert_eq!(NodeQuestion::about(&nowhere.0), None);
+}

@@ -1,0 +1,52 @@
+//! Pods of Argo Workflows: what they and their node show that ends a hold although nobody has read
+//! a result.
+//!
+//! Belayer never changes how a workflow ends, except by saving results of pods that ended by
+//! themselves. Where the API does not show which it is, the pod is held.
+
+mod component;
+mod containers;
+mod ending;
+mod node;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use belayer_core::facts::Fact;
+use belayer_core::moment::Moment;
+use belayer_core::slim::{ObjectMeta, Pod};
+
+pub use component::NeverHeld;
+pub use ending::{EndedByDeletion, Ending, Held};
+pub use node::{NodeLost, NodeOracle, NodeQuestion, NodeState};
+
+use crate::profile::argo;
+
+/// A pod whose controller is a Workflow of Argo.
+#[derive(Debug, Clone)]
+pub struct ArgoPod {
+    /// The pod at the version that a release would name.
+    pub pod: Arc<Pod>,
+    /// What is known of its node; `None` unless the pod looks as if its node had been lost.
+    pub node: Option<NodeView>,
+}
+
+/// The node of a pod that looks as if its node had been lost.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// What to ask about it.
+    pub question: NodeQuestion,
+    /// As the last live read saw it.
+    pub fact: Option<Fact<NodeState>>,
+    /// When this process first saw the pod's deletion: a read that proves anything begins later.
+    pub deletion_seen: Moment,
+    /// Since when the loss is known, where a release waits for `nodeLostDelay`.
+    pub lost_since: Option<Timestamp>,
+}
+
+/// Whether a pod's controller is a Workflow of Argo.
+pub(crate) fn is_of_workflow(pod: &ObjectMeta) -> bool {
+    let controller = pod.controller.as_ref();
+    controller.is_some_and(|owner| argo::is_workflow_reference(owner))
+}

@@ -1,0 +1,315 @@
+//! The backlog: held pods that are being deleted, whatever they wait for. While there are too many of
+//! them no hold is added, so that no more deletions come to wait.
+//!
+//! It is limited in each namespace and over the cluster. A namespace counts for no more than its own
+//! limit, so that whoever writes in one namespace closes that one and no other.
+//!
+//! Pods that ended and that nobody deletes wait for nobody, and are no part of it. A pod whose owner's
+//! status cannot be read is a part of it like any other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::snapshot::Gate;
+
+/// At most so many namespaces are closed one by one; with more of them everything is. It bounds the
+/// gate ConfigMap.
+pub const MAX_CLOSED: usize = 1_000;
+
+/// A namespace's part of the limit of the whole cluster: a quarter.
+const PARTS: usize = 4;
+
+/// The least limit of a namespace, unless that of the whole cluster is lower.
+const LEAST: usize = 50;
+
+/// Above how many pods no holds are added, until there are fewer than half as many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// In all namespaces together.
+    pub cluster: usize,
+    /// In one of them.
+    pub namespace: usize,
+}
+
+impl Limits {
+    /// The limits that follow from the one of the whole cluster.
+    ///
+    /// That of a namespace is never the higher one: however many pods of one namespace are deleted,
+    /// they alone never close the others.
+    pub fn of(cluster: usize) -> Self {
+        Self {
+            cluster,
+            namespace: (cluster / PARTS).max(LEAST).min(cluster),
+        }
+    }
+}
+
+/// The backlog, counted.
+#[derive(Debug)]
+pub struct Backlog {
+    limits: Limits,
+    pods: HashMap<Arc<str>, usize>,
+    /// The pods of all namespaces, of each no more than its limit.
+    sum: usize,
+    closed: BTreeSet<Arc<str>>,
+    all: AllOf,
+}
+
+/// Whether holds are added in any namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AllOf {
+    Open,
+    Closed,
+}
+
+impl Backlog {
+    /// No pods, and everything open.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            pods: HashMap::new(),
+            sum: 0,
+            closed: BTreeSet::new(),
+            all: AllOf::Open,
+        }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// A pod more. What is above its limit closes at once.
+    pub fn add(&mut self, namespace: &Arc<str>) {
+        let Limits {
+            cluster,
+            namespace: limit,
+        } = self.limits;
+        let pods = self.pods.entry(Arc::clone(namespace)).or_default();
+        *pods += 1;
+        if *pods <= limit {
+            self.sum += 1;
+        } else if !self.closed.contains(namespace) {
+            self.closed.insert(Arc::clone(namespace));
+        }
+        if self.sum > cluster || self.closed.len() > MAX_CLOSED {
+            self.all = AllOf::Closed;
+        }
+    }
+
+    /// One fewer. What may open again opens by [`Backlog::settle`].
+    pub fn remove(&mut self, namespace: &Arc<str>) {
+        let Some(pods) = self.pods.get_mut(namespace) else {
+            return;
+        };
+        *pods -= 1;
+        if *pods < self.limits.namespace {
+            self.sum -= 1;
+        }
+        if *pods == 0 {
+            self.pods.remove(namespace);
+        }
+    }
+
+    /// Takes over what was closed before this process knew all pods: it opens by the same rules as
+    /// what was closed here.
+    pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
+        self.closed.extend(closed);
+        if all == Gate::Closed {
+            self.all = AllOf::Closed;
+        }
+    }
+
+    /// Opens what has fewer pods than half of its limit. To be called once all pods are known.
+    pub fn settle(&mut self) {
+        let Self {
+            limits,
+            pods,
+            closed,
+            ..
+        } = self;
+        let few = |pods: usize, limit: usize| pods == 0 || pods * 2 < limit;
+        closed.retain(|name| !few(pods.get(name).copied().unwrap_or(0), limits.namespace));
+        if few(self.sum, self.limits.cluster) && self.closed.len() <= MAX_CLOSED {
+            self.all = AllOf::Open;
+        }
+    }
+
+    /// Whether holds are added in a namespace.
+    pub fn gate(&self, namespace: &str) -> Gate {
+        match self.all {
+            AllOf::Closed => Gate::Closed,
+            AllOf::Open if self.closed.contains(namespace) => Gate::NamespaceClosed,
+            AllOf::Open => Gate::Open,
+        }
+    }
+
+    /// Whether holds are added in namespaces that are not closed by themselves.
+    pub fn cluster_gate(&self) -> Gate {
+        match self.all {
+            AllOf::Closed => Gate::Closed,
+            AllOf::Open => Gate::Open,
+        }
+    }
+
+    /// The closed namespaces with their pods, sorted: [`MAX_CLOSED`] at most, for with more of them
+    /// everything is closed.
+    pub fn closed(&self) -> Vec<(Arc<str>, usize)> {
+        let named = self.closed.iter().take(MAX_CLOSED);
+        named
+            .map(|name| {
+                (
+                    Arc::clone(name),
+                    self.pods.get(name).copied().unwrap_or_default(),
+                )
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::by_default(4_000, 1_000)]
+    #[case::a_quarter(1_000, 250)]
+    #[case::at_least_fifty(100, 50)]
+    #[case::rounded_down(203, 50)]
+    #[case::never_more_than_the_cluster(6, 6)]
+    #[case::the_least_there_is(1, 1)]
+    fn t4_the_limit_of_a_namespace_is_a_part_of_the_clusters(
+        #[case] cluster: usize,
+        #[case] namespace: usize,
+    ) {
+        assert_eq!(Limits::of(cluster), Limits { cluster, namespace });
+    }
+
+    fn backlog(cluster: usize, pods: &[(&str, usize)]) -> Backlog {
+        let mut backlog = Backlog::new(Limits::of(cluster));
+        for (namespace, number) in pods {
+            for _ in 0..*number {
+                backlog.add(&Arc::from(*namespace));
+            }
+        }
+        backlog
+    }
+
+    /// Where it stands for the namespaces `a` and `other`.
+    #[rstest]
+    #[case::nothing(&[], Gate::Open, Gate::Open)]
+    #[case::as_many_as_a_namespace_may_have(&[("a", 50)], Gate::Open, Gate::Open)]
+    #[case::one_more_closes_it_alone(&[("a", 51)], Gate::NamespaceClosed, Gate::Open)]
+    #[case::ever_so_many_close_it_alone(&[("a", 5_000)], Gate::NamespaceClosed, Gate::Open)]
+    #[case::two_of_them(&[("a", 5_000), ("b", 5_000)], Gate::NamespaceClosed, Gate::Open)]
+    #[case::what_others_add_counts(&[("a", 5_000), ("b", 50), ("c", 1)], Gate::Closed, Gate::Closed)]
+    #[case::many_namespaces_with_few_each(&[("a", 40), ("b", 40), ("c", 21)], Gate::Closed, Gate::Closed)]
+    fn t4_a_namespace_closes_alone_and_the_cluster_by_the_sum_of_shares(
+        #[case] pods: &[(&str, usize)],
+        #[case] a: Gate,
+        #[case] other: Gate,
+    ) {
+        let backlog = backlog(100, pods);
+        assert_eq!((backlog.gate("a"), backlog.gate("other")), (a, other));
+    }
+
+    #[test]
+    fn t4_it_opens_below_half_of_what_closed_it() {
+        let mut backlog = backlog(100, &[("a", 51)]);
+        let a: Arc<str> = "a".into();
+        for _ in 0..26 {
+            backlog.remove(&a);
+            backlog.settle();
+        }
+        assert_eq!(backlog.gate("a"), Gate::NamespaceClosed, "25 are half");
+        backlog.remove(&a);
+        assert_eq!(backlog.gate("a"), Gate::NamespaceClosed, "not by itself");
+        backlog.settle();
+        assert_eq!(backlog.gate("a"), Gate::Open);
+    }
+
+    #[test]
+    fn t4_what_was_closed_before_a_restart_opens_by_the_same_rule() {
+        for (pods, expected) in [(25, Gate::NamespaceClosed), (24, Gate::Open)] {
+            let mut backlog = backlog(100, &[("a", pods)]);
+            backlog.adopt(["a".into(), "gone".into()], Gate::Open);
+            backlog.settle();
+            assert_eq!(backlog.gate("a"), expected, "{pods}");
+            assert_eq!(backlog.gate("gone"), Gate::Open, "nothing is left there");
+        }
+        for (pods, expected) in [(50, Gate::Closed), (49, Gate::Open)] {
+            let mut backlog = backlog(100, &[("a", pods)]);
+            backlog.adopt([], Gate::Closed);
+            backlog.settle();
+            assert_eq!(backlog.cluster_gate(), expected, "{pods}");
+        }
+    }
+
+    #[test]
+    fn t4_more_closed_namespaces_than_can_be_named_close_the_cluster() {
+        let mut backlog = Backlog::new(Limits::of(4_000));
+        let names = (0..=MAX_CLOSED).map(|n| Arc::from(format!("n{n:04}")));
+        backlog.adopt(names.clone().take(MAX_CLOSED), Gate::Open);
+        assert_eq!(backlog.gate("other"), Gate::Open);
+        let last = names.last().unwrap();
+        for _ in 0..=backlog.limits().namespace {
+            backlog.add(&last);
+        }
+        assert_eq!(backlog.gate("other"), Gate::Closed);
+        assert_eq!(backlog.closed().len(), MAX_CLOSED);
+    }
+
+    proptest! {
+        /// Whatever comes and goes, the sum is that of the namespaces' shares, what is above a limit
+        /// is closed, and a namespace alone never closes the cluster.
+        #[test]
+        fn t4_the_sum_counts_no_namespace_beyond_its_limit(
+            cluster in 1..300_usize,
+            steps in prop::collection::vec((0..5_u8, prop::bool::weighted(0.7)), 0..600),
+        ) {
+            let limits = Limits::of(cluster);
+            let mut backlog = Backlog::new(limits);
+            let mut model = std::collections::BTreeMap::<Arc<str>, usize>::new();
+            for (namespace, comes) in steps {
+                let name: Arc<str> = format!("n{namespace}").into();
+                let pods = model.entry(Arc::clone(&name)).or_default();
+                if comes {
+                    *pods += 1;
+                    backlog.add(&name);
+                } else if *pods > 0 {
+                    *pods -= 1;
+                    backlog.remove(&name);
+                    backlog.settle();
+                }
+                let sum: usize = model.values().map(|pods| (*pods).min(limits.namespace)).sum();
+                prop_assert_eq!(backlog.sum, sum);
+                if sum > cluster {
+                    prop_assert_eq!(backlog.cluster_gate(), Gate::Closed);
+                }
+                for (name, pods) in &model {
+                    if *pods > limits.namespace {
+                        prop_assert_ne!(backlog.gate(name), Gate::Open);
+                    }
+                }
+                if model.values().filter(|pods| **pods > 0).count() == 1 && sum * 2 < cluster {
+                    backlog.settle();
+                    prop_assert_eq!(backlog.cluster_gate(), Gate::Open);
+                }
+            }
+        }
+
+        #[test]
+        fn t4_one_namespace_alone_never_closes_the_cluster(
+            cluster in 1..300_usize,
+            pods in 0..2_000_usize,
+        ) {
+            let alone = backlog(cluster, &[("a", pods)]);
+            prop_assert_eq!(alone.gate("other"), Gate::Open);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Rows 16 to 18: nobody has read a result of this pod of Argo Workflows, because there is none.
+//!
+//! They come after all rows that know of a consumer, take no finalizer of others off, and delete
+//! nothing.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use belayer_core::decision::Missing;
+use belayer_core::facts::Fact;
+
+use super::{Found, RECHECK, Reasons, elapsed};
+use crate::argo::{
+    ArgoPod, EndedByDeletion, Ending, Held as Because, NeverHeld, NodeLost, NodeState, NodeView,
+};
+use crate::evidence::Evidence;
+use crate::profile::{DeletedWhileRunning, Profile};
+use crate::question::{Delay, PodQuestion};
+use crate::row;
+use crate::snapshot::{Ended, Held, PodView, Selection};
+
+/// What these rows read. Nothing of a pod that only a finalizer of others holds: that is theirs.
+fn argo(pod: &PodView) -> Option<&ArgoPod> {
+    let bound_by_others = pod.held == Held::No && !pod.adopted.is_empty();
+    pod.argo.as_ref().filter(|_| !bound_by_others)
+}
+
+fn profile(pod: &PodView) -> Option<&Profile> {
+    match &pod.selection {
+        Selection::By { profile, .. } => Some(profile),
+        Selection::None | Selection::Ignored => None,
+    }
+}
+
+/// Whether no row ever adds a hold to this pod, and no record is written of it.
+pub(super) fn is_never_held(pod: &PodView) -> bool {
+    let argo = pod.argo.as_ref();
+    argo.is_some_and(|argo| NeverHeld::prove(&argo.pod.meta.labels).is_some())
+}
+
+/// Row 16. Also where no profile selects the pod any more, however many there are of these.
+pub(super) fn never_held(pod: &PodView) -> Found {
+    let proof = NeverHeld::prove(&argo(pod)?.pod.meta.labels)?;
+    Some((row::NEVER_HELD, Evidence::NeverHeld(proof)))
+}
+
+/// Row 17: by the watched pod alone.
+pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
+    if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
+        return None;
+    }
+    let proof = EndedByDeletion::prove(&argo(pod)?.pod)?;
+    Some((row::ENDED_BY_DELETION, Evidence::EndedByDeletion(proof)))
+}
+
+/// By which of these rows a pod would have been released that nobody held and that is gone: its node
+/// was not asked, so that only its deletion can have ended it. One that went before its end left no
+/// result.
+pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
+    let argo = pod.argo.as_ref()?;
+    if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
+        return None;
+    }
+    let without_an_end = pod.ended == Ended::No;
+    let by_deletion = without_an_end || EndedByDeletion::prove(&argo.pod).is_some();
+    by_deletion.then_some("EndedByDeletion")
+}
+
+/// Why row 17 does not release a pod that is being deleted, in words.
+pub(super) fn held_because(pod: &PodView) -> Option<&'static str> {
+    match Ending::of(&argo(pod)?.pod) {
+        Ending::Held(Because::NotDeleted) => None,
+        Ending::Held(why) => Some(why.as_str()),
+        Ending::ByDeletion(_) => {
+            (profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold).then_some(
+                "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)",
+            )
+        }
+    }
+}
+
+/// Row 18. The delay begins with the first proof, and the last one has to be there at its end.
+pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> Found {
+    let delay = profile(pod)?.node_lost_delay;
+    let argo = argo(pod)?;
+    let view = argo.node.as_ref()?;
+    let Some(proof) = proof(argo, view) else {
+        unproven(view, reasons);
+        return None;
+    };
+    let left = match view.lost_since {
+        Some(since) => delay.saturating_sub(elapsed(since, now)),
+        None => delay,
+    };
+    if left.is_zero() {
+        return Some((row::NODE_LOST, Evidence::NodeLost(proof)));
+    }
+    let answer = |question, after| Missing::Answer { question, after };
+    let wait = PodQuestion::Delay(Delay::NodeLost(pod.uid.clone()));
+    reasons.add(row::NODE_LOST, answer(wait, left));
+    let again = PodQuestion::Node(view.question.clone());
+    reasons.add(row::NODE_LOST, answer(again, RECHECK));
+    let text = format!(
+        "{proof}: it is held for nodeLostDelay ({} s) more",
+        left.as_secs()
+    );
+    reasons.add(row::NODE_LOST, Missing::Event(text.into()));
+    None
+}
+
+/// Whether the node is known to be lost, and yet there: then no outcome will ever be final, and the
+/// release does not wait for its record.
+pub(super) fn is_without_an_outcome(pod: &PodView) -> bool {
+    let lost = argo(pod).and_then(|argo| proof(argo, argo.node.as_ref()?));
+    lost.is_some_and(|proof| !proof.is_gone())
+}
+
+fn proof(argo: &ArgoPod, view: &NodeView) -> Option<NodeLost> {
+    NodeLost::prove(&argo.pod, view.fact.as_ref()?, view.deletion_seen)
+}
+
+fn unproven(view: &NodeView, reasons: &mut Reasons) {
+    let fact = view.fact.as_ref();
+    let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
+    let question = PodQuestion::Node(view.question.clone());
+    let after = if current.is_some() {
+        RECHECK
+    } else {
+        Duration::ZERO
+    };
+    reasons.add(row::NODE_LOST, Missing::Answer { question, after });
+    let says = match current.map(Fact::answer) {
+        Some(NodeState::Unknown(why)) => {
+            format!("whether its node is lost is not known: {why}")
+        }
+        Some(NodeState::NotReady) => {
+            "its node is not ready, which proves a loss only of a pod that is deleted by force or with the \
+             taint node.kubernetes.io/out-of-service"
+                .to_owned()
+        }
+        _ => return,
+    };
+    reasons.add(row::NODE_LOST, Missing::Event(says.into()));
+}

@@ -1,0 +1,252 @@
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn workflow(status: Value) -> Vec<u8> {
+    let workflow = json!({
+        "metadata": {"uid": "u-1", "resourceVersion": "7", "name": "w"},
+        "spec": {"entrypoint": "main"}, "status": status,
+    });
+    serde_json::to_vec(&workflow).unwrap()
+}
+
+fn table() -> Value {
+    json!({
+        "w-1": {"id": "w-1", "name": "w.a", "type": "Pod", "phase": "Succeeded"},
+        "w-2": {"id": "w-2", "name": "w.b", "type": "Pod", "phase": "Running"},
+        "w-3": {"id": "w-3", "name": "w.c", "type": "Pod", "phase": "Error"},
+        "w-4": {"id": "w-4", "name": "w.d", "type": "Pod"},
+    })
+}
+
+fn pod() -> Uid {
+    Uid::new("p-1")
+}
+
+/// A workflow whose one node is `node`.
+fn of_node(node: Value) -> Value {
+    json!({ "nodes": { "w-1": node } })
+}
+
+fn pack(bytes: &[u8]) -> String {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    STANDARD.encode(encoder.finish().unwrap())
+}
+
+/// Those of all tests, by id and by name.
+fn asked() -> Vec<NodeRef> {
+    let ids = (0..6).map(|n| NodeRef::Id(format!("w-{n}").into()));
+    let names = ["w.a", "w.b", "w.c", "w.d", "w.e"].map(|name| NodeRef::Name(name.into()));
+    ids.chain(names).collect()
+}
+
+fn now<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(work)
+}
+
+fn read_at_once(body: &[u8], uid: &str, asked: Vec<NodeRef>) -> Result<Nodes, Unread> {
+    let unpacking = Semaphore::new(1);
+    now(read(body, &Uid::new(uid), asked, &unpacking))
+}
+
+fn fulfilled(status: Value) -> Nodes {
+    read_at_once(&workflow(status), "u-1", asked()).unwrap()
+}
+
+fn unreadable(status: Value) -> String {
+    match read_at_once(&workflow(status), "u-1", asked()).unwrap_err() {
+        Unread::Otherwise(why) => why,
+        Unread::TooLarge(why) => panic!("too large: {why}"),
+    }
+}
+
+#[rstest]
+#[case::plain(json!({"nodes": table()}))]
+#[case::compressed(json!({"compressedNodes": pack(table().to_string().as_bytes())}))]
+fn fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
+    let nodes = fulfilled(status);
+    assert_eq!(nodes.version(), ResourceVersion::new(7));
+    for (id, name, expected) in [
+        ("w-1", "w.a", true),
+        ("w-2", "w.b", false),
+        ("w-3", "w.c", true),
+        ("w-4", "w.d", false),
+        ("w-5", "w.e", false),
+    ] {
+        assert_eq!(
+            nodes.is_fulfilled(&NodeRef::Id(id.into()), &pod()),
+            expected,
+            "{id}"
+        );
+        assert_eq!(
+            nodes.is_fulfilled(&NodeRef::Name(name.into()), &pod()),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+/// What Argo Workflows writes beside the phase: whether the outputs have arrived (3.6), whose
+/// successor is awaited (4.0), and whose result it was (4.2).
+#[rstest]
+#[case::outputs_have_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": true})), true)]
+#[case::outputs_have_not_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": false})), false)]
+#[case::nobody_says_whether(of_node(json!({"phase": "Succeeded", "taskResultSynced": null})), true)]
+#[case::the_table_says_not_yet(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": false}}), false)]
+#[case::the_table_says_so(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": true}}), true)]
+#[case::the_table_is_about_others(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-2": false}}), true)]
+#[case::the_node_knows_better(json!({"nodes": {"w-1": {"phase": "Failed", "taskResultSynced": true}}, "taskResultsCompletionStatus": {"w-1": false}}), true)]
+#[case::of_this_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-1"})), true)]
+#[case::of_another_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-0"})), false)]
+#[case::of_nobody_named(of_node(json!({"phase": "Succeeded", "capturedPodUID": ""})), true)]
+#[case::to_be_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1"})), true)]
+#[case::to_be_replaced_before_it_reported(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1", "taskResultSynced": false})), true)]
+#[case::its_predecessor_is_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-0"})), false)]
+#[case::its_successor_runs(of_node(json!({"phase": "Running", "restartingPodUID": "p-1"})), false)]
+fn a_phase_is_not_all_that_a_consumer_takes(#[case] status: Value, #[case] expected: bool) {
+    let compressed = {
+        let mut status = status.clone();
+        let table = status["nodes"].take();
+        status["compressedNodes"] = json!(pack(table.to_string().as_bytes()));
+        status
+    };
+    for status in [status, compressed] {
+        let nodes = fulfilled(status);
+        let node = NodeRef::Id("w-1".into());
+        assert_eq!(nodes.is_fulfilled(&node, &pod()), expected);
+    }
+}
+
+#[rstest]
+#[case::a_number(json!(3))]
+#[case::a_text(json!("garbage"))]
+#[case::a_phase_that_is_none(json!({"phase": 7}))]
+#[case::no_word_about_outputs(json!({"phase": "Succeeded", "taskResultSynced": "no"}))]
+fn one_node_that_cannot_be_read_says_nothing_of_the_others(#[case] bad: Value) {
+    let nodes = fulfilled(json!({"nodes": {"w-0": bad, "w-1": {"phase": "Succeeded"}}}));
+    assert!(nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+    let bad = NodeRef::Id("w-0".into());
+    assert!(!nodes.is_fulfilled(&bad, &pod()));
+    assert!(nodes.objection(&bad).unwrap().contains("cannot be read"));
+}
+
+#[rstest]
+#[case::in_part(json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}), Some("not yet its outputs"))]
+#[case::of_another_pod(json!({"name": "w.a", "phase": "Failed", "capturedPodUID": "p-0"}), Some("another pod, uid p-0"))]
+#[case::all_of_it(json!({"name": "w.a", "phase": "Failed"}), None)]
+#[case::nothing_yet(json!({"name": "w.a", "phase": "Running"}), None)]
+fn what_a_node_that_ended_lacks_can_be_told(#[case] node: Value, #[case] why: Option<&str>) {
+    let told = fulfilled(of_node(node)).objection(&NodeRef::Name("w.a".into()));
+    assert_eq!(told.is_some(), why.is_some(), "{told:?}");
+    assert!(told.is_none_or(|told| told.contains(why.unwrap())));
+}
+
+#[rstest]
+#[case::no_status(Value::Null)]
+#[case::no_nodes(json!({"phase": "Running"}))]
+#[case::null_nodes(json!({"nodes": null, "compressedNodes": ""}))]
+fn no_nodes_are_no_evidence(#[case] status: Value) {
+    assert!(!fulfilled(status).is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+}
+
+#[rstest]
+#[case::offloaded(json!({"offloadNodeStatusVersion": "fnv:12"}), "offloaded")]
+#[case::no_base64(json!({"compressedNodes": "%%%"}), "no base64")]
+#[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "no gzip")]
+#[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
+#[case::no_map(json!({"nodes": [3]}), "cannot be read")]
+#[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": [3]}), "cannot be read")]
+fn what_cannot_be_read_gives_none_and_says_so(#[case] status: Value, #[case] why: &str) {
+    let told = unreadable(status);
+    assert!(told.contains(why), "{told}");
+}
+
+#[test]
+fn a_word_about_outputs_that_cannot_be_read_is_no_evidence_for_its_node() {
+    let node = json!({"phase": "Succeeded"});
+    let nodes = fulfilled(json!({
+        "nodes": {"w-1": node, "w-2": node}, "taskResultsCompletionStatus": {"w-1": "no"},
+    }));
+    assert!(!nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+    assert!(nodes.is_fulfilled(&NodeRef::Id("w-2".into()), &pod()));
+}
+
+#[test]
+fn t3_what_nobody_asks_for_is_not_kept_and_not_known() {
+    let only = vec![NodeRef::Id("w-2".into())];
+    let body = workflow(json!({"nodes": table()}));
+    let nodes = read_at_once(&body, "u-1", only).unwrap();
+    let (asked, other) = (NodeRef::Id("w-2".into()), NodeRef::Id("w-1".into()));
+    assert!(nodes.covers(&asked) && !nodes.is_fulfilled(&asked, &pod()));
+    assert!(!nodes.covers(&other) && !nodes.is_fulfilled(&other, &pod()));
+    assert_eq!(nodes.asked.len(), 1);
+}
+
+#[test]
+fn t3_a_node_with_a_uid_that_is_none_is_not_kept() {
+    let long = "x".repeat(1000);
+    let nodes = fulfilled(of_node(json!({"phase": "Failed", "capturedPodUID": long})));
+    let node = NodeRef::Id("w-1".into());
+    assert!(nodes.objection(&node).unwrap().contains("cannot be read"));
+}
+
+/// As Argo writes them, some 900 bytes each.
+fn large_table(nodes: usize) -> Vec<u8> {
+    let mut table = Vec::new();
+    for n in 0..nodes {
+        let comma = if n == 0 { '{' } else { ',' };
+        let inputs = "x".repeat(700);
+        write!(
+            table,
+            r#"{comma}"w-{n}":{{"id":"w-{n}","name":"w[{n}].step","type":"Pod","phase":"Succeeded","taskResultSynced":true,"inputs":{{"parameters":[{{"name":"p","value":"{inputs}"}}]}},"children":["w-{}"]}}"#,
+            n + 1
+        )
+        .unwrap();
+    }
+    table.push(b'}');
+    table
+}
+
+#[test]
+fn t3_a_workflow_of_20_000_nodes_is_read() {
+    let status = json!({"compressedNodes": pack(&large_table(20_000))});
+    let asked: Vec<_> = (0..20_000)
+        .map(|n| match n % 2 {
+            0 => NodeRef::Id(format!("w-{n}").into()),
+            _ => NodeRef::Name(format!("w[{n}].step").into()),
+        })
+        .collect();
+    let nodes = read_at_once(&workflow(status), "u-1", asked.clone()).unwrap();
+    assert!(asked.iter().all(|node| nodes.is_fulfilled(node, &pod())));
+}
+
+#[test]
+fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off() {
+    let bomb = pack(&vec![b' '; 3 << 20]);
+    assert!(bomb.len() < 8192);
+    let unpacked = |limit| {
+        let table = Table::new(asked());
+        now(unpack(bomb.as_bytes(), limit, table)).map(drop)
+    };
+    let told = unpacked(2 << 20).unwrap_err();
+    assert_eq!(
+        told,
+        Unread::TooLarge("its compressed nodes unpack to more than 2 MiB".into())
+    );
+    assert!(matches!(unpacked(4 << 20), Err(Unread::Otherwise(_))));
+}
+
+#[test]
+fn another_object_of_that_name_says_nothing() {
+    let body = workflow(json!({"nodes": table()}));
+    read_at_once(&body, "u-2", asked()).unwrap_err();
+}

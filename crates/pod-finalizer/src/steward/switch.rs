@@ -1,0 +1,206 @@
+//! What the gate ConfigMap is to say of pods' holds: a pure function of what it says and how things
+//! stand.
+//!
+//! Every word names who wrote it, and only that one takes it back: what an admin wrote stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use belayer_core::names::{GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX};
+
+use crate::profile::Mode;
+use crate::snapshot::Gate;
+
+/// Key of the gate ConfigMap that the admission policy reads: `on`, or off by any other word.
+pub const GATE_KEY: &str = "hold";
+
+/// Key of the gate ConfigMap that says that the backlog turned [`GATE_KEY`] off. An `off` without
+/// it is an admin's, and not ours to turn on.
+pub const BACKLOG_KEY: &str = "backlog";
+
+/// The value of [`GATE_KEY`] while every profile only observes: then nothing is written to pods, and
+/// the policy must not do it either.
+pub const OBSERVING: &str = "observing";
+
+/// The value of [`BACKLOG_KEY`] while the backlog gate is closed.
+pub const BACKLOG_CLOSED: &str = "closed";
+
+/// Where the backlog gate is, by the data of the gate ConfigMap, for pods of this namespace.
+pub fn gate_by(data: &BTreeMap<String, String>, namespace: &str) -> Gate {
+    let is = |key: &str, word: &str| data.get(key).map(String::as_str) == Some(word);
+    if is(BACKLOG_KEY, BACKLOG_CLOSED) {
+        return Gate::Closed;
+    }
+    if is(
+        &format!("{GATE_CLOSED_PREFIX}{namespace}"),
+        GATE_CLOSED_BY_BACKLOG,
+    ) {
+        return Gate::NamespaceClosed;
+    }
+    Gate::Open
+}
+
+/// The gate ConfigMap, as it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GateObject {
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+    pub(super) data: BTreeMap<String, String>,
+}
+
+/// What the ConfigMap is to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// The backlog gate of the whole cluster.
+    pub(super) gate: Gate,
+    /// The closed namespaces.
+    pub(super) closed: BTreeSet<Arc<str>>,
+}
+
+impl GateObject {
+    /// The namespaces that their backlog closed.
+    pub(super) fn closed(&self) -> BTreeSet<Arc<str>> {
+        let ours = self
+            .data
+            .iter()
+            .filter(|(_, word)| *word == GATE_CLOSED_BY_BACKLOG);
+        ours.filter_map(|(key, _)| key.strip_prefix(GATE_CLOSED_PREFIX))
+            .map(Arc::from)
+            .collect()
+    }
+
+    /// Whether the backlog closed everything.
+    pub(super) fn gate(&self) -> Gate {
+        match self.data.get(BACKLOG_KEY).map(String::as_str) {
+            Some(BACKLOG_CLOSED) => Gate::Closed,
+            _ => Gate::Open,
+        }
+    }
+
+    /// The keys to change so that the policy follows the profiles and the backlog; `None` if nothing
+    /// is.
+    pub(super) fn switched(&self, wanted: &Wanted, profiles: Mode) -> Option<Value> {
+        let mut change = Map::new();
+        if let Some(switch) = self.switch(wanted.gate, profiles) {
+            change.extend(switch);
+        }
+        let now = self.closed();
+        for name in now.difference(&wanted.closed) {
+            change.insert(format!("{GATE_CLOSED_PREFIX}{name}"), Value::Null);
+        }
+        for name in wanted.closed.difference(&now) {
+            let key = format!("{GATE_CLOSED_PREFIX}{name}");
+            // There already, by an admin's word: closed is closed.
+            if !self.data.contains_key(&key) {
+                change.insert(key, GATE_CLOSED_BY_BACKLOG.into());
+            }
+        }
+        (!change.is_empty()).then_some(Value::Object(change))
+    }
+
+    fn switch(&self, gate: Gate, profiles: Mode) -> Option<Map<String, Value>> {
+        let word = |key: &str| self.data.get(key).map(String::as_str);
+        let (hold, backlog) = (word(GATE_KEY), word(BACKLOG_KEY));
+        let change = match (profiles, hold, gate) {
+            (Mode::Observe, Some("on"), _) => json!({ GATE_KEY: OBSERVING }),
+            (Mode::Enforce, Some(OBSERVING), _) => json!({ GATE_KEY: "on" }),
+            (Mode::Enforce, Some("on"), Gate::Closed) => {
+                json!({ GATE_KEY: "off", BACKLOG_KEY: BACKLOG_CLOSED })
+            }
+            (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => return None,
+            _ if backlog != Some(BACKLOG_CLOSED) => return None,
+            (Mode::Enforce, Some("off"), _) => json!({ GATE_KEY: "on", BACKLOG_KEY: null }),
+            // Somebody turned it off by another word meanwhile.
+            (Mode::Enforce, ..) => json!({ BACKLOG_KEY: null }),
+        };
+        match change {
+            Value::Object(change) => Some(change),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn object(data: &[(&str, &str)]) -> GateObject {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        GateObject {
+            data: data.iter().map(own).collect(),
+            ..GateObject::default()
+        }
+    }
+
+    fn wanted(gate: Gate, closed: &[&str]) -> Wanted {
+        Wanted {
+            gate,
+            closed: closed.iter().map(|name| Arc::from(*name)).collect(),
+        }
+    }
+
+    #[rstest]
+    #[case::the_backlog_closes(&[("hold", "on")], Gate::Closed, Some(json!({"hold": "off", "backlog": "closed"})))]
+    #[case::it_is_closed(&[("hold", "off"), ("backlog", "closed")], Gate::Closed, None)]
+    #[case::it_opens_again(&[("hold", "off"), ("backlog", "closed")], Gate::Open, Some(json!({"hold": "on", "backlog": null})))]
+    #[case::it_is_open(&[("hold", "on")], Gate::Open, None)]
+    #[case::an_admins_off_stays(&[("hold", "off")], Gate::Open, None)]
+    #[case::nor_does_it_become_the_backlogs(&[("hold", "off")], Gate::Closed, None)]
+    #[case::a_component_that_was_switched_off(&[("hold", "switched-off"), ("backlog", "closed")], Gate::Open, Some(json!({"backlog": null})))]
+    #[case::an_admin_took_the_switch_out(&[], Gate::Open, None)]
+    fn the_policys_switch_follows_the_backlog_and_obeys_an_admin(
+        #[case] data: &[(&str, &str)],
+        #[case] gate: Gate,
+        #[case] expected: Option<Value>,
+    ) {
+        let change = object(data).switched(&wanted(gate, &[]), Mode::Enforce);
+        assert_eq!(change, expected);
+    }
+
+    #[rstest]
+    #[case::it_closes(&[], &["a"], Some(json!({"closed.a": "backlog"})))]
+    #[case::it_is_closed(&[("closed.a", "backlog")], &["a"], None)]
+    #[case::it_opens(&[("closed.a", "backlog")], &[], Some(json!({"closed.a": null})))]
+    #[case::one_for_another(&[("closed.a", "backlog")], &["b"], Some(json!({"closed.a": null, "closed.b": "backlog"})))]
+    #[case::an_admins_stays_closed(&[("closed.a", "maintenance")], &[], None)]
+    #[case::and_stays_the_admins(&[("closed.a", "maintenance")], &["a"], None)]
+    #[case::what_else_is_there_stays(&[("mode", "normal"), ("holdClaims", "off")], &[], None)]
+    fn t4_a_closed_namespace_is_a_key_of_its_own(
+        #[case] data: &[(&str, &str)],
+        #[case] closed: &[&str],
+        #[case] expected: Option<Value>,
+    ) {
+        for mode in [Mode::Enforce, Mode::Observe] {
+            let change = object(data).switched(&wanted(Gate::Open, closed), mode);
+            assert_eq!(change, expected);
+        }
+    }
+
+    #[rstest]
+    #[case::nothing_is_tied_while_all_observe(Mode::Observe, "on", Some("observing"))]
+    #[case::which_is_said_once(Mode::Observe, "observing", None)]
+    #[case::an_admins_off_stays(Mode::Observe, "off", None)]
+    #[case::enforcing_ties_again(Mode::Enforce, "observing", Some("on"))]
+    fn the_policys_switch_follows_the_profiles(
+        #[case] profiles: Mode,
+        #[case] hold: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let written = object(&[("hold", hold)]).switched(&wanted(Gate::Open, &[]), profiles);
+        assert_eq!(written, expected.map(|word| json!({ "hold": word })));
+    }
+
+    #[rstest]
+    #[case::as_old_builds_wrote_it(&[("hold", "on"), ("mode", "normal")], Gate::Open)]
+    #[case::everything(&[("backlog", "closed"), ("closed.a", "backlog")], Gate::Closed)]
+    #[case::it(&[("closed.a", "backlog")], Gate::NamespaceClosed)]
+    #[case::another(&[("closed.ab", "backlog")], Gate::Open)]
+    #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], Gate::Open)]
+    fn t4_what_the_gate_says_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
+        assert_eq!(gate_by(&object(data).data, "a"), expected);
+    }
+}

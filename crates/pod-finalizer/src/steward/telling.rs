@@ -1,0 +1,138 @@
+//! What people are told when a gate closes or unselected pods are kept: a line in the log, and an
+//! Event on the gate ConfigMap, for the pods are many and not at fault.
+
+use std::sync::Arc;
+
+use belayer_core::decision::{Notice, Severity};
+use belayer_core::events::Regarding;
+use belayer_core::object::{ObjectKey, Resource, Uid};
+
+use super::Steward;
+use crate::backlog::Limits;
+use crate::census::Standing;
+use crate::snapshot::{Gate, MassRelease};
+
+/// So many namespaces are told of at once; the ConfigMap and `/debug/holds` name all.
+const TOLD: usize = 10;
+
+impl Steward {
+    /// Reports what has changed since the last look.
+    pub(super) async fn tell_changes(&self, now: &Standing) {
+        let notices = self.notices(now);
+        if notices.is_empty() {
+            return;
+        }
+        for notice in &notices {
+            tracing::warn!(reason = notice.reason, "{}", notice.message);
+        }
+        let Ok(gate) = self.read_gate().await else {
+            return;
+        };
+        let regarding = Regarding {
+            resource: Resource::config_maps(),
+            key: self.gate.clone(),
+            uid: Uid::new(gate.uid),
+        };
+        for notice in &notices {
+            self.events.tell(&regarding, notice);
+        }
+    }
+
+    fn notices(&self, now: &Standing) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let limits = self.finalizer.census().limits();
+        match (self.last.gate, now.gate) {
+            (Gate::Open, Gate::Closed) => notices.push(all_closed(limits, now)),
+            (Gate::Closed, Gate::Open) => tracing::info!("backlog gate open again"),
+            _ => {}
+        }
+        let closed = now.closed.iter();
+        let new = closed.filter(|(name, _)| !self.last.closed.contains_key(*name));
+        for (namespace, waiting) in new.take(TOLD) {
+            let unreadable = self.finalizer.unreadable_in(namespace);
+            notices.push(closed_in(namespace, *waiting, limits, &unreadable));
+        }
+        for namespace in self.last.closed.keys() {
+            if !now.closed.contains_key(namespace) {
+                tracing::info!(%namespace, "backlog gate of the namespace open again");
+            }
+        }
+        if self.last.mass_release == MassRelease::Within {
+            notices.extend(kept(now.mass_release, "in the cluster"));
+        }
+        let kept_in = now.kept_in.iter();
+        let new = kept_in.filter(|(name, _)| !self.last.kept_in.contains_key(*name));
+        for (namespace, mass_release) in new.take(TOLD) {
+            notices.extend(kept(*mass_release, &format!("in namespace {namespace}")));
+        }
+        notices
+    }
+}
+
+fn warning(reason: &'static str, message: String) -> Notice {
+    Notice {
+        severity: Severity::Warning,
+        reason,
+        message: message.into(),
+    }
+}
+
+fn all_closed(limits: Limits, now: &Standing) -> Notice {
+    let closed = match now.closed.len() {
+        0 => String::new(),
+        1 => " (1 namespace is closed by itself)".to_owned(),
+        n => format!(" ({n} namespaces are closed by themselves)"),
+    };
+    warning(
+        "BacklogGateClosed",
+        format!(
+            "no hold is added to any pod: more than {} held pods that are being deleted wait{closed}; it opens below \
+             half of that. `belayer status` names the namespaces, `belayer explain pod/NAME` what a pod waits for",
+            limits.cluster
+        ),
+    )
+}
+
+/// Those whose owner's status cannot be read are named: nothing that their consumer does takes them
+/// away.
+fn closed_in(
+    namespace: &str,
+    waiting: usize,
+    limits: Limits,
+    unreadable: &[(ObjectKey, Arc<str>)],
+) -> Notice {
+    let unreadable = match unreadable {
+        [] => String::new(),
+        [(pod, why), others @ ..] => format!(
+            "; the owner's status cannot be read for {} of them, such as {pod}: {why}",
+            others.len() + 1
+        ),
+    };
+    warning(
+        "BacklogNamespaceClosed",
+        format!(
+            "no hold is added to pods of namespace {namespace}: {waiting} held pods there are being deleted and wait, \
+             more than {}; it opens below half of that, and other namespaces are not affected{unreadable}. `belayer \
+             explain pod/NAME -n {namespace}` says what a pod waits for",
+            limits.namespace
+        ),
+    )
+}
+
+fn kept(mass_release: MassRelease, place: &str) -> Option<Notice> {
+    let MassRelease::Exceeded {
+        unselected, held, ..
+    } = mass_release
+    else {
+        return None;
+    };
+    Some(warning(
+        "MassReleaseHeldBack",
+        format!(
+            "{unselected} of {held} held pods {place} are selected by no profile any more; they are kept until there \
+             is other evidence, because that many at once look like a mistyped selector, or an admission policy \
+             reaches further than the profiles: `belayer check` compares them; if it is meant, `belayer drain \
+             --unselected` lets them go"
+        ),
+    ))
+}

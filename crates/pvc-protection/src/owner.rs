@@ -1,0 +1,64 @@
+//! The Argo Workflow that owns a claim: when it has finished, Argo deletes the claim and removes
+//! `kubernetes.io/pvc-protection` from it, so that the disk goes before the completed pods do (row A18).
+
+use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
+use belayer_core::moment::Moment;
+use belayer_core::object::Resource;
+use belayer_core::slim::ObjectMeta;
+
+/// The label that Argo puts on a workflow that has finished, and removes when it is retried. Decoders of
+/// owners have to keep it.
+pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
+
+const GROUP: &str = "argoproj.io";
+const KIND: &str = "Workflow";
+
+/// The Workflow that is the controller owner of a claim, and what the last live read of it showed.
+#[derive(Debug, Clone)]
+pub struct OwnerView {
+    /// What to ask.
+    pub question: OwnerQuestion,
+    /// The last answer.
+    pub look: Option<Fact<OwnerState>>,
+}
+
+impl OwnerView {
+    /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is
+    /// gone proves nothing here: its pods and claims go with it.
+    pub fn finished(&self, seen: Option<Moment>) -> Option<Finished> {
+        let look = self.look.as_ref()?;
+        if seen.is_none_or(|seen| seen >= look.begun()) {
+            return None;
+        }
+        Some(match look.answer() {
+            OwnerState::Present(meta) if meta.labels.get(COMPLETED_LABEL) == Some("true") => {
+                Finished::Yes
+            }
+            OwnerState::Present(_) | OwnerState::Gone(_) | OwnerState::Unknown(_) => Finished::No,
+        })
+    }
+}
+
+/// What a live read says about a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// It has finished.
+    Yes,
+    /// It has not, or that cannot be known.
+    No,
+}
+
+/// The question about the controller owner of a claim, if that is an Argo Workflow.
+pub fn question(claim: &ObjectMeta) -> Option<OwnerQuestion> {
+    let owner = claim.controller.as_ref()?;
+    let (group, version) = owner.api_version.split_once('/')?;
+    if group != GROUP || *owner.kind != *KIND {
+        return None;
+    }
+    let workflows = Resource::new(group, version, KIND, "workflows");
+    Some(OwnerQuestion::new(
+        workflows,
+        claim.key.shared_namespace(),
+        owner,
+    ))
+}

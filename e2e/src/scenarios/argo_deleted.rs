@@ -1,0 +1,196 @@
+//! Pods of Argo that are deleted, and what their deletion meets: a result that must be saved, or none.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::argo::step;
+use crate::harness::{Cluster, HOLD, Scenario, Workflow, eventually, finalizers, throughout};
+
+const SOON: Duration = Duration::from_secs(30);
+/// How long a cluster is watched for releases that must not come.
+const WINDOW: Duration = Duration::from_secs(2);
+const COMPONENT: &str = "workflows.argoproj.io/component";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(
+            "a6-deleted-while-running",
+            "a pod that its deletion ended is released, one that has a result is held",
+            deleted_while_running,
+        ),
+        Scenario::shared(
+            "a3-pods-that-argo-runs-for-itself",
+            "agents and garbage collectors of artifacts are never held",
+            never_held,
+        ),
+    ]
+}
+
+/// One container as a kubelet reports it.
+fn container(name: &str, state: &Value) -> Value {
+    json!({
+        "name": name, "image": "registry.invalid/step:1", "imageID": "", "ready": false,
+        "restartCount": 0, "state": state,
+    })
+}
+
+fn runs() -> Value {
+    json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } })
+}
+
+pub(super) fn exited(code: i32) -> Value {
+    json!({ "terminated": {
+        "exitCode": code, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:01:00Z",
+    } })
+}
+
+/// What the kubelet writes about a step.
+pub(super) async fn report(
+    cluster: &Cluster,
+    name: &str,
+    phase: &str,
+    containers: &[(&str, Value)],
+) -> Result<()> {
+    let containers = containers
+        .iter()
+        .map(|(name, state)| container(name, state));
+    let status = json!({ "status": {
+        "phase": phase, "containerStatuses": containers.collect::<Vec<_>>(),
+    } });
+    let patch = Patch::Merge(&status);
+    let pods = cluster.pods();
+    let patched = pods
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await;
+    patched
+        .map(drop)
+        .with_context(|| format!("report on {name}"))
+}
+
+/// A step that runs, on a node without a kubelet: its status is what the scenario writes.
+pub(super) async fn running(
+    cluster: &Cluster,
+    workflow: &Workflow,
+    name: &str,
+    node: &str,
+) -> Result<()> {
+    cluster.create(&step(name, workflow).on_node(node)).await?;
+    cluster.is_held(name).await?;
+    report(
+        cluster,
+        name,
+        "Running",
+        &[("main", runs()), ("wait", runs())],
+    )
+    .await
+}
+
+/// Without any grace: by force, or as the kubelet does once nothing runs any more.
+pub(super) async fn delete_at_once(cluster: &Cluster, name: &str) -> Result<()> {
+    let how = DeleteParams::default().grace_period(0);
+    let deleted = cluster.pods().delete(name, &how).await;
+    deleted.map(drop).with_context(|| format!("delete {name}"))
+}
+
+/// For a while all of these keep their hold.
+pub(super) async fn all_stay_held(cluster: &Cluster, names: &[&str]) -> Result<()> {
+    cluster.belayer_has_caught_up().await?;
+    throughout("what has a result must stay held", WINDOW, async || {
+        for name in names {
+            let seen = cluster.pods().get(name).await?;
+            ensure!(finalizers(&seen).contains(&HOLD), "{name} is not held");
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn deleted_while_running(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    let all = ["killed", "graceful", "sidecar", "ended"];
+    for name in all {
+        running(&cluster, &workflow, name, "no-kubelet").await?;
+    }
+    cluster.create(&step("unscheduled", &workflow)).await?;
+    cluster.is_held("unscheduled").await?;
+    let (good, bad) = (exited(0), exited(143));
+    let late = [
+        ("main", good.clone()),
+        ("side", runs()),
+        ("wait", good.clone()),
+    ];
+    report(&cluster, "sidecar", "Running", &late).await?;
+    let failed = [("main", exited(1)), ("wait", good.clone())];
+    report(&cluster, "ended", "Failed", &failed).await?;
+
+    for name in ["killed", "graceful", "sidecar", "ended", "unscheduled"] {
+        cluster.delete(name).await?;
+    }
+    // It never ran: nothing is waited for.
+    cluster.is_gone("unscheduled").await?;
+    // What still runs may come to a good end within its grace.
+    all_stay_held(&cluster, &all).await?;
+
+    let killed = [("main", bad), ("wait", good.clone())];
+    report(&cluster, "killed", "Failed", &killed).await?;
+    let well = [("main", good.clone()), ("wait", good.clone())];
+    report(&cluster, "graceful", "Succeeded", &well).await?;
+    let late = [
+        ("main", good.clone()),
+        ("side", exited(137)),
+        ("wait", good),
+    ];
+    report(&cluster, "sidecar", "Failed", &late).await?;
+    cluster.is_not_held("killed").await?;
+    delete_at_once(&cluster, "killed").await?;
+    cluster.is_gone("killed").await?;
+    all_stay_held(&cluster, &["graceful", "sidecar", "ended"]).await?;
+    counted(&cluster, "EndedByDeletion", 2.0).await?;
+    for name in ["graceful", "sidecar", "ended"] {
+        cluster.consume(name).await?;
+        cluster.is_not_held(name).await?;
+    }
+    Ok(())
+}
+
+/// Each such release can be traced to its namespace.
+pub(super) async fn counted(cluster: &Cluster, evidence: &str, times: f64) -> Result<()> {
+    let labels = [
+        ("evidence", evidence),
+        ("mode", "enforce"),
+        ("pod_namespace", cluster.namespace()),
+    ];
+    eventually("the releases are counted", SOON, async || {
+        let belayer = cluster.shared_belayer()?;
+        let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
+        ensure!((counted - times).abs() < f64::EPSILON, "{counted} counted");
+        Ok(())
+    })
+    .await
+}
+
+async fn never_held(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    // As an older version left them.
+    for of in ["agent", "artifact-gc"] {
+        let left = step(&format!("old-{of}"), &workflow).label(COMPONENT, of);
+        cluster.create(&left.held()).await?;
+        cluster
+            .create(&step(of, &workflow).label(COMPONENT, of))
+            .await?;
+    }
+    cluster.create(&step("a", &workflow)).await?;
+    cluster.is_held("a").await?;
+    for of in ["agent", "artifact-gc"] {
+        cluster.is_not_held(&format!("old-{of}")).await?;
+    }
+    counted(&cluster, "NeverHeld", 2.0).await?;
+    for of in ["agent", "artifact-gc"] {
+        let seen = cluster.pods().get(of).await?;
+        ensure!(!finalizers(&seen).contains(&HOLD), "{of} is held");
+    }
+    Ok(())
+}

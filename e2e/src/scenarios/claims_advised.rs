@@ -1,0 +1,273 @@
+//! pvc-protection as it runs by default: it reports which pods a claim waits for and adds no finalizer. What
+//! an earlier configuration added goes where nothing is lost by it. And where claims are held, the disk of a
+//! finished workflow goes although its completed pods stay (row A18).
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::control_plane::ClaimController;
+use crate::harness::{
+    Belayer, BelayerOptions, CLAIM_HOLD, Cluster, KUBERNETES_CLAIM_HOLD, Scenario, eventually,
+    finalizers, pod, throughout,
+};
+use crate::kinds;
+
+const SOON: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_secs(2);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "a18-advise-is-the-default",
+            "by default a claim gets no finalizer of Belayer's; Event, /debug/holds and metrics say what it waits for",
+            by_default,
+        ),
+        Scenario::alone(
+            "a18-upgrade-with-live-holds",
+            "what an earlier configuration held is let go, but for claims in use that nothing else protects",
+            upgrade,
+        )
+        .within(Duration::from_secs(180)),
+        Scenario::alone(
+            "a18-disk-of-a-finished-workflow",
+            "where claims are held, that of a finished workflow goes once its pods have ended, though they stay",
+            finished_workflow,
+        ),
+    ]
+}
+
+fn advising() -> BelayerOptions {
+    BelayerOptions::default().argument("--controllers=pvc-protection")
+}
+
+fn holding() -> BelayerOptions {
+    BelayerOptions::holding_claims().argument("--controllers=pvc-protection")
+}
+
+async fn event(cluster: &Cluster, reason: &str, claim: &str) -> Result<String> {
+    let events = kinds::events(cluster.client(), cluster.namespace());
+    let all = events.list(&Default::default()).await?.items;
+    let about = |event: &&kube::api::DynamicObject| {
+        let regarding = ["regarding", "involvedObject"];
+        event.data["reason"] == reason
+            && regarding
+                .iter()
+                .any(|field| event.data[field]["name"] == claim)
+    };
+    let found = all.iter().find(about);
+    let found = found.with_context(|| format!("no Event {reason} on {claim}"))?;
+    let text = ["message", "note"].map(|field| found.data[field].as_str().unwrap_or_default());
+    Ok(text.concat())
+}
+
+async fn switch_is_off(cluster: &Cluster) -> Result<()> {
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    eventually("the admission policy is switched off", SOON, async || {
+        let gate = maps.get("belayer-gate").await?;
+        let switch = &gate.data["data"]["holdClaims"];
+        ensure!(switch == "switched-off", "{switch}");
+        Ok(())
+    })
+    .await
+}
+
+async fn metric(belayer: &Belayer, name: &str) -> Result<f64> {
+    let labels = [("controller", "pvc-protection")];
+    belayer.metric(name, &labels).await
+}
+
+async fn set_finalizers(cluster: &Cluster, claim: &str, names: &[&str]) -> Result<()> {
+    let patch = json!({ "metadata": { "finalizers": names } });
+    cluster.merge_claim(claim, patch).await
+}
+
+async fn finalizers_of(cluster: &Cluster, claim: &str) -> Result<Vec<String>> {
+    let seen = cluster.claims().get(claim).await?;
+    Ok(finalizers(&seen).into_iter().map(str::to_owned).collect())
+}
+
+/// A claim as the API server's own plugin makes it.
+async fn protected_claim(cluster: &Cluster, name: &str) -> Result<()> {
+    let theirs = json!({ "finalizers": [KUBERNETES_CLAIM_HOLD] });
+    cluster.create_claim(name, theirs).await.map(drop)
+}
+
+async fn by_default(cluster: Cluster) -> Result<()> {
+    // What takes Kubernetes' finalizer off is this scenario.
+    cluster
+        .switch_claim_controller(ClaimController::Off)
+        .await?;
+    let belayer = cluster.start_belayer_with(&advising()).await?;
+    protected_claim(&cluster, "data").await?;
+    cluster.bound(pod("web").claim("data")).await?;
+    switch_is_off(&cluster).await?;
+    throughout("it gets no finalizer", WINDOW, async || {
+        let all = finalizers_of(&cluster, "data").await?;
+        ensure!(all == [KUBERNETES_CLAIM_HOLD], "{all:?}");
+        Ok(())
+    })
+    .await?;
+    cluster.delete_claim("data").await?;
+    eventually("an Event says what it waits for", SOON, async || {
+        let said = event(&cluster, "DeletionWaits", "data").await?;
+        ensure!(said.ends_with("used by the pod web"), "{said}");
+        Ok(())
+    })
+    .await?;
+    let holds = belayer.holds().await?;
+    let told = &holds["pvc-protection"];
+    ensure!(
+        told["finalizer"].is_null() && told["claims"][0]["name"] == "data",
+        "/debug/holds says {told}"
+    );
+    let [held, waiting] = ["belayer_holds", "belayer_waiting"];
+    let counts = [
+        metric(&belayer, held).await?,
+        metric(&belayer, waiting).await?,
+    ];
+    ensure!(counts == [0.0, 1.0], "held and waiting: {counts:?}");
+    cluster.remove("web").await?;
+    set_finalizers(&cluster, "data", &[]).await?;
+    cluster.claim_is_gone("data").await?;
+    belayer.stop().await?;
+    cluster.switch_claim_controller(ClaimController::On).await
+}
+
+async fn upgrade(cluster: Cluster) -> Result<()> {
+    cluster
+        .switch_claim_controller(ClaimController::Off)
+        .await?;
+    let belayer = cluster.start_belayer_with(&holding()).await?;
+    let both = [KUBERNETES_CLAIM_HOLD, CLAIM_HOLD];
+    let used = ["both", "both-deleted", "alone", "alone-deleted"];
+    let mut user = pod("web");
+    for name in used.into_iter().chain(["both-free", "alone-free"]) {
+        cluster.create_claim(name, json!({})).await?;
+        cluster.claim_is_held(name, CLAIM_HOLD).await?;
+        let left = match name.starts_with("both") {
+            true => &both[..],
+            false => &both[1..],
+        };
+        set_finalizers(&cluster, name, left).await?;
+        if used.contains(&name) {
+            user = user.claim(name);
+        }
+    }
+    cluster.bound(user).await?;
+    for name in used.into_iter().filter(|name| name.ends_with("-deleted")) {
+        cluster.delete_claim(name).await?;
+        stays_held(&cluster, name).await?;
+    }
+    belayer.stop().await?;
+
+    // The same without the key: what the new default makes of an old installation.
+    let belayer = cluster.start_belayer_with(&advising()).await?;
+    for name in ["both", "both-deleted", "both-free", "alone-free"] {
+        cluster.claim_is_not_held(name, CLAIM_HOLD).await?;
+    }
+    switch_is_off(&cluster).await?;
+    let theirs = finalizers_of(&cluster, "both-deleted").await?;
+    ensure!(theirs == [KUBERNETES_CLAIM_HOLD], "{theirs:?}");
+    throughout("what only Belayer protects stays", WINDOW, async || {
+        for name in ["alone", "alone-deleted"] {
+            let all = finalizers_of(&cluster, name).await?;
+            ensure!(all == [CLAIM_HOLD], "{name}: {all:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    eventually("Events say what is left, and why", SOON, async || {
+        let said = event(&cluster, "FinalizerKept", "alone").await?;
+        ensure!(said.contains("used by the pod web"), "{said}");
+        event(&cluster, "DeletionWaits", "alone-deleted").await?;
+        Ok(())
+    })
+    .await?;
+    let checked = check(&cluster).await?;
+    ensure!(
+        checked.contains("claims still have belayer.dev/pvc-protection"),
+        "check says {checked}"
+    );
+
+    cluster.remove("web").await?;
+    cluster.claim_is_gone("alone-deleted").await?;
+    cluster.delete_claim("alone").await?;
+    cluster.claim_is_gone("alone").await?;
+    for name in ["both", "both-deleted", "both-free"] {
+        set_finalizers(&cluster, name, &[]).await?;
+    }
+    belayer.stop().await?;
+    cluster.switch_claim_controller(ClaimController::On).await
+}
+
+/// Without the help of Kubernetes' own controller, which is off.
+async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
+    throughout(&format!("{claim} is held"), WINDOW / 2, async || {
+        let all = finalizers_of(cluster, claim).await?;
+        ensure!(all.iter().any(|name| name == CLAIM_HOLD), "{all:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// What `check` finds about claims.
+async fn check(cluster: &Cluster) -> Result<String> {
+    let command = tokio::process::Command::new(&cluster.setting().belayer)
+        .args(["check", "-o", "json", "--controllers=pvc-protection"])
+        .env("KUBECONFIG", cluster.backend().belayer_kubeconfig())
+        .env_remove("BELAYER_CONFIG")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(SOON, command).await??;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Argo deletes the claims of a workflow when that has finished, and takes Kubernetes' finalizer off.
+async fn finished_workflow(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&holding()).await?;
+    cluster.workflow("build").await?;
+    let workflow = cluster.workflows().get("build").await?;
+    let owner: Value = json!([{
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build",
+        "uid": workflow.metadata.uid, "controller": true, "blockOwnerDeletion": true,
+    }]);
+    for (claim, owners) in [("disk", owner), ("other", json!([]))] {
+        let metadata = json!({ "ownerReferences": owners });
+        cluster.create_claim(claim, metadata).await?;
+        cluster.claim_is_held(claim, CLAIM_HOLD).await?;
+    }
+    for step in ["step-1", "step-2"] {
+        let user = pod(step).claim("disk").claim("other");
+        cluster.bound(user).await?;
+    }
+    cluster.finish("step-1", "Succeeded").await?;
+    for claim in ["disk", "other"] {
+        cluster.delete_claim(claim).await?;
+        set_finalizers(&cluster, claim, &[CLAIM_HOLD]).await?;
+    }
+    let completed =
+        json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+    cluster.merge_workflow("build", completed).await?;
+    // One of its pods runs still, whatever the workflow says.
+    cluster.claim_stays_held("disk", CLAIM_HOLD).await?;
+    cluster.finish("step-2", "Succeeded").await?;
+    cluster.claim_is_gone("disk").await?;
+    ensure!(
+        cluster.pods().get("step-1").await.is_ok(),
+        "the pods are to stay"
+    );
+    let all = finalizers_of(&cluster, "other").await?;
+    ensure!(
+        all == [CLAIM_HOLD],
+        "a claim of nobody waits for its pods: {all:?}"
+    );
+    for step in ["step-1", "step-2"] {
+        cluster.remove(step).await?;
+    }
+    cluster.claim_is_gone("other").await?;
+    belayer.stop().await
+}

@@ -1,0 +1,300 @@
+//! A tenant that deletes, unselects and holds what it may in its own namespace: nobody else's holds
+//! suffer, and drain ends. Rows T4, A4 and A5.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use super::admission::remove_policy;
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers,
+    pod, throughout,
+};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Rbac};
+use crate::providers::{apply, manifest};
+
+const SOON: Duration = Duration::from_secs(30);
+/// How long a thing is watched that must not happen.
+const WINDOW: Duration = Duration::from_secs(2);
+/// More pods than the namespace may have: 20.
+const BACKLOG: usize = 24;
+/// More unselected pods than are let go at once.
+const BURST: usize = 60;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "hostile-backlog",
+            "a tenant that deletes many pods of a live workflow closes its own namespace and no other",
+            backlog,
+        ),
+        Scenario::alone(
+            "hostile-unselected",
+            "a tenant's burst of pods that no profile selects keeps nobody else's, after a restart neither",
+            unselected,
+        ),
+        Scenario::alone(
+            "hostile-drain",
+            "a tenant that goes on holding pods of its own is named, and does not keep drain from ending",
+            drain,
+        ),
+    ]
+}
+
+/// A client with the rights that `edit` gives in the scenario's namespace, where rights are checked.
+async fn tenant(cluster: &Cluster) -> Result<Client> {
+    let namespace = cluster.namespace();
+    let name = format!("system:serviceaccount:{namespace}:tenant");
+    if cluster.can(Rbac) {
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": { "name": "tenant", "namespace": namespace },
+            "rules": [{
+                "apiGroups": ["", "argoproj.io"], "resources": ["pods", "workflows"],
+                "verbs": ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
+            }],
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "tenant", "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant" },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name }],
+        });
+        for (kind, object) in [("Role", role), ("RoleBinding", binding)] {
+            let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
+            let all: Api<DynamicObject> = Api::namespaced_with(
+                cluster.client().clone(),
+                namespace,
+                &ApiResource::from_gvk(&gvk),
+            );
+            all.create(&PostParams::default(), &serde_json::from_value(object)?)
+                .await?;
+        }
+    }
+    let admin = Kubeconfig::read_from(cluster.backend().admin_kubeconfig())?;
+    let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+    config.auth_info.impersonate = Some(name);
+    Ok(Client::try_from(config)?)
+}
+
+async fn create(pods: &Api<DynamicObject>, pod: &PodBuilder) -> Result<DynamicObject> {
+    let created = pods.create(&PostParams::default(), &pod.build()?).await;
+    created.context("create a pod as the tenant")
+}
+
+async fn gate(cluster: &Cluster) -> Result<Value> {
+    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    Ok(maps.get("belayer-gate").await?.data["data"].clone())
+}
+
+async fn backlog(cluster: Cluster) -> Result<()> {
+    let options = BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 20\n");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    let tenant = tenant(&cluster).await?;
+    let pods = kinds::pods(&tenant, cluster.namespace());
+    let workflow = cluster.workflow("live").await?;
+    let names: Vec<String> = (0..BACKLOG).map(|index| format!("p{index}")).collect();
+    for name in &names {
+        create(&pods, &pod(name).of(&workflow).held()).await?;
+        // Ended, so that its result is waited for.
+        cluster.finish(name, "Succeeded").await?;
+    }
+    for name in &names {
+        pods.delete(name, &DeleteParams::default()).await?;
+    }
+    let key = format!("closed.{}", cluster.namespace());
+    eventually("the tenant's namespace is closed", SOON, async || {
+        let gate = gate(&cluster).await?;
+        ensure!(gate[&key] == "backlog", "{gate}");
+        ensure!(gate["hold"] == "on", "for all others: {gate}");
+        Ok(())
+    })
+    .await?;
+    says_so(&cluster, &belayer).await?;
+
+    let other = cluster.another_namespace("other", json!({})).await?;
+    let theirs = cluster.workflow_in(&other, "theirs", json!({})).await?;
+    cluster.create_in(&other, &pod("a").of(&theirs)).await?;
+    eventually("another tenant's pod is held", SOON, async || {
+        let seen = cluster.pods_in(&other).get("a").await?;
+        ensure!(finalizers(&seen).contains(&HOLD), "it is not");
+        Ok(())
+    })
+    .await?;
+    create(&pods, &pod("new").of(&workflow)).await?;
+    stays_free(&cluster, "new").await?;
+    if cluster.can(AdmissionPolicies) {
+        apply(cluster.client(), manifest("pod-hold-policy")?).await?;
+        let obeys = policy_obeys(&cluster, &workflow, (&other, &theirs)).await;
+        remove_policy(&cluster, "belayer-pod-hold").await?;
+        obeys?;
+    }
+
+    // Releases go on, and by them it opens again.
+    for name in &names[..BACKLOG - 8] {
+        cluster.consume(name).await?;
+    }
+    eventually("the namespace is open again", SOON, async || {
+        let gate = gate(&cluster).await?;
+        ensure!(gate[&key].is_null(), "{gate}");
+        Ok(())
+    })
+    .await?;
+    cluster.is_held("new").await?;
+    belayer.stop().await
+}
+
+/// Metrics, `status` and `explain` tell of a closed namespace.
+async fn says_so(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
+    let labels = [("controller", "pod-finalizer")];
+    eventually("metrics say so", SOON, async || {
+        let all = belayer.metric("belayer_backlog_gate", &labels).await?;
+        let one = belayer
+            .metric("belayer_backlog_namespaces_closed", &labels)
+            .await?;
+        ensure!((all, one) == (0.0, 1.0), "{all} and {one}");
+        Ok(())
+    })
+    .await?;
+    let holds = belayer.holds().await?;
+    let closed = &holds["pod-finalizer"]["closedNamespaces"];
+    ensure!(closed[0]["namespace"] == cluster.namespace(), "{closed}");
+    Ok(())
+}
+
+async fn stays_free(cluster: &Cluster, name: &str) -> Result<()> {
+    throughout(
+        "a pod of the closed namespace is not held",
+        WINDOW,
+        async || {
+            let seen = cluster.pods().get(name).await?;
+            ensure!(!finalizers(&seen).contains(&HOLD), "it is");
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// What is on a pod at its creation, the policy has put there.
+async fn policy_obeys(
+    cluster: &Cluster,
+    closed: &Workflow,
+    (other, theirs): (&str, &Workflow),
+) -> Result<()> {
+    eventually("the policy holds another tenant's pod", SOON, async || {
+        let name = format!("at-{}", jiff::Timestamp::now().as_microsecond());
+        let created = cluster.create_in(other, &pod(name).of(theirs)).await?;
+        ensure!(finalizers(&created).contains(&HOLD), "not yet");
+        Ok(())
+    })
+    .await?;
+    let created = cluster.create(&pod("at-creation").of(closed)).await?;
+    ensure!(
+        !finalizers(&created).contains(&HOLD),
+        "the policy holds a pod of the closed namespace"
+    );
+    Ok(())
+}
+
+async fn unselected(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    let other = cluster.another_namespace("other", json!({})).await?;
+    let theirs = cluster.workflow_in(&other, "theirs", json!({})).await?;
+    for name in ["a", "b"] {
+        cluster
+            .create_in(&other, &pod(name).of(&theirs).held())
+            .await?;
+    }
+    let tenant = tenant(&cluster).await?;
+    let pods = kinds::pods(&tenant, cluster.namespace());
+    let workflow = cluster.workflow("w").await?;
+    // A burst that Belayer does not outrun.
+    let burst = (0..BURST).map(|index| {
+        let pods = pods.clone();
+        async move { create(&pods, &pod(format!("p{index}")).held()).await }
+    });
+    futures::future::try_join_all(burst).await?;
+    let labels = [("controller", "pod-finalizer")];
+    eventually("those beyond the limit are kept", SOON, async || {
+        let kept = belayer.metric("belayer_unselected_kept", &labels).await?;
+        ensure!(kept > 20.0, "{kept}");
+        Ok(())
+    })
+    .await?;
+    let_go(&cluster, &other, "a").await?;
+
+    // A4: with other evidence the guard keeps nothing, not even in that namespace.
+    let done = pod("done").of(&workflow).held();
+    create(&pods, &done).await?;
+    let strip = json!({ "metadata": { "labels": {
+        "workflows.argoproj.io/workflow": null, "workflows.argoproj.io/completed": "true",
+    } } });
+    cluster.merge("done", strip).await?;
+    cluster.is_not_held("done").await?;
+
+    belayer.stop().await?;
+    let belayer = cluster.start_belayer().await?;
+    let_go(&cluster, &other, "b").await?;
+    let kept = cluster.held_count().await?;
+    ensure!(kept > 20, "{kept} of the burst are kept");
+    belayer.stop().await
+}
+
+/// A pod of another tenant loses its label, and with it its hold.
+async fn let_go(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    let strip = json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } });
+    let pods = cluster.pods_in(namespace);
+    pods.patch(name, &PatchParams::default(), &Patch::Merge(strip))
+        .await?;
+    eventually("another tenant's pod is let go", SOON, async || {
+        let seen = pods.get(name).await?;
+        ensure!(!finalizers(&seen).contains(&HOLD), "it is held");
+        Ok(())
+    })
+    .await
+}
+
+/// No Belayer runs. Only what nothing selects is drained, so that no policy has to be waited for.
+async fn drain(cluster: Cluster) -> Result<()> {
+    let tenant = tenant(&cluster).await?;
+    let pods = kinds::pods(&tenant, cluster.namespace());
+    let hostile = tokio::spawn(async move {
+        for index in 0.. {
+            create(&pods, &pod(format!("p{index}")).held()).await?;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        anyhow::Ok(())
+    });
+    let ended = ends(&cluster).await;
+    hostile.abort();
+    ended?;
+    // What it leaves is the scenario's own.
+    let said = cluster.drain(&["--unselected"]).await?.ended_with(0)?;
+    cluster.note(said.out.trim().to_owned());
+    Ok(())
+}
+
+async fn ends(cluster: &Cluster) -> Result<()> {
+    let said = cluster.drain(&["--unselected", "-o", "json"]).await?;
+    let report = said.ended_with(3)?.json()?;
+    let new = &report["newHolds"];
+    ensure!(
+        report["outcome"] == "new-holds"
+            && new["namespaces"][cluster.namespace()].as_u64() > Some(0),
+        "{report}"
+    );
+    let seconds = report["seconds"].as_f64().unwrap_or_default();
+    ensure!(seconds < 40.0, "it took {seconds} s");
+    let except = format!("--except-namespace={}", cluster.namespace());
+    cluster
+        .drain(&["--unselected", &except])
+        .await?
+        .ended_with(0)?;
+    Ok(())
+}

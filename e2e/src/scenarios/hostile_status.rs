@@ -1,0 +1,152 @@
+//! T3: a tenant whose workflows unpack to more than Belayer has memory for.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::write::GzEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
+use futures::future::try_join_all;
+use kube::api::{DeleteParams, DynamicObject, PostParams};
+use serde_json::json;
+
+use crate::harness::{BelayerOptions, Cluster, PodBuilder, Scenario, Workflow, eventually, pod};
+use crate::kinds;
+
+/// Seen on a real node: nine of these had each replica killed in a loop.
+const WORKFLOWS: usize = 9;
+/// Fulfilled nodes of each.
+const NODES: usize = 480_000;
+/// What a process may have, as the chart limits it.
+const LIMIT: u64 = 512 << 20;
+/// What it may come to at most, in MiB.
+const PEAK: u64 = 300;
+
+const NODE_ID: &str = "workflows.argoproj.io/node-id";
+const SOON: Duration = Duration::from_secs(120);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "hostile-workflow-status",
+            "nine workflows of 480,000 nodes each, and one that is a bomb, in a process of 512 MiB (T3)",
+            statuses,
+        )
+        .within(Duration::from_secs(300)),
+    ]
+}
+
+async fn statuses(cluster: Cluster) -> Result<()> {
+    let options =
+        BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 1\n  workers: 32\n");
+    let belayer = cluster.start_belayer_with(&options).await?;
+    belayer.limit_memory(LIMIT)?;
+    let tenant = cluster.tenant().await?;
+
+    let packed = pack(&table())?;
+    let names: Vec<String> = (0..WORKFLOWS).map(|n| format!("w{n}")).collect();
+    let each = names
+        .iter()
+        .map(|name| held(&cluster, &tenant, name, &packed));
+    try_join_all(each).await?;
+    let pods = kinds::pods(&tenant, cluster.namespace());
+    let now = DeleteParams::default();
+    try_join_all(names.iter().map(|name| pods.delete(name, &now))).await?;
+    // Their nodes are fulfilled, so that all of them go: large is not wrong.
+    for name in &names {
+        eventually("the pods of large workflows go", SOON, async || {
+            let left = cluster.pods().get_opt(name).await?;
+            ensure!(left.is_none(), "{name} is there");
+            Ok(())
+        })
+        .await?;
+    }
+
+    held(&cluster, &tenant, "bomb", &bomb()?).await?;
+    pods.delete("bomb", &now).await?;
+    let events = kinds::events(cluster.client(), cluster.namespace());
+    eventually("the bomb is told of", SOON, async || {
+        let all = events.list(&Default::default()).await?;
+        let told = all.iter().any(|event| {
+            event.data["reason"] == "WorkflowStatusTooLarge"
+                && event.data["involvedObject"]["name"] == "bomb"
+        });
+        ensure!(told, "no Event");
+        Ok(())
+    })
+    .await?;
+    let left = cluster.pods().get("bomb").await?;
+    ensure!(!crate::harness::finalizers(&left).is_empty(), "not held");
+    // One such pod would close a gate whose threshold is 1; it is not counted.
+    let workflow = cluster.workflow("other").await?;
+    for name in ["other-1", "other-2"] {
+        cluster.create(&pod(name).of(&workflow)).await?;
+        cluster.is_held(name).await?;
+    }
+
+    let peak = belayer.peak_memory()? >> 20;
+    cluster.note(format!("{peak} MiB resident at most"));
+    ensure!(peak < PEAK, "{peak} MiB were resident");
+    belayer.stop().await
+}
+
+/// A workflow with these compressed nodes, and a held pod of its node `aaaa`, both the tenant's.
+async fn held(cluster: &Cluster, tenant: &kube::Client, name: &str, packed: &str) -> Result<()> {
+    let workflow: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "name": name }, "spec": { "entrypoint": "main" },
+        "status": { "compressedNodes": packed },
+    }))?;
+    let created = kinds::workflows(tenant, cluster.namespace())
+        .create(&PostParams::default(), &workflow)
+        .await?;
+    let step: PodBuilder = pod(name)
+        .of(&Workflow::of(&created)?)
+        .annotation(NODE_ID, "aaaa");
+    kinds::pods(tenant, cluster.namespace())
+        .create(&PostParams::default(), &step.build()?)
+        .await?;
+    cluster.is_held(name).await.map(drop)
+}
+
+/// The most nodes that an object has room for.
+fn table() -> Vec<u8> {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut table = Vec::new();
+    for n in 0..NODES {
+        table.push(if n == 0 { b'{' } else { b',' });
+        table.push(b'"');
+        for place in [36 * 36 * 36, 36 * 36, 36, 1] {
+            table.push(LETTERS[n / place % 36]);
+        }
+        table.extend_from_slice(br#"":{"phase":"Failed"}"#);
+    }
+    table.push(b'}');
+    table
+}
+
+fn pack(table: &[u8]) -> Result<String> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(4));
+    encoder.write_all(table)?;
+    Ok(STANDARD.encode(encoder.finish()?))
+}
+
+/// Unpacks to 300 MiB of one text. One piece of it is packed once.
+fn bomb() -> Result<String> {
+    let mut all = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let mut packed = |text: &[u8], times: usize| -> Result<()> {
+        let mut block = Vec::with_capacity(text.len() + 1024);
+        let mut compress = Compress::new(Compression::fast(), false);
+        let status = compress.compress_vec(text, &mut block, FlushCompress::Full)?;
+        ensure!(status == Status::Ok, "{status:?}");
+        for _ in 0..times {
+            all.extend_from_slice(&block);
+        }
+        Ok(())
+    };
+    packed(br#"{"aaaa":""#, 1)?;
+    packed(&vec![b'x'; 1 << 20], 300)?;
+    Ok(STANDARD.encode(all))
+}

@@ -1,0 +1,193 @@
+//! A tenant that may do everything in its namespace, and has another's running pod wiped (row T1).
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::site::{SOON, Site, Timeout, wiped, wiped_message};
+use crate::harness::{Cluster, eventually, throughout};
+use crate::providers::Capability::{AdmissionPolicies, Rbac};
+
+/// The tenant, where the cluster knows of rights.
+const TENANT: &str = "tenant-w";
+
+const WINDOW: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Everything in one namespace, as a wildcard Role gives it.
+async fn tenant(cluster: &Cluster) -> Result<Client> {
+    let namespace = cluster.namespace();
+    let roles: Api<Role> = Api::namespaced(cluster.client().clone(), namespace);
+    let bindings: Api<RoleBinding> = Api::namespaced(cluster.client().clone(), namespace);
+    let role = json!({
+        "metadata": { "name": TENANT },
+        "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }],
+    });
+    let binding = json!({
+        "metadata": { "name": TENANT },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": TENANT },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": TENANT }],
+    });
+    let params = PostParams::default();
+    roles
+        .create(&params, &serde_json::from_value(role)?)
+        .await?;
+    bindings
+        .create(&params, &serde_json::from_value(binding)?)
+        .await?;
+    let kubeconfig = Kubeconfig::read_from(cluster.backend().admin_kubeconfig())?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.auth_info.impersonate = Some(TENANT.to_owned());
+    config.auth_info.impersonate_groups = Some(vec!["system:authenticated".to_owned()]);
+    Ok(Client::try_from(config)?)
+}
+
+fn records_as(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let gvk = GroupVersionKind::gvk("belayer.dev", "v1alpha1", "PodRecreation");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "podrecreations");
+    Api::namespaced_with(client, namespace, &resource)
+}
+
+/// What the tenant writes into its record: that pod of somebody else was rejected here.
+fn lie(site: &Site, uid: &str) -> Value {
+    json!({ "status": {
+        "phase": "Rejected", "nodeName": site.node, "rejectedUID": uid, "conditions": null,
+    } })
+}
+
+/// A pod of another namespace that runs on this node, with files. Its UID.
+async fn victim(site: &Site, namespace: &str) -> Result<String> {
+    let pods = site.cluster().pods_in(namespace);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "victim" },
+        "spec": {
+            "nodeName": site.node, "automountServiceAccountToken": false,
+            "containers": [{ "name": "main", "image": "busybox" }],
+        },
+    });
+    let made = pods
+        .create(&PostParams::default(), &serde_json::from_value(pod)?)
+        .await?;
+    let runs = json!({ "status": {
+        "phase": "Running",
+        "containerStatuses": [{
+            "name": "main", "image": "busybox", "imageID": "", "ready": true, "started": true, "restartCount": 0,
+            "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
+        }],
+    } });
+    pods.patch_status("victim", &PatchParams::default(), &Patch::Merge(&runs))
+        .await?;
+    let uid = made.uid().context("a pod without a uid")?;
+    site.leave_state(&uid)?;
+    Ok(uid)
+}
+
+/// The agent has said no, and the files are there.
+async fn is_refused(site: &Site, uid: &str) -> Result<()> {
+    eventually("the agent says that it does not wipe", SOON, async || {
+        let status = site.record().await?.data["status"].clone();
+        ensure!(site.dir(uid).exists(), "the pod's files are gone");
+        ensure!(
+            wiped(&status) == "False" && wiped_message(&status).contains("never had this UID"),
+            "{status}"
+        );
+        Ok(())
+    })
+    .await?;
+    let file = site.dir(uid).join("content/src/deep/file-0");
+    ensure!(file.exists(), "a file of the pod is gone");
+    Ok(())
+}
+
+pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let other = cluster.another_namespace("prod", json!({})).await?;
+    // A node of files: what runs there is what stands in it.
+    let host = site.beside("host");
+    fs::create_dir_all(host.join("proc"))?;
+    fs::create_dir_all(host.join("sys/fs/cgroup/kubepods"))?;
+
+    // A record of its own, by a pod that its node rejected.
+    let belayer = site.controllers(Timeout::Never).await?;
+    site.pod("mine").await?;
+    site.reject("mine").await?;
+    let record = site.in_phase("Rejected").await?.name_any();
+    belayer.stop().await?;
+
+    let victim = victim(&site, &other).await?;
+    let options = site
+        .agent_options()
+        .argument(&format!("--host-root={}", host.display()));
+    let agent = cluster.start_belayer_with(&options).await?;
+    let params = PatchParams::default();
+    let patch = Patch::Merge(lie(&site, &victim));
+    if cluster.can(Rbac) && cluster.can(AdmissionPolicies) {
+        policy_refuses(&cluster, &record, &patch).await?;
+    }
+    // Whoever gets past the policy, as an admin does, meets the agent.
+    site.records()
+        .patch_status(&record, &params, &patch)
+        .await?;
+    is_refused(&site, &victim).await?;
+
+    // A pod that nobody's list shows any more, and of which something runs.
+    let gone = "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9";
+    site.leave_state(gone)?;
+    let group = host.join(format!("sys/fs/cgroup/kubepods/burstable/pod{gone}/main"));
+    fs::create_dir_all(&group)?;
+    let patch = Patch::Merge(lie(&site, gone));
+    site.records()
+        .patch_status(&record, &params, &patch)
+        .await?;
+    eventually("the agent sees that it runs", SOON, async || {
+        let status = site.record().await?.data["status"].clone();
+        ensure!(wiped_message(&status).contains("still runs"), "{status}");
+        Ok(())
+    })
+    .await?;
+    throughout("its files stay", WINDOW, async || {
+        ensure!(site.dir(gone).exists(), "they are gone");
+        Ok(())
+    })
+    .await?;
+    fs::remove_dir_all(host.join("sys/fs/cgroup/kubepods/burstable"))?;
+    site.is_wiped(gone).await?;
+    ensure!(
+        site.dir(&victim).join("cache/file-0").exists(),
+        "the victim's files are gone"
+    );
+    agent.stop().await
+}
+
+/// With exactly the tenant's rights.
+async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -> Result<()> {
+    let records = records_as(tenant(cluster).await?, cluster.namespace());
+    let params = PatchParams::default();
+    // Rights and policies are learned some time after they were made.
+    eventually("the tenant may write its records", SOON, async || {
+        let label = Patch::Merge(json!({ "metadata": { "labels": { "x": "y" } } }));
+        records.patch(record, &params, &label).await?;
+        Ok(())
+    })
+    .await?;
+    match records.patch_status(record, &params, patch).await {
+        Ok(_) => bail!("the tenant wrote the status of its record"),
+        Err(error) => ensure!(
+            error.to_string().contains("may settle podrecreations"),
+            "refused, but: {error}"
+        ),
+    }
+    let odd = Patch::Merge(json!({ "status": { "rejectedUID": "../../etc" } }));
+    let refused = records_as(cluster.client().clone(), cluster.namespace())
+        .patch_status(record, &params, &odd)
+        .await;
+    let error = refused.err().context("a UID that is none was written")?;
+    ensure!(error.to_string().contains("rejectedUID"), "{error}");
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! A cluster that ran an earlier build, taken over by this one: with that build's manifests, its configuration
+//! file, and everything that it holds (row A23).
+//!
+//! What the earlier build leaves is written down here. With `--old-binary PATH` that build itself runs first.
+
+mod left;
+mod promises;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+
+use self::promises::Build;
+use super::admission::{remove_cluster_wide, remove_policy};
+use super::drain::back_to_work;
+use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
+use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::{BELAYER, apply, grant_rights, manifest};
+
+/// As `kubectl kustomize` made them at 9e06281.
+const OLD_MANIFESTS: &str = include_str!("../../../fixtures/upgrade/manifests-9e06281.yaml");
+
+/// A configuration file of that time.
+const OLD_CONFIG: &str = include_str!("../../../fixtures/upgrade/config-9e06281.yaml");
+
+/// This build's admission policies.
+const POLICIES: &[&str] = &[
+    "namespace-guard-policy",
+    "pod-write-policy",
+    "pod-hold-policy",
+    "pod-recreation-hold-policy",
+    "claim-hold-policy",
+    "workflow-hold-policy",
+];
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "a23-upgrade",
+            "this build takes over manifests, configuration and live holds of an earlier one: nothing is refused or stuck",
+            upgrade,
+        )
+        .within(Duration::from_secs(300)),
+    ]
+}
+
+async fn upgrade(cluster: Cluster) -> Result<()> {
+    let done = taken_over(&cluster).await;
+    let restored = restore(&cluster).await;
+    done?;
+    restored
+}
+
+async fn taken_over(cluster: &Cluster) -> Result<()> {
+    remove_rights(cluster.client()).await?;
+    apply(cluster.client(), OLD_MANIFESTS).await?;
+    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
+    // What this build reads and the earlier one did not.
+    let unreadable = cluster.faults().ok().map(|faults| {
+        let nodes = Match::verb(Verb::Get).resource("nodes").client(BELAYER);
+        faults.inject(Fault::on(nodes).answer(Answer::forbidden("nodes is forbidden")))
+    });
+    left::leave(cluster).await?;
+
+    accepts(cluster).await?;
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    promises::kept(cluster, &belayer, Build::WithOldManifests).await?;
+    belayer.stop().await?;
+
+    if let Some(fault) = unreadable {
+        fault.remove();
+    }
+    remove_rights(cluster.client()).await?;
+    grant_rights(cluster.client()).await?;
+    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
+    for name in policies(cluster) {
+        apply(cluster.client(), manifest(name)?).await?;
+    }
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    promises::kept(cluster, &belayer, Build::WithItsOwnManifests).await?;
+
+    if cluster.can(AdmissionPolicies) {
+        left::agents_are_left_alone(cluster)
+            .await
+            .context("A3: the policy leaves agent pods alone")?;
+    }
+
+    left::finish(cluster).await?;
+    let last = cluster.workflow("last").await?;
+    cluster.create(&pod("last").of(&last)).await?;
+    cluster.is_held("last").await?;
+    cluster.workflow_is_held("last").await?;
+    cluster.drain(&[]).await?.ended_with(0)?;
+    let census = cluster.census().await?;
+    ensure!(census.ours.is_empty(), "still held: {:?}", census.ours);
+    belayer.stop().await
+}
+
+fn options() -> BelayerOptions {
+    BelayerOptions::default().config(OLD_CONFIG)
+}
+
+/// Starts the earlier build, where it is to run itself.
+async fn start_earlier(cluster: &Cluster, binary: &Path) -> Result<Belayer> {
+    // In a folder of its own: its log is none of this build's.
+    let options = options().binary(binary).replica("earlier");
+    cluster.start_belayer_with(&options).await
+}
+
+fn policies(cluster: &Cluster) -> &'static [&'static str] {
+    if cluster.can(AdmissionPolicies) {
+        POLICIES
+    } else {
+        &[]
+    }
+}
+
+/// The file is no error for this build.
+async fn accepts(cluster: &Cluster) -> Result<()> {
+    let file = cluster.dir().join("old-config.yaml");
+    let text = format!("apiVersion: config.belayer.dev/v1alpha1\n{OLD_CONFIG}");
+    std::fs::write(&file, text)?;
+    let output = tokio::process::Command::new(&cluster.setting().belayer)
+        .arg("config")
+        .arg("--config")
+        .arg(&file)
+        .env_remove("BELAYER_CONFIG")
+        .kill_on_drop(true)
+        .output()
+        .await
+        .context("start belayer config")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok(())
+}
+
+/// Takes away every role of Belayer's, so that none of another build's is left.
+async fn remove_rights(client: &Client) -> Result<()> {
+    let ours = ListParams::default().labels("app.kubernetes.io/name=belayer");
+    for kind in ["ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"] {
+        let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk(&gvk);
+        let api: Api<DynamicObject> = if kind.starts_with("Cluster") {
+            Api::all_with(client.clone(), &resource)
+        } else {
+            Api::namespaced_with(client.clone(), "belayer-system", &resource)
+        };
+        api.delete_collection(&DeleteParams::default(), &ours)
+            .await?;
+    }
+    Ok(())
+}
+
+/// What other scenarios on this cluster expect.
+async fn restore(cluster: &Cluster) -> Result<()> {
+    remove_rights(cluster.client()).await?;
+    grant_rights(cluster.client()).await?;
+    if cluster.can(AdmissionPolicies) {
+        for name in [
+            "pod-hold",
+            "pod-recreation-hold",
+            "claim-hold",
+            "workflow-hold",
+        ] {
+            remove_policy(cluster, &format!("belayer-{name}")).await?;
+        }
+        for name in ["belayer-namespace-guard", "belayer-pod-writes"] {
+            for kind in [
+                "ValidatingAdmissionPolicyBinding",
+                "ValidatingAdmissionPolicy",
+            ] {
+                remove_cluster_wide(cluster, kind, name).await?;
+            }
+        }
+    }
+    back_to_work(cluster).await
+}
