@@ -4,7 +4,6 @@
 //! turn, so that what the machine does meanwhile hits all of them. What counts is the ratio within
 //! a run; absolute figures are those of this machine.
 
-mod backlog;
 mod chart;
 mod drain;
 mod etcd;
@@ -64,7 +63,6 @@ pub fn all() -> Vec<Bench> {
         drain::one_workflow(),
         pvc::bench(),
         latency::bench(),
-        backlog::bench(),
         informer::bench(),
         memory::bench(),
         scale::bench(),

@@ -288,7 +288,7 @@ pub(crate) fn pod(name: &str, workflow: &str, uid: &str) -> Value {
     })
 }
 
-fn has_hold(pod: &Value) -> bool {
+pub(crate) fn has_hold(pod: &Value) -> bool {
     pod["metadata"]["finalizers"]
         .as_array()
         .is_some_and(|all| all.iter().any(|f| f == POD_STATUS_HOLD))
