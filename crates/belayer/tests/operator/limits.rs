@@ -67,8 +67,7 @@ fn with_gate(world: &World, keys: &Value) {
 fn said(world: &World, key: &str) -> Option<String> {
     let own = Some("belayer-system");
     let gate = world.cluster().get(&Gvr::CONFIGMAPS, own, "belayer-gate");
-    let word = gate.unwrap()["data"][key].as_str().map(str::to_owned);
-    word
+    gate.unwrap()["data"][key].as_str().map(str::to_owned)
 }
 
 fn closed(world: &World) -> bool {
