@@ -14,7 +14,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "many-pods-one-deleted-owner",
-            "thousands of terminating pods drain, with one look at their owner",
+            "thousands of terminating pods drain, with one look at their owner at most",
             drain,
         )
         .needs([Recorder])
@@ -47,6 +47,7 @@ async fn drain(cluster: Cluster) -> Result<()> {
         "{pods} pods in {took:.1} s from process start with {looks} look(s) at the owner (Argo's 10/s would take {} s)",
         pods / PEER_PER_SECOND
     ));
-    ensure!(looks == 1, "the owner was asked for {looks} times");
+    // None is needed for pods that the garbage collector deletes before they start.
+    ensure!(looks <= 1, "the owner was asked for {looks} times");
     belayer.stop().await
 }

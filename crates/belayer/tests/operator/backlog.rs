@@ -95,7 +95,7 @@ async fn l1_a_backlog_of_live_reads_stops_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes a minute: the same with five times the questions"]
+#[ignore = "takes minutes: the same with five times the questions"]
 async fn l1_a_backlog_of_ten_thousand_live_reads_stops_nobody() {
     a_backlog_stops_nobody(MANY_QUESTIONS).await;
 }
