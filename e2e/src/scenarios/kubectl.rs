@@ -31,6 +31,8 @@ async fn everyday(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
+    // With a result that somebody has to read.
+    cluster.finish("a", "Succeeded").await?;
 
     let table = kubectl.run(["get", "pods"]).await?;
     ensure!(
