@@ -115,10 +115,6 @@ pub struct Status {
     pub phase: Option<Phase>,
     /// Re-creations that were reserved: raised before each create.
     pub attempts: u32,
-    /// Whether the pod of the last attempt keeps its hold until this record knows of it, drained or not:
-    /// so that a pod that is not there was never created. Earlier versions did not see to that.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub hold_kept: bool,
     /// Pods of the chain that exist or existed, the first included.
     pub pod_starts: u32,
     /// Pods that were re-created.
@@ -198,6 +194,10 @@ pub enum ConditionType {
     Exhausted,
     /// The API server refuses the pod.
     CreateDenied,
+    /// The pod of the last attempt keeps its hold until the record knows of it, drained or not: so that a
+    /// pod that is not there was never created (row R5). Earlier versions did not see to that. A condition,
+    /// because the CRD of an earlier version would drop a field that it does not know.
+    HoldKept,
 }
 
 impl ConditionType {
@@ -210,6 +210,7 @@ impl ConditionType {
             Self::Started => "Started",
             Self::Exhausted => "Exhausted",
             Self::CreateDenied => "CreateDenied",
+            Self::HoldKept => "HoldKept",
         }
     }
 }

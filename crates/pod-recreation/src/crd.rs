@@ -80,7 +80,6 @@ mod tests {
             let status = Status {
                 phase: Some(phase),
                 attempts: 1,
-                hold_kept: true,
                 pod_starts: 2,
                 pod_recreated: 1,
                 pod_deletion_time: Some(time),

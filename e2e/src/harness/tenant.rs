@@ -35,7 +35,13 @@ impl Cluster {
             .context("create the tenant's account")?;
         self.grant("roles", json!({
             "kind": "Role",
-            "rules": [{ "apiGroups": ["argoproj.io"], "resources": ["workflows", "workflows/status"], "verbs": ["*"] }],
+            "rules": [
+                { "apiGroups": ["argoproj.io"], "resources": ["workflows", "workflows/status"], "verbs": ["*"] },
+                // As in `edit`, whose rules come from a controller that may not run here.
+                { "apiGroups": [""], "resources": ["pods"], "verbs": [
+                    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+                ] },
+            ],
         }))
         .await?;
         for (name, role) in [("edit", "ClusterRole"), (NAME, "Role")] {

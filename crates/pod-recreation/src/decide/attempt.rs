@@ -39,7 +39,15 @@ pub(super) fn waiting(
     let mut next = status.clone();
     next.phase = Some(Phase::Creating);
     next.attempts += 1;
-    next.hold_kept = true;
+    next.set(
+        ConditionType::HoldKept,
+        ConditionStatus::True,
+        (
+            "Reserved",
+            "the pod of this attempt keeps its finalizer until it is recorded here",
+        ),
+        now,
+    );
     Verdict::of(
         row::RESERVE,
         Effect::Reserve {
@@ -64,7 +72,7 @@ pub(super) fn creating(
             let why = "its pod was created, and went after somebody took its hold off";
             hold_lost(record, why, now)
         }
-        None if !status.hold_kept => {
+        None if !status.is_true(ConditionType::HoldKept) => {
             let why = "its attempt was reserved by an earlier version, after which its hold may have been drained";
             hold_lost(record, why, now)
         }

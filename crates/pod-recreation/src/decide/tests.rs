@@ -7,7 +7,7 @@ use belayer_core::slim::{ObjectMeta, Pod};
 use rstest::rstest;
 
 use super::*;
-use crate::api::{OnWipeTimeout, Policy, Wipe};
+use crate::api::{Condition, ConditionStatus, ConditionType, OnWipeTimeout, Policy, Wipe};
 use crate::config::Settings;
 use crate::proof::{FirstSight, MayHaveRun, NeverRan};
 use crate::reason::Class;
@@ -96,8 +96,14 @@ fn record(phase: Option<Phase>) -> Record {
             phase,
             rejected_uid: Some("u-1".into()),
             node_name: Some("node-1".into()),
-            hold_kept: true,
             pod_starts: 1,
+            conditions: vec![Condition {
+                r#type: ConditionType::HoldKept.as_str().to_owned(),
+                status: ConditionStatus::True,
+                reason: String::new(),
+                message: String::new(),
+                last_transition_time: at(0),
+            }],
             ..Status::default()
         },
     }
@@ -523,7 +529,7 @@ fn unselected(pod: PodView) -> PodView {
 }
 
 fn reserved_before(mut record: Record) -> Record {
-    record.status.hold_kept = false;
+    record.status.conditions.clear();
     record
 }
 
@@ -599,7 +605,7 @@ fn r5_a_reservation_says_that_its_hold_is_kept() {
     let Some(Effect::Reserve { step, .. }) = decide(&waiting, at(NOW)).effect else {
         panic!("not reserved");
     };
-    assert!(step.next.hold_kept);
+    assert!(step.next.is_true(ConditionType::HoldKept));
 }
 
 /// Drained, what is in its record alone is finished, and nothing is begun.

@@ -182,14 +182,15 @@ fn writes(row: Row) -> Expected {
 #[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
 #[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
 #[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "write-status", "reserves an attempt"))]
-#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "holdKept": true, "rejectedUID": "gone" }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
 #[case::row_32_there_again(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
 #[case::row_35_deleted_by_somebody_else(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
 #[case::row_36_refused_for_too_long(
     Under::Nothing,
-    json!({ "phase": "Creating", "attempts": 1, "holdKept": true, "rejectedUID": "gone", "conditions": [
+    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
+        { "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO },
         { "type": "CreateDenied", "status": "True", "message": "quota", "lastTransitionTime": LONG_AGO },
     ] }),
     writes(row::DENIED)
