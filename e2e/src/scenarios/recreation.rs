@@ -253,7 +253,7 @@ async fn privilege(cluster: Cluster) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
         "metadata": { "name": "web-12345678" },
-        "spec": { "podName": "web", "firstUID": "12345678", "policy": {},
+        "spec": { "podName": "web", "firstUID": "12345678-0000-4000-8000-000000000000", "policy": {},
             "pod": { "spec": { "hostPID": true } } },
     }))?;
     // A policy is learned some time after it was made.
