@@ -39,7 +39,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a tenant's burst of pods that no profile selects keeps nobody else's, after a restart neither",
             unselected,
         )
-        // On a real server the burst is released by other evidence before it is counted: to be mended.
+        // Not shown on a real server yet: there nothing of the burst is left when it is counted.
         .needs([Faults]),
         Scenario::alone(
             "hostile-drain",
