@@ -51,16 +51,6 @@ pub(crate) fn config_maps(client: &Client, namespace: &str) -> Objects {
     )
 }
 
-/// The Roles or RoleBindings of a namespace, by their plural.
-pub(crate) fn rights(client: &Client, namespace: &str, plural: &str) -> Objects {
-    let kind = match plural {
-        "roles" => "Role",
-        _ => "RoleBinding",
-    };
-    let resource = resource("rbac.authorization.k8s.io", "v1", kind, plural);
-    Api::namespaced_with(client.clone(), namespace, &resource)
-}
-
 /// The Events of a namespace.
 pub(crate) fn events(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(

@@ -5,17 +5,17 @@ use std::time::Duration;
 use belayer_core::ambient;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::informer::Decoders;
+use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::names::FIELD_MANAGER;
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::slim::Pod;
+use belayer_core::slim::{DecodeContext, Pod};
 use belayer_core::workqueue::Backoff;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::decide::Sight;
 use crate::node_pods::NodePods;
-use crate::record::{self, STATE_WIPED};
+use crate::record::{self, Record, STATE_WIPED, Wish};
 
 /// How often a lost race is run again in place.
 const TRIES: u32 = 5;
@@ -52,7 +52,7 @@ pub enum ApiError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The answer makes no sense.
-    #[error("the pod in the answer cannot be read: {0}")]
+    #[error("the object in the answer cannot be read: {0}")]
     Decode(String),
     /// Others wrote the record again and again at the same time.
     #[error("the record {0} was changed by others each time that it was written")]
@@ -119,6 +119,20 @@ impl Api {
         }
         let named = self.live_pod(key).await?;
         Ok(Sight::of(named.as_ref(), key, uid, &self.node))
+    }
+
+    /// What a record says now about a pod of this node. A record that is gone says nothing.
+    pub(crate) async fn wish(&self, record: &ObjectKey, pod: &Uid) -> Result<Wish, ApiError> {
+        let request = Request::get(self.records.object_path(record));
+        let answer = match self.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => answer,
+            Err(error) if is_gone(&error, &self.records, record) => return Ok(Wish::None),
+            Err(error) => return Err(error.into()),
+        };
+        let decoder: JsonDecoder<Record> = JsonDecoder::new(DecodeContext::default());
+        let record = decoder.decode_object(&answer.body);
+        let record = record.map_err(|error| ApiError::Decode(error.to_string()))?;
+        Ok(record.wish_for(&self.node, pod))
     }
 
     /// Writes the condition, if the record still asks about this pod on this node, and does not say the

@@ -18,7 +18,7 @@ use crate::command::{Command, RunError, Subject};
 use crate::decide::{Asks, Decision, Sight, Snapshot, State, decide};
 use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
-use crate::record::Record;
+use crate::record::{Record, Wish};
 use crate::requests::{Api, ApiError, Report, Verdict};
 use crate::uid::PodUid;
 use crate::wipe::{Left, Wiped, Wiper};
@@ -84,8 +84,8 @@ pub(crate) enum WorkError {
     /// The API server did not answer as needed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The live pod is not what the stores show.
-    #[error("the pod is not yet seen as it is")]
+    /// The live pod or its record is not what the stores show.
+    #[error("the pod or its record is not yet seen as it is")]
     Behind,
     /// The agent stops.
     #[error("stopped")]
@@ -214,10 +214,19 @@ impl PodWork {
         (decide(&snapshot), record)
     }
 
-    /// A live look decides: what is removed cannot be brought back.
-    async fn confirm(&self, pod: &Pod, uid: &Uid) -> Result<Decision, WorkError> {
+    /// A live look decides: what is removed cannot be brought back. The record is read live too, or a
+    /// store that has not seen yet what this agent wrote would have the pod wiped a second time.
+    async fn confirm(
+        &self,
+        pod: &Pod,
+        uid: &Uid,
+        record: Option<&Record>,
+    ) -> Result<Decision, WorkError> {
         let live = self.api.sight(&pod.key, uid).await?;
-        let (wish, _) = self.world.wish(&pod.key, uid);
+        let wish = match record {
+            Some(record) => self.api.wish(&record.meta.key, uid).await?,
+            None => Wish::None,
+        };
         Ok(decide(&Snapshot {
             pod: live,
             wish,
@@ -232,11 +241,10 @@ impl PodWork {
         record: Option<&Record>,
         cancel: &CancellationToken,
     ) -> Result<(), WorkError> {
-        match self.confirm(pod, uid).await? {
+        match self.confirm(pod, uid, record).await? {
             Decision::Wipe => {}
-            Decision::Finish => return Ok(()),
             Decision::Refuse(why) => return self.refuse(pod, uid, record, why).await,
-            Decision::Wait => return Err(WorkError::Behind),
+            Decision::Finish | Decision::Wait => return Err(WorkError::Behind),
         }
         let tried = tokio::select! {
             tried = self.try_once(pod, uid, cancel) => tried,

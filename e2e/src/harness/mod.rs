@@ -26,5 +26,6 @@ pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finali
 pub use self::proxy::Proxy;
 pub use self::runner::{Keep, RunOptions, Summary, list, run};
 pub use self::scenario::{Load, Scenario, Sharing};
+pub use self::tenant::TenantRights;
 pub(crate) use self::wait::gone;
 pub use self::wait::{eventually, throughout};

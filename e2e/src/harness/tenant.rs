@@ -1,87 +1,95 @@
-//! A tenant: somebody who may edit the scenario's namespace, and nothing else.
+//! A tenant: somebody with rights in the scenario's namespace, and in no other.
 
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{DynamicObject, PostParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use crate::kinds;
+use super::wait::eventually;
 use crate::providers::Capability;
 
 const NAME: &str = "tenant";
+const SOON: Duration = Duration::from_secs(30);
+
+/// What a tenant may do in its namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TenantRights {
+    /// Pods and workflows, as the ClusterRole `edit` of a cluster with Argo gives them. The rules of
+    /// that role come from a controller that does not run everywhere.
+    Edit,
+    /// Everything, as a Role of wildcards gives it.
+    Everything,
+}
+
+impl TenantRights {
+    fn rule(self) -> Value {
+        match self {
+            Self::Edit => json!({
+                "apiGroups": ["", "argoproj.io"], "resources": ["pods", "workflows", "workflows/status"],
+                "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
+            }),
+            Self::Everything => json!({ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }),
+        }
+    }
+}
 
 impl Cluster {
-    /// A client with the rights of a tenant: the ClusterRole `edit` in the scenario's namespace, and
-    /// workflows, which that role of a cluster without Argo does not know. Where no rights are
-    /// checked, it may do everything.
+    /// A client of somebody who has these rights and no others. Where no rights are checked, it may do
+    /// everything.
     ///
     /// # Errors
-    /// When the server refuses the account, its rights or its token.
-    pub async fn tenant(&self) -> Result<Client> {
+    /// When the server refuses the rights, or has not learned of them in time.
+    pub async fn tenant(&self, rights: TenantRights) -> Result<Client> {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());
         }
-        let account =
-            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": NAME } });
-        let accounts: Api<ServiceAccount> =
-            Api::namespaced(self.client().clone(), self.namespace());
-        accounts
-            .create(&PostParams::default(), &serde_json::from_value(account)?)
-            .await
-            .context("create the tenant's account")?;
-        self.grant("roles", json!({
-            "kind": "Role",
-            "rules": [
-                { "apiGroups": ["argoproj.io"], "resources": ["workflows", "workflows/status"], "verbs": ["*"] },
-                // As in `edit`, whose rules come from a controller that may not run here.
-                { "apiGroups": [""], "resources": ["pods"], "verbs": [
-                    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
-                ] },
-            ],
-        }))
-        .await?;
-        for (name, role) in [("edit", "ClusterRole"), (NAME, "Role")] {
-            self.grant("rolebindings", json!({
-                "kind": "RoleBinding", "metadata": { "name": name },
-                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name },
-                "subjects": [{ "kind": "ServiceAccount", "name": NAME, "namespace": self.namespace() }],
-            }))
-            .await?;
-        }
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec::default()),
-            ..TokenRequest::default()
-        };
-        let answer = accounts
-            .create_token_request(NAME, &PostParams::default(), &request)
-            .await
-            .context("ask for the tenant's token")?;
-        let token = answer.status.and_then(|status| status.token);
-        let token = token.context("the server gave no token")?;
-        let mut known = Kubeconfig::read_from(self.backend().admin_kubeconfig())?;
-        let user = known.auth_infos.first_mut().context("no user")?;
-        user.auth_info = Some(AuthInfo {
-            token: Some(token.into()),
-            ..AuthInfo::default()
+        let roles: Api<Role> = Api::namespaced(self.client().clone(), self.namespace());
+        let bindings: Api<RoleBinding> = Api::namespaced(self.client().clone(), self.namespace());
+        let role = json!({ "metadata": { "name": NAME }, "rules": [rights.rule()] });
+        let binding = json!({
+            "metadata": { "name": NAME },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": NAME }],
         });
-        let config = Config::from_custom_kubeconfig(known, &KubeConfigOptions::default()).await?;
-        Ok(Client::try_from(config)?)
+        let params = PostParams::default();
+        roles
+            .create(&params, &serde_json::from_value(role)?)
+            .await?;
+        bindings
+            .create(&params, &serde_json::from_value(binding)?)
+            .await?;
+        let known = Kubeconfig::read_from(self.backend().admin_kubeconfig())?;
+        let mut config =
+            Config::from_custom_kubeconfig(known, &KubeConfigOptions::default()).await?;
+        config.auth_info.impersonate = Some(NAME.to_owned());
+        config.auth_info.impersonate_groups = Some(vec!["system:authenticated".to_owned()]);
+        let client = Client::try_from(config)?;
+        self.may_create_pods(&client).await?;
+        Ok(client)
     }
 
-    async fn grant(&self, plural: &str, mut object: Value) -> Result<()> {
-        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
-        if object["metadata"]["name"].is_null() {
-            object["metadata"]["name"] = NAME.into();
-        }
-        let object: DynamicObject = serde_json::from_value(object)?;
-        kinds::rights(self.client(), self.namespace(), plural)
-            .create(&PostParams::default(), &object)
-            .await
-            .map(drop)
-            .with_context(|| format!("create the tenant's {plural}"))
+    /// A server learns of rights some time after they were made.
+    async fn may_create_pods(&self, tenant: &Client) -> Result<()> {
+        let question: SelfSubjectAccessReview = serde_json::from_value(json!({
+            "spec": { "resourceAttributes": {
+                "namespace": self.namespace(), "verb": "create", "resource": "pods",
+            } },
+        }))?;
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(tenant.clone());
+        eventually("the tenant has its rights", SOON, async || {
+            let answer = reviews.create(&PostParams::default(), &question).await?;
+            ensure!(
+                answer.status.is_some_and(|status| status.allowed),
+                "not yet"
+            );
+            Ok(())
+        })
+        .await
     }
 }

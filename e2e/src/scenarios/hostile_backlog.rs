@@ -4,19 +4,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::GroupVersionKind;
-use kube::{Client, Config};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::admission::remove_policy;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers,
-    pod, throughout,
+    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, TenantRights, Workflow,
+    eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Faults, Rbac};
+use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -38,51 +36,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "hostile-unselected",
             "a tenant's burst of pods that no profile selects keeps nobody else's, after a restart neither",
             unselected,
-        )
-        // Not shown on a real server yet: there nothing of the burst is left when it is counted.
-        .needs([Faults]),
+        ),
         Scenario::alone(
             "hostile-drain",
             "a tenant that goes on holding pods of its own is named, and does not keep drain from ending",
             drain,
         ),
     ]
-}
-
-/// A client with the rights that `edit` gives in the scenario's namespace, where rights are checked.
-async fn tenant(cluster: &Cluster) -> Result<Client> {
-    let namespace = cluster.namespace();
-    let name = format!("system:serviceaccount:{namespace}:tenant");
-    if cluster.can(Rbac) {
-        let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": { "name": "tenant", "namespace": namespace },
-            "rules": [{
-                "apiGroups": ["", "argoproj.io"], "resources": ["pods", "workflows"],
-                "verbs": ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
-            }],
-        });
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": { "name": "tenant", "namespace": namespace },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant" },
-            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name }],
-        });
-        for (kind, object) in [("Role", role), ("RoleBinding", binding)] {
-            let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
-            let all: Api<DynamicObject> = Api::namespaced_with(
-                cluster.client().clone(),
-                namespace,
-                &ApiResource::from_gvk(&gvk),
-            );
-            all.create(&PostParams::default(), &serde_json::from_value(object)?)
-                .await?;
-        }
-    }
-    let admin = Kubeconfig::read_from(cluster.backend().admin_kubeconfig())?;
-    let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
-    config.auth_info.impersonate = Some(name);
-    Ok(Client::try_from(config)?)
 }
 
 async fn create(pods: &Api<DynamicObject>, pod: &PodBuilder) -> Result<DynamicObject> {
@@ -98,7 +58,7 @@ async fn gate(cluster: &Cluster) -> Result<Value> {
 async fn backlog(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 20\n");
     let belayer = cluster.start_belayer_with(&options).await?;
-    let tenant = tenant(&cluster).await?;
+    let tenant = cluster.tenant(TenantRights::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let workflow = cluster.workflow("live").await?;
     let names: Vec<String> = (0..BACKLOG).map(|index| format!("p{index}")).collect();
@@ -213,15 +173,18 @@ async fn unselected(cluster: Cluster) -> Result<()> {
             .create_in(&other, &pod(name).of(&theirs).held())
             .await?;
     }
-    let tenant = tenant(&cluster).await?;
+    let tenant = cluster.tenant(TenantRights::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let workflow = cluster.workflow("w").await?;
-    // A burst that Belayer does not outrun.
+    // All at once, however fast pods are made here: Belayer sees nothing until the last is there.
+    belayer.signal(Signal::STOP)?;
     let burst = (0..BURST).map(|index| {
         let pods = pods.clone();
         async move { create(&pods, &pod(format!("p{index}")).held()).await }
     });
-    futures::future::try_join_all(burst).await?;
+    let burst = futures::future::try_join_all(burst).await;
+    belayer.signal(Signal::CONT)?;
+    burst?;
     let labels = [("controller", "pod-finalizer")];
     eventually("those beyond the limit are kept", SOON, async || {
         let kept = belayer.metric("belayer_unselected_kept", &labels).await?;
@@ -264,7 +227,7 @@ async fn let_go(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
 
 /// No Belayer runs. Only what nothing selects is drained, so that no policy has to be waited for.
 async fn drain(cluster: Cluster) -> Result<()> {
-    let tenant = tenant(&cluster).await?;
+    let tenant = cluster.tenant(TenantRights::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let hostile = tokio::spawn(async move {
         for index in 0.. {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, gone};
+use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantRights, gone};
 use crate::kinds;
 
 /// Names that no object can have, and names that have to be escaped on their way.
@@ -30,7 +30,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn names(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default().argument("--controllers=pod-finalizer");
     let belayer = cluster.start_belayer_with(&options).await?;
-    let tenant = cluster.tenant().await?;
+    let tenant = cluster.tenant(TenantRights::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
 
     for (index, name) in NAMES.iter().enumerate() {

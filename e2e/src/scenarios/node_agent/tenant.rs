@@ -3,50 +3,16 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
-use kube::{Api, Client, Config, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::site::{SOON, Site, Timeout, wiped, wiped_message};
-use crate::harness::{Cluster, eventually, throughout};
+use crate::harness::{Cluster, TenantRights, eventually, throughout};
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 
-/// The tenant, where the cluster knows of rights.
-const TENANT: &str = "tenant-w";
-
 const WINDOW: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// Everything in one namespace, as a wildcard Role gives it.
-async fn tenant(cluster: &Cluster) -> Result<Client> {
-    let namespace = cluster.namespace();
-    let roles: Api<Role> = Api::namespaced(cluster.client().clone(), namespace);
-    let bindings: Api<RoleBinding> = Api::namespaced(cluster.client().clone(), namespace);
-    let role = json!({
-        "metadata": { "name": TENANT },
-        "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }],
-    });
-    let binding = json!({
-        "metadata": { "name": TENANT },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": TENANT },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": TENANT }],
-    });
-    let params = PostParams::default();
-    roles
-        .create(&params, &serde_json::from_value(role)?)
-        .await?;
-    bindings
-        .create(&params, &serde_json::from_value(binding)?)
-        .await?;
-    let kubeconfig = Kubeconfig::read_from(cluster.backend().admin_kubeconfig())?;
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.auth_info.impersonate = Some(TENANT.to_owned());
-    config.auth_info.impersonate_groups = Some(vec!["system:authenticated".to_owned()]);
-    Ok(Client::try_from(config)?)
-}
 
 fn records_as(client: Client, namespace: &str) -> Api<DynamicObject> {
     let gvk = GroupVersionKind::gvk("belayer.dev", "v1alpha1", "PodRecreation");
@@ -167,9 +133,12 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
 
 /// With exactly the tenant's rights.
 async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -> Result<()> {
-    let records = records_as(tenant(cluster).await?, cluster.namespace());
+    let records = records_as(
+        cluster.tenant(TenantRights::Everything).await?,
+        cluster.namespace(),
+    );
     let params = PatchParams::default();
-    // Rights and policies are learned some time after they were made.
+    // The rights to a kind are learned some time after the kind was made.
     eventually("the tenant may write its records", SOON, async || {
         let label = Patch::Merge(json!({ "metadata": { "labels": { "x": "y" } } }));
         records.patch(record, &params, &label).await?;
