@@ -10,6 +10,7 @@ mod tenant;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use belayer_sandbox::{Fault, Match};
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
@@ -19,6 +20,9 @@ use crate::harness::{Cluster, Scenario, eventually, throughout};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, Rbac, Root};
 use site::{Busy, SOON, Site, Timeout};
+
+/// How late events of records come to a node agent.
+const LAG: Duration = Duration::from_millis(500);
 
 /// How many pods are wiped at once.
 const MANY: usize = 200;
@@ -117,6 +121,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn wipes_first(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
     let belayer = site.controllers(Timeout::Never).await?;
+    // Where that can be had, the agent hears late of its own report, and early that the pod is gone.
+    let _fault = cluster.faults().ok().map(|faults| {
+        let records = Match::watches().resource("podrecreations");
+        faults.inject(Fault::on(records).delay_events(LAG))
+    });
     let agent = site.agent().await?;
     let uid = site.pod("web").await?;
     site.leave_state(&uid)?;
