@@ -29,7 +29,7 @@ use crate::kinds;
 use crate::providers::ensure_workflow_crd;
 
 const RELEASES: usize = 500;
-const NAMESPACE: &str = "latency";
+pub(super) const NAMESPACE: &str = "latency";
 /// Releases measured at once.
 const PARALLEL: usize = 4;
 /// Others that write all the time.
@@ -38,8 +38,8 @@ const LOAD: usize = 4;
 const FOREIGN: &str = "example.com/stays";
 const DEADLINE: Duration = Duration::from_secs(60);
 
-const BELAYER: &str = "Belayer, evidence to gone";
-const RAW: &str = "raw PATCH, sent to gone";
+pub(super) const BELAYER: &str = "Belayer, evidence to gone";
+pub(super) const RAW: &str = "raw PATCH, sent to gone";
 
 pub(super) fn bench() -> Bench {
     Bench {
@@ -51,18 +51,13 @@ pub(super) fn bench() -> Bench {
 }
 
 /// Who waits for a pod to go.
-type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
+pub(super) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
 async fn run(bed: Bed) -> Result<Report> {
     let releases = bed.size.unwrap_or(RELEASES);
     let plane = bed.api_server().await?;
     ensure_workflow_crd(plane.client()).await?;
-    let document = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-    }))?;
-    kinds::namespaces(plane.client())
-        .create(&PostParams::default(), &document)
-        .await?;
+    create_namespace(plane.client()).await?;
     let waiting = Waiting::default();
     watch(plane.client(), &waiting);
     let stop = CancellationToken::new();
@@ -94,9 +89,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 held.forget_owner(plane.client()).await?;
             }
             if round > 0 {
-                let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
-                let milliseconds = [0.5, 0.99, 1.0].map(|share| at(share).as_secs_f64() * 1e3);
-                report.round(contender, &milliseconds);
+                report.round(contender, &figures(&took));
             }
         }
     }
@@ -118,8 +111,24 @@ async fn run(bed: Bed) -> Result<Report> {
     Ok(report)
 }
 
+pub(super) async fn create_namespace(client: &Client) -> Result<()> {
+    let document = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+    }))?;
+    kinds::namespaces(client)
+        .create(&PostParams::default(), &document)
+        .await?;
+    Ok(())
+}
+
+/// The median, the 99th percentile and the worst of these, in milliseconds.
+pub(super) fn figures(took: &[Duration]) -> [f64; 3] {
+    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    [0.5, 0.99, 1.0].map(|share| at(share).as_secs_f64() * 1e3)
+}
+
 /// How long each took, the shortest first.
-async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Vec<Duration>> {
+pub(super) async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Vec<Duration>> {
     let mut took: Vec<Duration> = futures::stream::iter(each)
         .buffer_unordered(PARALLEL)
         .try_collect()
@@ -128,7 +137,7 @@ async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Vec<Duration>
     Ok(took)
 }
 
-fn watch(client: &Client, waiting: &Waiting) {
+pub(super) fn watch(client: &Client, waiting: &Waiting) {
     let waiting = Arc::clone(waiting);
     let builder = Informer::builder(client.clone(), memory::resource(), memory::decoders());
     let handler = move |event: &Event<Pod>| {
@@ -147,7 +156,7 @@ fn watch(client: &Client, waiting: &Waiting) {
     tokio::spawn(informer.run(CancellationToken::new()));
 }
 
-fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
+pub(super) fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
     let arguments = [
         "run".to_owned(),
         format!("--kubeconfig={}", plane.admin_path().display()),
@@ -193,13 +202,13 @@ fn resource() -> Resource {
 }
 
 /// A held pod that is being deleted, and its owner.
-struct Held {
+pub(super) struct Held {
     name: String,
     owner: Workflow,
     release: Release,
 }
 
-async fn prepare(client: &Client, count: usize, prefix: &str) -> Result<Vec<Held>> {
+pub(super) async fn prepare(client: &Client, count: usize, prefix: &str) -> Result<Vec<Held>> {
     futures::stream::iter(0..count)
         .map(|number| async move {
             let name = format!("{prefix}-{number}");
@@ -239,14 +248,18 @@ impl Held {
         gone
     }
 
-    async fn patch(&self, client: &Client, waiting: &Waiting) -> Result<Duration> {
+    pub(super) async fn patch(&self, client: &Client, waiting: &Waiting) -> Result<Duration> {
         let gone = self.gone(waiting);
         let since = Instant::now();
         self.release.send(client).await?;
         until(gone, since).await
     }
 
-    async fn delete_owner(&self, client: &Client, waiting: &Waiting) -> Result<Duration> {
+    pub(super) async fn delete_owner(
+        &self,
+        client: &Client,
+        waiting: &Waiting,
+    ) -> Result<Duration> {
         let gone = self.gone(waiting);
         kinds::workflows(client, NAMESPACE)
             .delete(&self.owner.name, &DeleteParams::default())
@@ -254,7 +267,7 @@ impl Held {
         until(gone, Instant::now()).await
     }
 
-    async fn forget_owner(&self, client: &Client) -> Result<()> {
+    pub(super) async fn forget_owner(&self, client: &Client) -> Result<()> {
         let workflow = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
         let path = workflow.object_path(&ObjectKey::new(NAMESPACE, &*self.owner.name));
         let body = json!({ "metadata": { "finalizers": [] } }).to_string();

@@ -4,6 +4,7 @@
 //! turn, so that what the machine does meanwhile hits all of them. What counts is the ratio within
 //! a run; absolute figures are those of this machine.
 
+mod backlog;
 mod chart;
 mod drain;
 mod etcd;
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Bench> {
         drain::one_workflow(),
         pvc::bench(),
         latency::bench(),
+        backlog::bench(),
         informer::bench(),
         memory::bench(),
         scale::bench(),
