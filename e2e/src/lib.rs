@@ -9,7 +9,6 @@
 pub mod bench;
 pub mod cli;
 pub mod conformance;
-pub mod contender;
 pub mod control_plane;
 mod go;
 pub mod harness;

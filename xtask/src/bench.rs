@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::cargo::{built, cargo, pass_through};
+use crate::e2e;
 
 /// Measure Belayer against its peers, side by side in one run
 ///
@@ -16,7 +17,7 @@ pub(crate) struct Bench {
     #[arg(long)]
     list: bool,
 
-    /// How often each contender is measured, after one round that is not counted
+    /// How often each subject is measured, after one round that is not counted
     #[arg(long, default_value_t = 3, value_name = "N")]
     rounds: usize,
 
@@ -39,9 +40,16 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let status = build().status().context("start cargo")?;
-        ensure!(status.success(), "belayer or its benchmarks do not compile");
-        let mut command = bench();
+        let mut command = if self.names == ["instructions"] {
+            done(e2e::build())?;
+            done(build_subject())?;
+            instructions()
+        } else {
+            done(build())?;
+            let mut command = built("release", "belayer-e2e");
+            command.arg("bench").args(self.names);
+            command
+        };
         command.arg(format!("--rounds={}", self.rounds));
         if let Some(size) = self.size {
             command.arg(format!("--size={size}"));
@@ -55,13 +63,18 @@ impl Bench {
         if self.bless {
             command.arg("--bless");
         }
-        command.args(self.names);
         pass_through(command)
     }
 }
 
+fn done(mut build: Command) -> Result<()> {
+    let status = build.status().context("start cargo")?;
+    ensure!(status.success(), "belayer or its benchmarks do not compile");
+    Ok(())
+}
+
 /// Belayer, the benchmarks and what they measure, as they are released.
-pub(crate) fn build() -> Command {
+fn build() -> Command {
     let mut build = cargo();
     build.args([
         "build",
@@ -70,14 +83,25 @@ pub(crate) fn build() -> Command {
         "belayer",
         "--package",
         "belayer-e2e",
+        "--package",
+        "belayer-subject",
     ]);
     build
 }
 
-/// Checks the instruction counts of the hot paths that [`build`] built against their bounds.
+/// Builds only what instructions are counted of.
+pub(crate) fn build_subject() -> Command {
+    let mut build = cargo();
+    build.args(["build", "--release", "--package", "belayer-subject"]);
+    build
+}
+
+/// Checks the instruction counts of the hot paths that [`build_subject`] built against their bounds.
 pub(crate) fn instructions() -> Command {
-    let mut command = bench();
-    command.arg("instructions");
+    let subject = built("release", "belayer-subject");
+    let mut command = built("debug", "belayer-e2e");
+    command.args(["bench", "instructions", "--subject"]);
+    command.arg(subject.get_program());
     command
 }
 
@@ -89,11 +113,4 @@ pub(crate) fn has_valgrind() -> bool {
         .stderr(Stdio::null())
         .status();
     version.is_ok_and(|status| status.success())
-}
-
-/// What [`build`] built.
-fn bench() -> Command {
-    let mut command = built("release", "belayer-e2e");
-    command.arg("bench");
-    command
 }

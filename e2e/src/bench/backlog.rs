@@ -20,7 +20,7 @@ use crate::providers::ensure_workflow_crd;
 const QUESTIONS: usize = 10_000;
 /// Pods that are to be held meanwhile.
 const HOLDS: usize = 3_000;
-/// Releases of each contender and round.
+/// Releases of each subject and round.
 const RELEASES: usize = 100;
 
 pub(super) fn bench() -> Bench {
@@ -70,10 +70,10 @@ async fn run(bed: Bed) -> Result<Report> {
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("backlog", title, &metrics);
     for round in 0..=bed.rounds {
-        for contender in [RAW, BELAYER] {
+        for subject in [RAW, BELAYER] {
             let prefix = format!("r{round}");
             let prepared = latency::prepare(client, RELEASES, &prefix).await?;
-            let each = prepared.iter().map(|held| match contender {
+            let each = prepared.iter().map(|held| match subject {
                 RAW => Held::patch(held, client, &waiting).boxed(),
                 _ => Held::delete_owner(held, client, &waiting).boxed(),
             });
@@ -88,7 +88,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 "every live read was answered in round {round}: ask for more by --size, or for fewer rounds"
             );
             if round > 0 {
-                report.round(contender, &latency::figures(&took));
+                report.round(subject, &latency::figures(&took));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A bar chart: one bar per contender, as long as its median, with its spread.
+//! A bar chart: one bar per subject, as long as its median, with its spread.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ const ROW: usize = 34;
 const LEFT: f64 = 230.0;
 const WIDTH: f64 = 520.0;
 
-/// Draws one metric of all contenders.
+/// Draws one metric of all subjects.
 pub(crate) fn draw(title: &str, unit: &str, bars: &[(&str, &Samples)]) -> String {
     let most = bars
         .iter()

@@ -4,6 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use belayer_subject::Pods;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, Full};
@@ -13,7 +14,6 @@ use hyper_util::rt::TokioExecutor;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::contender::Pods;
 use crate::control_plane::ControlPlane;
 use crate::kinds;
 

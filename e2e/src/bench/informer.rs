@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use belayer_subject::Pods;
+use belayer_subject::informer::SYNCED;
 use futures::FutureExt as _;
 
-use super::measure::{cost_of, cpu_of, resident_of};
+use super::measure::{cost_of, cpu_of};
 use super::report::Limit;
 use super::server::server_cpu;
 use super::{Bed, Bench, Goal, Report, etcd};
-use crate::contender::Pods;
-use crate::contender::informer::SYNCED;
 use crate::control_plane::ports::free_ports;
 use crate::control_plane::{ControlPlane, Process};
 use crate::peers::Peer;
@@ -155,7 +155,7 @@ fn command(
             ];
             Some((bed.belayer().to_owned(), arguments.to_vec()))
         }
-        ALONE => Some((bed.contender()?, vec!["informer".to_owned(), kubeconfig])),
+        ALONE => Some((bed.subject.clone(), vec!["informer".to_owned(), kubeconfig])),
         CLIENT_GO => Peer::Sync
             .if_there()
             .map(|program| (program, vec![kubeconfig])),
@@ -178,7 +178,7 @@ async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) 
     Ok(Sync {
         wall: cost.wall.as_secs_f64(),
         cpu: cost.cpu.as_secs_f64(),
-        resident: resident_of(pid)? as f64,
+        resident: belayer_subject::resident_of(pid)? as f64,
         peak: cost.peak_resident as f64,
         server: server_cpu(plane).await? - server,
     })

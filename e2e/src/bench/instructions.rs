@@ -8,10 +8,10 @@ use std::path::Path as File;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use belayer_subject::paths::{Cost, Path};
 use serde::{Deserialize, Serialize};
 
 use super::chart::figure;
-use crate::contender::paths::{Cost, Path};
 
 /// How often a path is walked; the difference between once and twice as often leaves out what
 /// starting and ending cost.
@@ -53,7 +53,7 @@ pub fn is_available() -> bool {
 ///
 /// # Errors
 /// When a path needs more than its bound, or valgrind is missing or fails.
-pub fn run(contender: &File, file: &File, bounds: Bounds) -> Result<()> {
+pub fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
     ensure!(is_available(), "valgrind is not installed here");
     let before: BTreeMap<String, Bound> = match fs::read_to_string(file) {
         Ok(text) => serde_json::from_str(&text).context("the bounds cannot be read")?,
@@ -65,8 +65,8 @@ pub fn run(contender: &File, file: &File, bounds: Bounds) -> Result<()> {
         "| path | instructions | bound | allocations | bytes | ns |\n| --- | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     for path in Path::ALL {
-        let cost = walk(contender, path)?;
-        let instructions = instructions(contender, path)?;
+        let cost = walk(subject, path)?;
+        let instructions = instructions(subject, path)?;
         let bound = before.get(path.name());
         let _ = writeln!(
             table,
@@ -123,26 +123,26 @@ fn compare(before: &BTreeMap<String, Bound>, now: &BTreeMap<String, Bound>) -> V
     trouble
 }
 
-fn walk(contender: &File, path: Path) -> Result<Cost> {
+fn walk(subject: &File, path: Path) -> Result<Cost> {
     let times = TIMES.to_string();
-    let output = Command::new(contender)
+    let output = Command::new(subject)
         .args(["path", path.name(), "--times", &times])
         .output()
-        .with_context(|| format!("start {}", contender.display()))?;
+        .with_context(|| format!("start {}", subject.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {said}", path.name());
     serde_json::from_slice(&output.stdout).context("what it printed is no cost")
 }
 
-fn instructions(contender: &File, path: Path) -> Result<f64> {
-    let [once, twice] = [TIMES, 2 * TIMES].map(|times| counted(contender, path, times));
+fn instructions(subject: &File, path: Path) -> Result<f64> {
+    let [once, twice] = [TIMES, 2 * TIMES].map(|times| counted(subject, path, times));
     Ok((twice? - once?) / TIMES as f64)
 }
 
-fn counted(contender: &File, path: Path, times: usize) -> Result<f64> {
+fn counted(subject: &File, path: Path, times: usize) -> Result<f64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(contender)
+        .arg(subject)
         .args(["path", path.name(), "--times", &times.to_string()])
         .output()
         .context("start valgrind")?;

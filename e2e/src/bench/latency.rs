@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use belayer_subject::memory;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use kube::api::{DeleteParams, PostParams};
@@ -21,7 +22,6 @@ use belayer_core::slim::Pod;
 
 use super::raw::Release;
 use super::{Bed, Bench, Goal, Report, belayer_is_ready};
-use crate::contender::memory;
 use crate::control_plane::ports::free_ports;
 use crate::control_plane::{ControlPlane, Process};
 use crate::harness::{Workflow, pod};
@@ -67,9 +67,9 @@ async fn run(bed: Bed) -> Result<Report> {
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("latency", title, &metrics);
     for round in 0..=bed.rounds {
-        for contender in [RAW, BELAYER] {
+        for subject in [RAW, BELAYER] {
             let prepared = prepare(plane.client(), releases, &format!("r{round}")).await?;
-            let took = if contender == RAW {
+            let took = if subject == RAW {
                 let patch = |held| Held::patch(held, plane.client(), &waiting).boxed();
                 all(prepared.iter().map(patch).collect()).await?
             } else {
@@ -89,7 +89,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 held.forget_owner(plane.client()).await?;
             }
             if round > 0 {
-                report.round(contender, &figures(&took));
+                report.round(subject, &figures(&took));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use belayer_subject::peak_resident_of;
 
 use crate::control_plane::Process;
 
@@ -108,31 +109,6 @@ fn cpu_in(stat: &str) -> Option<Duration> {
     Some(Duration::from_secs(user + system) / u32::try_from(ticks).ok()?)
 }
 
-/// The most that was resident, in bytes, from `/proc/PID/status`.
-fn peak_resident_of(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read /proc")?;
-    peak_resident_in(&status).context("/proc/PID/status is not as expected")
-}
-
-/// What is resident now, in bytes, from `/proc/PID/status`.
-///
-/// # Errors
-/// When the process has ended, or this system tells nothing about processes.
-pub(crate) fn resident_of(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("read /proc")?;
-    bytes_in(&status, "VmRSS:").context("/proc/PID/status is not as expected")
-}
-
-fn peak_resident_in(status: &str) -> Option<u64> {
-    bytes_in(status, "VmHWM:")
-}
-
-fn bytes_in(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,16 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn peak_memory_is_read_in_bytes() {
-        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   12345 kB\nVmRSS:\t 1 kB\n";
-        assert_eq!(peak_resident_in(status), Some(12345 * 1024));
-        assert_eq!(peak_resident_in("Name:\tx\n"), None);
-    }
-
-    #[test]
     fn this_process_has_cost_something() {
         let pid = std::process::id();
-        assert!(peak_resident_of(pid).unwrap() > 1 << 20);
         assert!(cpu_of(pid).is_ok());
     }
 }

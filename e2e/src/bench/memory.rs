@@ -1,12 +1,12 @@
 //! What a million slim pods weigh, and whether it grows in a straight line.
 
 use anyhow::{Context as _, Result, ensure};
+use belayer_subject::memory::Weight;
 use futures::FutureExt as _;
 use tokio::process::Command;
 
 use super::report::Limit;
 use super::{Bed, Bench, Goal, Report};
-use crate::contender::memory::Weight;
 
 const OBJECTS: usize = 1_000_000;
 
@@ -67,7 +67,7 @@ async fn run(bed: Bed) -> Result<Report> {
 }
 
 async fn weigh(bed: &Bed, objects: usize) -> Result<Weight> {
-    let output = Command::new(bed.contender()?)
+    let output = Command::new(&bed.subject)
         .args(["memory", "--objects", &objects.to_string()])
         .kill_on_drop(true)
         .output()

@@ -1,6 +1,6 @@
 //! Benchmarks against the peers, side by side in one run on one machine.
 //!
-//! A benchmark prepares the same work for every contender, round after round, and measures each in
+//! A benchmark prepares the same work for every subject, round after round, and measures each in
 //! turn, so that what the machine does meanwhile hits all of them. What counts is the ratio within
 //! a run; absolute figures are those of this machine.
 
@@ -30,7 +30,7 @@ use futures::future::BoxFuture;
 use crate::control_plane::{Binaries, ControlPlane, Options};
 use crate::harness::belayer::{get, sum};
 
-pub(crate) use self::measure::{Measured, resident_of};
+pub(crate) use self::measure::Measured;
 pub(crate) use self::report::{Goal, Report};
 pub(crate) use self::server::Traffic;
 
@@ -79,7 +79,9 @@ pub struct Bed {
     pub binaries: Binaries,
     /// The `belayer` binary: a release build, or the figures say nothing.
     pub belayer: PathBuf,
-    /// How often each contender is measured, after one round that is not counted.
+    /// The `belayer-subject` binary, a release build too.
+    pub subject: PathBuf,
+    /// How often each subject is measured, after one round that is not counted.
     pub rounds: usize,
     /// How many objects, where the benchmark does not say.
     pub size: Option<usize>,
@@ -91,25 +93,10 @@ impl Bed {
         ControlPlane::start(&self.binaries, &Options::api_server_alone()).await
     }
 
-    /// What is measured in a process of its own: built beside this program.
-    pub(crate) fn contender(&self) -> Result<PathBuf> {
-        contender()
-    }
-
     /// The binary.
     pub(crate) fn belayer(&self) -> &Path {
         &self.belayer
     }
-}
-
-/// The program `belayer-contender`, built beside this one.
-///
-/// # Errors
-/// When it is not there.
-pub fn contender() -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("belayer-contender");
-    anyhow::ensure!(path.is_file(), "{} is not built", path.display());
-    Ok(path)
 }
 
 /// Whether a Belayer whose metrics are on this port has complete caches.

@@ -71,12 +71,12 @@ async fn run(bed: Bed) -> Result<Report> {
                 report.round(&format!("raw, {parallel} parallel"), &figures);
             }
         }
-        for contender in [IN_TREE, BELAYER] {
+        for subject in [IN_TREE, BELAYER] {
             let Run {
                 cost,
                 server,
                 traffic,
-            } = stage.controller(contender).await?;
+            } = stage.controller(subject).await?;
             if counts {
                 let figures = [
                     cost.wall.as_secs_f64(),
@@ -84,12 +84,12 @@ async fn run(bed: Bed) -> Result<Report> {
                     cost.peak_resident as f64 / 1e6,
                     server,
                 ];
-                report.round(contender, &figures);
+                report.round(subject, &figures);
             }
             if round == bed.rounds {
                 for (resource, traffic) in ["persistentvolumeclaims", "pods"].iter().zip(traffic) {
                     report.note(format!(
-                        "requests of {contender} about {resource} in its last round: {}",
+                        "requests of {subject} about {resource} in its last round: {}",
                         traffic.summary()
                     ));
                 }
@@ -125,7 +125,7 @@ struct Run {
     traffic: [Traffic; 2],
 }
 
-/// Where the contenders meet.
+/// Where the subjects meet.
 struct Stage<'a> {
     bed: &'a Bed,
     plane: &'a ControlPlane,
@@ -143,12 +143,12 @@ impl Stage<'_> {
         Ok((wall, server))
     }
 
-    async fn controller(&mut self, contender: &str) -> Result<Run> {
+    async fn controller(&mut self, subject: &str) -> Result<Run> {
         let client = self.plane.client();
         prepare(client, self.claims).await?;
         let before = self.traffic().await?;
         let server = server_cpu(self.plane).await?;
-        let cost = if contender == BELAYER {
+        let cost = if subject == BELAYER {
             self.belayer().await?
         } else {
             self.in_tree().await?

@@ -17,7 +17,7 @@ pub struct Report {
     name: &'static str,
     title: String,
     metrics: Vec<(&'static str, &'static str)>,
-    contenders: Vec<Contender>,
+    subjects: Vec<Subject>,
     goals: Vec<Goal>,
     limits: Vec<Limit>,
     notes: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// One of those that were measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Contender {
+pub(crate) struct Subject {
     name: String,
     samples: Vec<Samples>,
 }
@@ -65,35 +65,32 @@ impl Report {
             name,
             title: title.into(),
             metrics: metrics.to_vec(),
-            contenders: Vec::new(),
+            subjects: Vec::new(),
             goals: Vec::new(),
             limits: Vec::new(),
             notes: Vec::new(),
         }
     }
 
-    /// One round of a contender: its figures, in the order of the metrics; NaN is one that was
+    /// One round of a subject: its figures, in the order of the metrics; NaN is one that was
     /// not measured.
-    pub(crate) fn round(&mut self, contender: &str, figures: &[f64]) {
-        let at = self
-            .contenders
-            .iter()
-            .position(|have| have.name == contender);
+    pub(crate) fn round(&mut self, subject: &str, figures: &[f64]) {
+        let at = self.subjects.iter().position(|have| have.name == subject);
         let at = at.unwrap_or_else(|| {
-            self.contenders.push(Contender {
-                name: contender.to_owned(),
+            self.subjects.push(Subject {
+                name: subject.to_owned(),
                 samples: vec![Samples::default(); self.metrics.len()],
             });
-            self.contenders.len() - 1
+            self.subjects.len() - 1
         });
-        for (samples, figure) in self.contenders[at].samples.iter_mut().zip(figures) {
+        for (samples, figure) in self.subjects[at].samples.iter_mut().zip(figures) {
             if figure.is_finite() {
                 samples.push(*figure);
             }
         }
     }
 
-    /// Something worth knowing that is no figure of every contender.
+    /// Something worth knowing that is no figure of every subject.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
@@ -108,10 +105,10 @@ impl Report {
         self.limits.push(limit);
     }
 
-    fn median(&self, contender: &str, metric: &str) -> Option<f64> {
+    fn median(&self, subject: &str, metric: &str) -> Option<f64> {
         let at = self.metrics.iter().position(|(name, _)| *name == metric)?;
-        let contender = self.contenders.iter().find(|have| have.name == contender)?;
-        contender.samples.get(at)?.median()
+        let subject = self.subjects.iter().find(|have| have.name == subject)?;
+        subject.samples.get(at)?.median()
     }
 
     /// The goal in words, and whether it was reached; `None` if it could not be measured.
@@ -173,9 +170,9 @@ impl Report {
         text.push_str("\n| --- |");
         text.push_str(&" ---: |".repeat(self.metrics.len()));
         text.push('\n');
-        for contender in &self.contenders {
-            let _ = write!(text, "| {} |", contender.name);
-            for samples in &contender.samples {
+        for subject in &self.subjects {
+            let _ = write!(text, "| {} |", subject.name);
+            for samples in &subject.samples {
                 let _ = write!(text, " {} |", cell(samples));
             }
             text.push('\n');
@@ -191,15 +188,15 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let contenders: Vec<_> = self
-            .contenders
+        let subjects: Vec<_> = self
+            .subjects
             .iter()
-            .map(|contender| {
-                let figures = self.metrics.iter().zip(&contender.samples);
+            .map(|subject| {
+                let figures = self.metrics.iter().zip(&subject.samples);
                 let figures: serde_json::Map<String, Value> = figures
                     .map(|((name, _), samples)| ((*name).to_owned(), json!(samples.sorted())))
                     .collect();
-                json!({ "name": contender.name, "rounds": figures })
+                json!({ "name": subject.name, "rounds": figures })
             })
             .collect();
         let goals: Vec<_> = self
@@ -208,7 +205,7 @@ impl Report {
             .map(|(said, reached)| json!({ "goal": said, "reached": reached }))
             .collect();
         json!({
-            "name": self.name, "title": self.title, "contenders": contenders,
+            "name": self.name, "title": self.title, "subjects": subjects,
             "units": self.metrics.iter().map(|(name, unit)| json!({ "metric": name, "unit": unit })).collect::<Vec<_>>(),
             "goals": goals, "notes": self.notes,
         })
@@ -229,9 +226,9 @@ impl Report {
         write(format!("{}.json", self.name), json)?;
         for (at, (metric, unit)) in self.metrics.iter().enumerate() {
             let bars: Vec<_> = self
-                .contenders
+                .subjects
                 .iter()
-                .filter_map(|contender| Some((&*contender.name, contender.samples.get(at)?)))
+                .filter_map(|subject| Some((&*subject.name, subject.samples.get(at)?)))
                 .collect();
             let file = format!("{}-{}.svg", self.name, metric.replace(' ', "-"));
             write(
@@ -269,7 +266,7 @@ impl Report {
         let (before, rest) = text.split_once(&start)?;
         let (_, after) = rest.split_once(&end)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let samples = self.contenders.iter().flat_map(|one| &one.samples);
+        let samples = self.subjects.iter().flat_map(|one| &one.samples);
         let rounds = samples.map(Samples::rounds).max().unwrap_or(0);
         let command = format!(
             "`cargo xtask bench {} --rounds {rounds}`, {cores} processors",

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use belayer_subject::Pods;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use serde_json::json;
@@ -12,7 +13,6 @@ use belayer_core::object::{ObjectKey, Resource};
 
 use super::measure::cpu_exactly;
 use super::{Bed, Bench, Goal, Report, belayer_readiness, belayer_says, etcd};
-use crate::contender::Pods;
 use crate::control_plane::ports::free_ports;
 use crate::control_plane::{ControlPlane, Process};
 
@@ -64,7 +64,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 let figures = [
                     cpu.as_secs_f64() * 1e6 / EVENTS as f64,
                     queued(port).await? - adds,
-                    super::resident_of(pid)? as f64 / 1e6,
+                    belayer_subject::resident_of(pid)? as f64 / 1e6,
                 ];
                 report.round(&name(size), &figures);
             }

@@ -20,14 +20,14 @@ const BOUNDS: &str = "e2e/instructions.json";
 
 /// Measure against the peers
 ///
-/// Every contender does the same work in the same run; what counts is the ratio.
+/// Every subject does the same work in the same run; what counts is the ratio.
 #[derive(Debug, Args)]
 pub(super) struct Measure {
     /// Print the benchmarks and what each measures
     #[arg(long)]
     list: bool,
 
-    /// How often each contender is measured, after one round that is not counted
+    /// How often each subject is measured, after one round that is not counted
     #[arg(long, default_value_t = 3, value_name = "N")]
     rounds: usize,
 
@@ -38,6 +38,11 @@ pub(super) struct Measure {
     /// The `belayer` binary; by default the one built beside this program
     #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
     belayer: Option<PathBuf>,
+
+    /// The `belayer-subject` binary, which does one thing in a process of its own; by default the one
+    /// built beside this program
+    #[arg(long, value_name = "PATH")]
+    subject: Option<PathBuf>,
 
     /// Folder for tables and pictures
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
@@ -83,7 +88,11 @@ impl Measure {
             } else {
                 Bounds::Check
             };
-            return instructions::run(&bench::contender()?, Path::new(BOUNDS), bounds);
+            return instructions::run(
+                &program(self.subject, "belayer-subject")?,
+                Path::new(BOUNDS),
+                bounds,
+            );
         }
         let wanted = wanted(all, &self.names)?;
         ensure!(self.rounds > 0, "--rounds must be at least 1");
@@ -96,16 +105,10 @@ impl Measure {
             BuildError::Unavailable(why) => anyhow::anyhow!(why),
             BuildError::Failed(error) => error,
         })?;
-        let belayer = match self.belayer {
-            Some(path) => path,
-            None => std::env::current_exe()?.with_file_name("belayer"),
-        };
-        let belayer = belayer
-            .canonicalize()
-            .with_context(|| format!("find {}", belayer.display()))?;
         let bed = Bed {
             binaries,
-            belayer,
+            belayer: program(self.belayer, "belayer")?,
+            subject: program(self.subject, "belayer-subject")?,
             rounds: self.rounds,
             size: self.size,
         };
@@ -124,6 +127,16 @@ impl Measure {
         anstream::eprintln!("tables and pictures are in {}", self.out.display());
         Ok(())
     }
+}
+
+/// A program that was named, or the one of this name beside this program.
+fn program(named: Option<PathBuf>, name: &str) -> Result<PathBuf> {
+    let path = match named {
+        Some(path) => path,
+        None => std::env::current_exe()?.with_file_name(name),
+    };
+    path.canonicalize()
+        .with_context(|| format!("find {}", path.display()))
 }
 
 fn wanted(all: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>> {

@@ -74,7 +74,7 @@ fn whole() -> Result<Vec<Step>> {
         ),
     ]);
     if bench::has_valgrind() {
-        steps.push(Step::check("build what is counted", bench::build()));
+        steps.push(Step::check("build what is counted", bench::build_subject()));
         steps.push(Step::check(
             "instruction counts of the hot paths",
             bench::instructions(),

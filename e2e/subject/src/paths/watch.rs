@@ -17,7 +17,7 @@ use belayer_core::object::ResourceVersion;
 use belayer_core::slim::Pod;
 
 use super::PODS;
-use crate::contender::{FIRST_VERSION, Pods, Template, memory, server};
+use crate::{FIRST_VERSION, Pods, Template, memory, server};
 
 /// A watch that brings events when it is told to, and the store behind it.
 pub struct Watch {

@@ -1,7 +1,7 @@
 //! Time and allocations of the hot paths, each step by itself: decoding, the store, an index, the
 //! queue, the decision of each component.
 //!
-//! `cargo bench --package belayer-e2e --bench paths [-- NAME]`. They are the very paths whose
+//! `cargo bench --package belayer-subject --bench paths [-- NAME]`. They are the very paths whose
 //! instructions `cargo xtask bench instructions` counts and holds to their bounds; what is printed
 //! here is for reading. One step of `heartbeat` and `update` is one event from the bytes of a watch
 //! to the handlers, the waking of the informer and of who waits for it included.
@@ -10,7 +10,7 @@
     reason = "a path that cannot be walked has no figures"
 )]
 
-use belayer_e2e::contender::paths::{Path, Walk};
+use belayer_subject::paths::{Path, Walk};
 use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use tokio::runtime;

@@ -1,4 +1,4 @@
-//! `belayer-contender`: one thing at a time, measured from outside by `belayer-e2e bench`.
+//! `belayer-subject`: one thing at a time, measured from outside by `belayer-e2e bench`.
 
 use std::alloc::System;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use serde::Serialize;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::runtime;
 
-use belayer_e2e::contender::{informer, memory, paths};
+use belayer_subject::{informer, memory, paths};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Does one thing and prints what it cost
 #[derive(Debug, Parser)]
-#[command(name = "belayer-contender")]
-enum Contender {
+#[command(name = "belayer-subject")]
+enum Subject {
     /// List pods into a store and weigh them
     Memory {
         /// How many
@@ -41,7 +41,7 @@ enum Contender {
 }
 
 fn main() -> ExitCode {
-    match run(Contender::parse()) {
+    match run(Subject::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("error: {error:#}");
@@ -50,18 +50,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(contender: Contender) -> anyhow::Result<()> {
-    let mut threads = match contender {
+fn run(subject: Subject) -> anyhow::Result<()> {
+    let mut threads = match subject {
         // What is counted must not depend on which thread was faster.
-        Contender::Path { .. } => runtime::Builder::new_current_thread(),
+        Subject::Path { .. } => runtime::Builder::new_current_thread(),
         _ => runtime::Builder::new_multi_thread(),
     };
     let runtime = threads.enable_all().build()?;
     runtime.block_on(async {
-        match contender {
-            Contender::Memory { objects } => print(&memory::weigh(objects).await?),
-            Contender::Informer { kubeconfig } => informer::watch(&kubeconfig).await,
-            Contender::Path { path, times } => print(&path.walk(times).await?),
+        match subject {
+            Subject::Memory { objects } => print(&memory::weigh(objects).await?),
+            Subject::Informer { kubeconfig } => informer::watch(&kubeconfig).await,
+            Subject::Path { path, times } => print(&path.walk(times).await?),
         }
     })
 }

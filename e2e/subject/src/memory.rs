@@ -12,7 +12,7 @@ use belayer_core::owned;
 use belayer_core::slim::{DecodeContext, Keep, Pod};
 
 use super::{Pods, server};
-use crate::bench::resident_of;
+use crate::resident::resident_of;
 
 /// What a store of pods weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

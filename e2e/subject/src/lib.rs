@@ -1,4 +1,4 @@
-//! What a benchmark measures in a process of its own: `belayer-contender`.
+//! What a benchmark measures in a process of its own: `belayer-subject`.
 //!
 //! Its memory is allocated by a counting allocator, which costs a few nanoseconds per allocation.
 
@@ -7,6 +7,8 @@ pub mod memory;
 mod messages;
 pub mod paths;
 mod pods;
+mod resident;
 mod server;
 
 pub use pods::{FIRST_VERSION, Pods, Template};
+pub use resident::{peak_resident_of, resident_of};
