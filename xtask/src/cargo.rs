@@ -13,6 +13,10 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Selects the whole workspace, and examples beside what is named: cargo then gives third-party crates
+/// the features that `cargo test --workspace` gives them, and compiles them once for both.
+pub(crate) const AS_TESTS: [&str; 2] = ["--workspace", "--examples"];
+
 /// The workspace's root.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{built, cargo, pass_through};
+use crate::cargo::{AS_TESTS, built, cargo, pass_through};
 
 /// The scenarios: written once, run on three providers
 ///
@@ -29,7 +29,7 @@ pub(crate) struct E2e {
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
 
-    /// How many pods the scenarios about size make; by default 8000 on the sandbox, else 1000
+    /// How many pods the scenarios about size make; by default 2000 on the sandbox, else 1000
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 
@@ -101,7 +101,7 @@ pub(crate) fn conformance(provider: Provider) -> Command {
 /// Builds Belayer, which the scenarios run as a process of its own, and the scenarios.
 pub(crate) fn build() -> Command {
     let mut command = cargo();
-    command.args(["build", "--package", "belayer", "--package", PROGRAM]);
+    command.args(["build", "--bins"]).args(AS_TESTS);
     command
 }
 

@@ -77,7 +77,7 @@ pub(super) struct Run {
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
 
-    /// How many pods the scenarios about size make; by default 8000 on the sandbox, else 1000
+    /// How many pods the scenarios about size make; by default 2000 on the sandbox, else 1000
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 

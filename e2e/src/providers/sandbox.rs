@@ -33,7 +33,7 @@ impl Provider for Sandbox {
     }
 
     fn large(&self) -> usize {
-        8_000
+        2_000
     }
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {

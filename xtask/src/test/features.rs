@@ -5,29 +5,40 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::cargo::cargo;
+use crate::cargo::{AS_TESTS, cargo};
 
 const PACKAGE: &str = "belayer";
 
+/// What is compiled beside the binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// The whole workspace: third-party crates are those of the tests, compiled already. A feature of
+    /// one of them that the binary forgot to ask for is there by another package.
+    Workspace,
+    /// Nothing: what an installation gets. Third-party crates are compiled anew.
+    Nothing,
+}
+
 /// One check without any feature and one for each feature alone; the default is checked by clippy.
-pub(super) fn checks() -> Result<Vec<(String, Command)>> {
-    let mut checks = vec![("features: none".to_owned(), check(""))];
+pub(super) fn checks(beside: Beside) -> Result<Vec<(String, Command)>> {
+    let mut checks = vec![("features: none".to_owned(), check(beside, None))];
     for feature in features()? {
-        checks.push((format!("features: {feature}"), check(&feature)));
+        let name = format!("features: {feature}");
+        checks.push((name, check(beside, Some(&feature))));
     }
     Ok(checks)
 }
 
-fn check(features: &str) -> Command {
+fn check(beside: Beside, feature: Option<&str>) -> Command {
     let mut command = cargo();
-    command.args([
-        "check",
-        "--package",
-        PACKAGE,
-        "--no-default-features",
-        "--features",
-        features,
-    ]);
+    command.args(["check", "--lib", "--bins", "--no-default-features"]);
+    match beside {
+        Beside::Workspace => command.args(AS_TESTS),
+        Beside::Nothing => command.args(["--package", PACKAGE]),
+    };
+    if let Some(feature) = feature {
+        command.arg(format!("--features={PACKAGE}/{feature}"));
+    }
     command
 }
 

@@ -10,9 +10,10 @@ use anyhow::Result;
 use clap::Args;
 
 use self::counts::Counts;
+use self::features::Beside;
 use self::step::Step;
 use crate::bench;
-use crate::cargo::cargo;
+use crate::cargo::{AS_TESTS, cargo};
 use crate::e2e::{self, Provider};
 
 /// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox and local
@@ -26,11 +27,20 @@ pub(crate) struct Test {
     /// The inner loop, about a minute when warm: lints, unit tests, the main scenarios on the sandbox
     #[arg(long)]
     quick: bool,
+
+    /// Also what only scale shows: 10,000 pods on the sandbox, the tests that are marked as ignored, and
+    /// each feature of the binary compiled with nothing beside it
+    #[arg(long, conflicts_with = "quick")]
+    nightly: bool,
 }
 
 impl Test {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let steps = if self.quick { quick() } else { whole()? };
+        let steps = match (self.quick, self.nightly) {
+            (true, _) => quick(),
+            (false, true) => nightly()?,
+            (false, false) => whole()?,
+        };
         let mut counts = Counts::default();
         for step in steps {
             counts = counts + step.run()?;
@@ -50,7 +60,7 @@ fn whole() -> Result<Vec<Step>> {
         Step::check("clippy", clippy()),
         Step::check("docs", docs()),
     ];
-    for (name, command) in features::checks()? {
+    for (name, command) in features::checks(Beside::Workspace)? {
         steps.push(Step::check(&name, command));
     }
     steps.extend([
@@ -85,6 +95,26 @@ fn whole() -> Result<Vec<Step>> {
             "valgrind is not installed",
         ));
     }
+    Ok(steps)
+}
+
+fn nightly() -> Result<Vec<Step>> {
+    let mut steps = whole()?;
+    for (name, command) in features::checks(Beside::Nothing)? {
+        steps.push(Step::check(
+            &format!("{name}, with nothing beside it"),
+            command,
+        ));
+    }
+    let mut large = e2e::scenarios(Provider::Sandbox);
+    large.arg("--pods=10000").arg("many-pods");
+    steps.extend([
+        Step::tests(
+            "the tests that are marked as ignored",
+            tests(&["--", "--ignored"]),
+        ),
+        Step::scenarios("scenarios of 10,000 pods on the sandbox", large),
+    ]);
     Ok(steps)
 }
 
@@ -135,7 +165,8 @@ fn clippy() -> Command {
 fn docs() -> Command {
     let mut command = cargo();
     command
-        .args(["doc", "--workspace", "--no-deps"])
+        .args(["doc", "--no-deps", "--lib", "--bins"])
+        .args(AS_TESTS)
         .env("RUSTDOCFLAGS", "-D warnings");
     command
 }
