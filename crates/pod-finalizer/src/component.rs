@@ -96,7 +96,7 @@ pub struct PodFinalizer {
     world: World,
     pods: Store<Pod>,
     census: Arc<Census>,
-    /// Whether it is known what an earlier leader closed: before that no hold is added.
+    /// Whether this process has read what an earlier leader closed: before that no hold is added.
     may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
@@ -275,7 +275,7 @@ impl PodFinalizer {
         self.pods.for_each(|pod| self.queue_if_unheld(pod));
     }
 
-    /// Queues those of a namespace: its gate has opened.
+    /// Enqueues the pods of a namespace whose gate has opened.
     pub fn queue_unheld_in(&self, namespace: &str) {
         let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
         for pod in pods.unwrap_or_default() {
@@ -289,8 +289,8 @@ impl PodFinalizer {
         }
     }
 
-    /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
-    /// was asked: they are a part of the backlog that no consumer of theirs takes away.
+    /// The waiting pods of a namespace whose owner's status was read in vain, with the reason: their
+    /// consumer cannot release this part of the backlog.
     pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
         let unreadable = |pod: Stored<Pod>| {
             let meta = &pod.object.meta;
@@ -303,7 +303,7 @@ impl PodFinalizer {
             let (_, question) = node_of(meta, &profile)?;
             match self.world.status_facts.get(&question)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
-                // Too large is no part of the backlog.
+                // A status that is too large does not count as backlog.
                 StatusState::Read(_) | StatusState::TooLarge(_) => None,
             }
         };
@@ -330,7 +330,7 @@ impl PodFinalizer {
         self.queue.add(meta.key.clone(), band);
     }
 
-    /// It is known what an earlier leader closed: holds are added from now on.
+    /// What an earlier leader closed has been read: holds are added from now on.
     pub(crate) fn begin_to_hold(&self) {
         self.may_hold.store(true, Ordering::Release);
         self.queue_unheld();
@@ -424,7 +424,7 @@ impl PodFinalizer {
         if profile.mode == Mode::Observe && is_awaited(&view) {
             let meta = &pod.object.meta;
             if let Some(evidence) = unread(&view) {
-                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "vanished without a result");
+                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "pod was deleted without a result");
                 return runner::count_unread(evidence, "observe", &meta.key);
             }
             tracing::info!(
@@ -482,7 +482,7 @@ impl Component<Pod> for PodFinalizer {
         let key = &pod.object.meta.key;
         let view = self.world.view(pod);
         if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
-            // What is known of its workflow's status may have changed without an event.
+            // The last answer about its workflow's status may have changed without an event.
             let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
             self.census.note_status(key, too_large);
         }

@@ -109,7 +109,7 @@ fn closed(gate: Gate) -> Option<&'static str> {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    // What others hold is theirs until the result was taken, or nobody is left to take it.
+    // Finalizers of others stay until the result was taken, or no consumer is left that could take it.
     let adopted = if evidence.is_unread() {
         Box::default()
     } else {
@@ -298,8 +298,8 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
             scope,
         } => {
             let message = format!(
-                "no profile selects this pod any more, nor {unselected} of {held} held pods {}: kept, because that \
-                 many at once look like a mistyped selector",
+                "no profile selects this pod any more, and the same is true of {unselected} of {held} held pods {}: \
+                 kept, because that many at once look like a mistyped selector",
                 scope.in_words()
             );
             reasons.add(row::UNSELECTED, Missing::Event(message.into()));

@@ -189,7 +189,7 @@ struct Shared<Q: Question> {
 struct State<Q: Question> {
     entries: HashMap<Q, Entry<Q::Answer>>,
     failing: Failing<Q>,
-    /// Whether a task looks for forgotten answers now and then: one does while there are any.
+    /// Whether a task is running that drops unused answers from time to time.
     swept: bool,
 }
 
@@ -224,13 +224,12 @@ enum Wanted {
     ByNobody,
 }
 
-/// How often answers are looked through for those that nobody asks for any more, as a part of
-/// [`Pace::keep`].
+/// How many times within [`Pace::keep`] unused answers are dropped.
 const SWEEPS_PER_KEEP: u32 = 10;
 
 impl<Q: Question> Facts<Q> {
-    /// Answers by `oracle`, within the `reads` of the process; `wake` is told who waited. Looks end when
-    /// `cancel` is cancelled.
+    /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
+    /// end when `cancel` is cancelled.
     pub fn new(
         oracle: Arc<dyn Oracle<Q>>,
         wake: Wake,
@@ -355,8 +354,8 @@ impl<Q: Question> Facts<Q> {
 }
 
 impl<Q: Question> Shared<Q> {
-    /// Waits until `due` and for its turn among the live reads, then looks until there is an answer, then
-    /// wakes all who wait. The look counts for the namespace of who asked first.
+    /// Waits until `due` and for a slot among the live reads, then reads until there is an answer, then wakes
+    /// all keys that wait. The read counts for the namespace of the first of them.
     async fn fly(self: &Arc<Self>, question: Q, due: Instant, namespace: &Arc<str>) {
         tokio::time::sleep_until(due).await;
         if !self.is_planned(&question, due) {
@@ -399,7 +398,7 @@ impl<Q: Question> Shared<Q> {
                         return;
                     }
                     failures += 1;
-                    // Others look meanwhile.
+                    // Other reads may use the slot in the meantime.
                     drop(slot);
                     tokio::time::sleep(delay).await;
                     slot = self.reads.slot(namespace).await;
@@ -408,7 +407,7 @@ impl<Q: Question> Shared<Q> {
         }
     }
 
-    /// Whether the look that was to begin at `due` has not been replaced by a sooner one.
+    /// Whether the live read that was planned for `due` has not been replaced by an earlier one.
     fn is_planned(&self, question: &Q, due: Instant) -> bool {
         let state = self.state.lock();
         let flight = state.entries.get(question).and_then(|entry| entry.flight);
@@ -490,7 +489,7 @@ fn weight<Q: Question>(fact: Option<&Fact<Q::Answer>>) -> usize {
     fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
 }
 
-/// Drops answers that nobody asked for lately, now and then until there are none.
+/// Drops unused answers from time to time, until there are no answers.
 async fn sweep<Q: Question>(shared: Weak<Shared<Q>>) {
     loop {
         let Some((keep, cancel)) = shared
@@ -527,7 +526,7 @@ impl<A> Entry<A> {
 }
 
 impl<Q: Question> State<Q> {
-    /// Drops answers that nobody asked for since `before`.
+    /// Drops the answers that were last used before `before`.
     fn forget_before(&mut self, before: Instant, budget: &Budget) {
         self.entries.retain(|_, entry| {
             let keep = entry.flight.is_some() || entry.touched > before;
