@@ -71,18 +71,7 @@ impl Server {
             if !contact.is_made() {
                 self.report(contact.trouble().as_ref());
             }
-            loop {
-                let limit = if contact.is_made() {
-                    NO_ANSWER
-                } else {
-                    FIRST_ANSWER
-                };
-                contact.silence(limit).await;
-                // If the first answer has come meanwhile, the longer limit applies.
-                if !contact.is_made() || limit == NO_ANSWER {
-                    return limit;
-                }
-            }
+            contact.silence_from(FIRST_ANSWER, NO_ANSWER).await
         };
         tokio::select! {
             biased;

@@ -224,12 +224,7 @@ impl Drain {
     async fn report_silence(&self, progress: &dyn Progress) {
         let contact = self.site.reader.contact();
         loop {
-            let limit = if contact.is_made() {
-                NO_ANSWER
-            } else {
-                FIRST_ANSWER
-            };
-            contact.silence(limit).await;
+            contact.silence_from(FIRST_ANSWER, NO_ANSWER).await;
             progress.waiting(contact.trouble().as_ref());
             contact.answer().await;
         }

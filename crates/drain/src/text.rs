@@ -189,34 +189,32 @@ fn left(report: &Report, text: &mut String) {
         if of.is_empty() {
             continue;
         }
-        let number = of.len() as u64;
-        let title = match reason {
-            Reason::InUse => format!(
-                "Left, {} in use that only Belayer holds:",
-                one_or_many(number, "claim", "claims")
+        let (one, many, rest) = match reason {
+            Reason::InUse => ("claim", "claims", "in use that only Belayer holds"),
+            Reason::UseUnknown => (
+                "claim",
+                "claims",
+                "of which it is not known whether a pod uses them",
             ),
-            Reason::UseUnknown => format!(
-                "Left, {} of which it is not known whether a pod uses them:",
-                one_or_many(number, "claim", "claims")
+            Reason::OfAnotherVersion => ("hold", "holds", "of another version of belayer"),
+            Reason::SelectionUnknown => (
+                "hold",
+                "holds",
+                "of which it is not known whether something selects them",
             ),
-            Reason::OfAnotherVersion => format!(
-                "Left, {} of another version of belayer:",
-                one_or_many(number, "hold", "holds")
+            Reason::Unrecorded => (
+                "re-created pod",
+                "re-created pods",
+                "not yet written into the record",
             ),
-            Reason::SelectionUnknown => format!(
-                "Left, {} of which it is not known whether something selects them:",
-                one_or_many(number, "hold", "holds")
-            ),
-            Reason::Unrecorded => format!(
-                "Left, {} not yet written into the record:",
-                one_or_many(number, "re-created pod", "re-created pods")
-            ),
-            Reason::InItsRecord => format!(
-                "Left, {} only in a PodRecreation:",
-                one_or_many(number, "pod that exists", "pods that exist")
+            Reason::InItsRecord => (
+                "pod that exists",
+                "pods that exist",
+                "only in a PodRecreation",
             ),
         };
-        let _ = writeln!(text, "{title}");
+        let number = one_or_many(of.len() as u64, one, many);
+        let _ = writeln!(text, "Left, {number} {rest}:");
         for left in of.iter().take(NAMED) {
             let place = if left.namespace.is_empty() {
                 String::new()

@@ -120,6 +120,20 @@ impl Contact {
         }
     }
 
+    /// Waits until there has been no usable answer for `first`, or for `later` if there has been one before.
+    /// Returns which of the two it was.
+    pub async fn silence_from(&self, first: Duration, later: Duration) -> Duration {
+        loop {
+            let is_made = self.is_made();
+            let limit = if is_made { later } else { first };
+            self.silence(limit).await;
+            // If the first answer has come in the meantime, the other limit applies.
+            if self.is_made() == is_made {
+                return limit;
+            }
+        }
+    }
+
     /// Waits for the next usable answer.
     pub async fn answer(&self) {
         let mut known = self.0.subscribe();

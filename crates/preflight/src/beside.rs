@@ -194,11 +194,10 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
     let what = match claims.len() {
         0 => return None,
         1 => format!(
-            "claim {names} is being deleted, nothing uses it, and still nobody takes {KUBERNETES_PVC_PROTECTION} off"
+            "PVC {names} is being deleted, nothing uses it, and still nothing removes {KUBERNETES_PVC_PROTECTION}"
         ),
         n => format!(
-            "{n} claims are being deleted, nothing uses them, and still nobody takes {KUBERNETES_PVC_PROTECTION} \
-             off: {names}"
+            "{n} PVCs are being deleted, nothing uses them, and still nothing removes {KUBERNETES_PVC_PROTECTION}: {names}"
         ),
     };
     Some(
@@ -206,7 +205,7 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
             Level::Missing,
             About::Finalizer,
             what,
-            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted claim hangs"),
+            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
         )
         .fix(format!(
             "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work"
@@ -214,7 +213,7 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
     )
 }
 
-/// Nobody puts it on.
+/// Nothing adds it.
 fn bare(claims: usize) -> Option<Finding> {
     let what = || {
         let do_not = one_or_many(claims, "PVC does", "PVCs do");
