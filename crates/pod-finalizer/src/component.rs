@@ -1,5 +1,7 @@
 //! pod-finalizer as a component of the pods' runner.
 
+mod losses;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,26 +18,26 @@ use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
-use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{self, Change, Component, Recorded};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::{Change, Component, Recorded};
 use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
-use crate::argo::{self, Ending, NodeQuestion};
+use crate::argo::NodeQuestion;
 use crate::backlog::Limits;
 use crate::census::{Census, HeldPod, Selected};
-use crate::decide::{decide, is_awaited, is_missed, unread};
+use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::question::{Delay, PodQuestion};
-use crate::snapshot::{
-    AdminAsked, ConsumedLabel, Ended, Gate, Held, MassRelease, Selection, Snapshot,
-};
+use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuestion, StatusState};
+
+pub use losses::Lost;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
@@ -108,22 +110,6 @@ pub struct PodFinalizer {
     latest_lost: Mutex<VecDeque<Lost>>,
 }
 
-/// A pod of an observing profile that vanished before its result was taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// Where it was.
-    pub key: ObjectKey,
-    /// Its identity.
-    pub uid: Uid,
-    /// The profile that selected it.
-    pub profile: Arc<str>,
-    /// When its end was seen.
-    pub at: Timestamp,
-}
-
-/// How many lost pods are remembered by name.
-const LOST_REMEMBERED: usize = 1_000;
-
 impl PodFinalizer {
     /// The component with these settings.
     pub fn new(settings: &Settings, parts: Parts) -> Self {
@@ -182,17 +168,6 @@ impl PodFinalizer {
     /// The census of held pods.
     pub fn census(&self) -> &Arc<Census> {
         &self.census
-    }
-
-    /// How many pods of observing profiles vanished before their result was taken, since the
-    /// start: the reason to switch such a profile to enforce.
-    pub fn observed_losses(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// The latest of them, the oldest first.
-    pub fn latest_losses(&self) -> Vec<Lost> {
-        self.latest_lost.lock().iter().cloned().collect()
     }
 
     /// Keeps the census, and counts what came too late. To be told of every event of the pods
@@ -388,64 +363,6 @@ impl PodFinalizer {
         let fact = node_of(&pod.meta, &profile)
             .and_then(|(_, question)| self.world.status_facts.get(&question));
         fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
-    }
-
-    /// Row 14: a pod whose deletion began before our hold was on it.
-    fn count_missed(&self, pod: &Stored<Pod>) {
-        if is_missed(&self.world.view(pod), Timestamp::now()) {
-            tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
-            metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
-        }
-    }
-
-    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
-    fn count_undecided(&self, pod: &Stored<Pod>) {
-        let meta = &pod.object.meta;
-        let undecided = held(meta) == Held::Yes
-            && argo::is_of_workflow(meta)
-            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
-        if undecided {
-            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
-        }
-    }
-
-    /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
-    /// are watched side by side, so a pod that is collected right after its owner can be counted
-    /// before the owner's end is seen: the count is an upper bound.
-    fn count_lost(&self, pod: &Stored<Pod>) {
-        let view = self.world.view(pod);
-        let Selection::By {
-            profile,
-            consumed: ConsumedLabel::No,
-        } = &view.selection
-        else {
-            return;
-        };
-        if profile.mode == Mode::Observe && is_awaited(&view) {
-            let meta = &pod.object.meta;
-            if let Some(evidence) = unread(&view) {
-                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "pod was deleted without a result");
-                return runner::count_unread(evidence, "observe", &meta.key);
-            }
-            tracing::info!(
-                pod = %meta.key,
-                uid = %meta.uid,
-                profile = %profile.name,
-                "vanished before its result was taken"
-            );
-            metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            let mut latest = self.latest_lost.lock();
-            if latest.len() == LOST_REMEMBERED {
-                latest.pop_front();
-            }
-            latest.push_back(Lost {
-                key: meta.key.clone(),
-                uid: meta.uid.clone(),
-                profile: profile.name.clone(),
-                at: Timestamp::now(),
-            });
-        }
     }
 }
 
