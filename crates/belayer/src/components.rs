@@ -124,7 +124,7 @@ impl Components {
         Ok(())
     }
 
-    /// Whether a component runs and adds holds. pvc-protection need not: where it only advises, it counts
+    /// Whether a component runs and adds holds. If pvc-protection only reports, it counts
     /// as switched off for its admission policy and for the holds of an earlier configuration.
     pub(crate) fn holds(&self, controller: Controller) -> bool {
         #[cfg(feature = "pvc-protection")]

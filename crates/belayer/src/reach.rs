@@ -1,4 +1,4 @@
-//! The server that a command talks to: no command waits for it without a word (L6).
+//! The server that a command talks to: a command that waits for it says so (L6).
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use belayer_inspect::reader::{Reader, Trouble};
 
 use crate::exit::Failure;
 
-/// A server that has not answered within this time is told of.
-const TOLD: Duration = Duration::from_millis(1500);
+/// A server that has not answered within this time is reported.
+const REPORTED: Duration = Duration::from_millis(1500);
 
-/// A command that only looks gives up when there is no first answer within this time.
+/// A command that only reads gives up if there is no first answer within this time.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// It gives up when the server has answered and then does not for so long: twice the time of one
-/// request, for a single API that hangs must not end the search for it.
+/// It gives up if the server has answered before and then does not for this time. That is twice the
+/// timeout of one request, because a single API that hangs must not end the command.
 const NO_ANSWER: Duration = Duration::from_secs(120);
 
-/// A server, by its address.
+/// A server, named by its address.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     address: String,
@@ -34,12 +34,12 @@ impl Server {
         }
     }
 
-    /// A request that failed and that nothing can be said without.
+    /// The failure of a command that cannot go on without the request that failed.
     pub(crate) fn failed(&self, error: &RequestError) -> Failure {
         Failure::Error(anyhow::anyhow!(Trouble::from(error).at(&self.address)))
     }
 
-    /// The same, by what was seen of it.
+    /// The failure of a command whose server did not answer for this time.
     pub(crate) fn silent(&self, trouble: Option<&Trouble>, waited: Duration) -> Failure {
         let waited = belayer_core::duration::format(waited);
         Failure::Error(match trouble {
@@ -50,15 +50,15 @@ impl Server {
         })
     }
 
-    /// Says on standard error that it is being waited for.
-    pub(crate) fn tell(&self, trouble: Option<&Trouble>) {
+    /// Reports on standard error that the command waits for the server.
+    pub(crate) fn report(&self, trouble: Option<&Trouble>) {
         match trouble {
             Some(trouble) => anstream::eprintln!("{}; trying again", trouble.at(&self.address)),
             None => anstream::eprintln!("cannot reach {} yet: no answer", self.address),
         }
     }
 
-    /// Work that asks by `reader`. It ends early if the server does not answer.
+    /// Runs `work`, which reads by `reader`. Ends early if the server does not answer.
     pub(crate) async fn ask<T>(
         &self,
         reader: &Reader,
@@ -67,22 +67,11 @@ impl Server {
         let contact = reader.contact();
         contact.begin();
         let silence = async {
-            contact.silence(TOLD).await;
+            contact.silence(REPORTED).await;
             if !contact.is_made() {
-                self.tell(contact.trouble().as_ref());
+                self.report(contact.trouble().as_ref());
             }
-            loop {
-                let limit = if contact.is_made() {
-                    NO_ANSWER
-                } else {
-                    FIRST_ANSWER
-                };
-                contact.silence(limit).await;
-                // The first answer may have come meanwhile: then there is more time.
-                if !contact.is_made() || limit == NO_ANSWER {
-                    return limit;
-                }
-            }
+            contact.silence_from(FIRST_ANSWER, NO_ANSWER).await
         };
         tokio::select! {
             biased;

@@ -11,8 +11,8 @@ pub trait Evidence: Debug + Send + Sync + 'static {
     /// The variant's name, such as `OwnerGone`: metric label, log field and Event text.
     fn name(&self) -> &'static str;
 
-    /// Whether releases on it are counted by namespace as well: nobody read a result, and whoever
-    /// finds that an owner ended in another way than expected wants to know where.
+    /// Whether releases by it are also counted by namespace, because no result was read: if an owner ended
+    /// in another way than expected, the count shows where.
     fn is_traced(&self) -> bool {
         false
     }

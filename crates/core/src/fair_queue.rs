@@ -1,5 +1,5 @@
-//! A queue in which namespaces take turns, so that ten thousand items of one namespace do not hold
-//! up another's one.
+//! A queue in which namespaces take turns, so that ten thousand items of one namespace do not delay the one
+//! item of another.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-/// Items in line by namespace: FIFO within a namespace, and the namespaces one after the other.
+/// Items by namespace: FIFO within a namespace; the namespaces take turns.
 ///
 /// Pushing and popping cost O(1), whatever the number of items and of namespaces.
 ///
@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 /// ```
 pub struct FairQueue<T> {
     items: HashMap<Arc<str>, VecDeque<T>>,
-    /// Namespaces with items, whose turn is next in front.
+    /// Namespaces with items; the one whose turn is next is in front.
     order: VecDeque<Arc<str>>,
     len: usize,
 }
@@ -49,8 +49,7 @@ impl<T> fmt::Debug for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Puts an item at the end of its namespace's line. What belongs to no namespace lines up under
-    /// the empty name.
+    /// Appends an item to the queue of its namespace. Items of no namespace belong to the empty name.
     pub fn push(&mut self, namespace: &Arc<str>, item: T) {
         self.len += 1;
         if let Some(items) = self.items.get_mut(namespace) {
@@ -67,8 +66,8 @@ impl<T> FairQueue<T> {
         self.pop_where(|_| true).map(|(_, item)| item)
     }
 
-    /// The next item of a namespace that `may` have one now. A namespace that may not is passed over:
-    /// its turn comes again after the others'.
+    /// The next item of a namespace that `may` have one now. A namespace that may not is skipped: its next
+    /// turn is after the others'.
     pub fn pop_where(&mut self, may: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, T)> {
         for _ in 0..self.order.len() {
             let namespace = self.order.pop_front()?;
@@ -94,7 +93,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Whether none does.
+    /// Whether no item waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -17,8 +17,8 @@ pub enum Holding {
     Allowed,
     /// Belayer is drained: nothing is added, everything else goes on.
     Draining,
-    /// Belayer's own namespace is being deleted, and with it its rights: nothing is added, nor finished
-    /// that would be added to.
+    /// Belayer's own namespace is being deleted, and with it its RBAC permissions: no hold is added, and no
+    /// re-creation is finished.
     Leaving,
 }
 

@@ -59,11 +59,11 @@ pub const DEFAULT_NAMESPACE: &str = "belayer-system";
 /// The ConfigMap that the admission policies take as their parameter.
 pub const GATE_CONFIG_MAP: &str = "belayer-gate";
 
-/// What the keys of that ConfigMap begin with that close single namespaces; the name follows. No hold
-/// is added to pods there.
+/// The prefix of the keys of that ConfigMap that close single namespaces; the namespace's name follows. No
+/// hold is added to pods there.
 pub const GATE_CLOSED_PREFIX: &str = "closed.";
 
-/// The value of such a key where the backlog closed the namespace; any other is an admin's.
+/// The value of such a key if the backlog closed the namespace; any other value is an admin's.
 pub const GATE_CLOSED_BY_BACKLOG: &str = "backlog";
 
 /// Name that Belayer writes under: `fieldManager`, user agent, event source.

@@ -10,8 +10,8 @@
 //! | 6 | alone on a claim that a pod uses | left, and told |
 //! | 7 | alone on a claim that no pod uses | off |
 //! | 8 | any other | off |
-//! | 9 | of pod-recreation on a pod that it created, and nobody has asked its record | ask |
-//! | 10 | the same, and its record cannot be told of it | left, and told |
+//! | 9 | of pod-recreation on a pod that it created, and its record has not been read | read the record |
+//! | 10 | the same, and the pod could not be written into its record | left, and reported |
 
 use belayer_core::moment::Moment;
 use belayer_core::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};
@@ -48,7 +48,7 @@ pub struct View<'a> {
     pub selected: &'a dyn Fn(&'static str) -> Selected,
     /// Who uses it, if it is a claim and somebody looked.
     pub look: Option<&'a Look>,
-    /// Whether its record knows of it, if it is a pod that pod-recreation created and somebody asked.
+    /// Whether its record names it, if pod-recreation created the pod and the record was read.
     pub recorded: Option<&'a Recorded>,
 }
 
@@ -96,7 +96,7 @@ pub enum Why {
     OfAnotherVersion,
     /// Whether something selects it could not be found out.
     SelectionUnknown(String),
-    /// It is on a pod that its record has to know of first, and does not.
+    /// It is on a re-created pod that its record must name first, and does not.
     Unrecorded(String),
 }
 
@@ -109,7 +109,7 @@ pub struct Verdict {
     pub keep: Vec<Kept>,
     /// Whether somebody has to look at the pods before more can be said.
     pub look: Wanted,
-    /// Whether somebody has to ask the pod's record before more can be said.
+    /// Whether the pod's record has to be read before more can be decided.
     pub ask_record: Wanted,
 }
 

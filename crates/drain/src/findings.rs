@@ -22,9 +22,9 @@ pub(crate) struct Findings {
     pub(crate) failed: Vec<Refused>,
     pub(crate) hidden: Vec<Unseen>,
     pub(crate) unseen: Vec<Unseen>,
-    /// Objects that were let go, by namespace.
+    /// Objects that were released, by namespace.
     pub(crate) released: BTreeMap<String, u64>,
-    /// Objects of namespaces that decide nothing, and that had holds.
+    /// Objects with holds in namespaces that do not affect the outcome.
     pub(crate) excepted: u64,
 }
 
@@ -47,7 +47,7 @@ impl Findings {
             Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
             None => format!("{kind}/{}", meta.key.name()),
         };
-        // What is found there is dealt with and told like any other, and decides nothing.
+        // Objects there are handled and reported like any other, but do not affect the outcome.
         let mut nothing = Pass::default();
         let excepted = report
             .except_namespaces
@@ -103,7 +103,7 @@ impl Findings {
         }
     }
 
-    /// Notes pods that are in their records alone: somebody finishes them, or they are left.
+    /// Notes pods that exist only in their records: a running Belayer creates them, or they are left.
     pub(crate) fn note_alone(&mut self, alone: Vec<Alone>, pass: &mut Pass) {
         for Alone {
             key,

@@ -26,7 +26,7 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
 /// The pause after the first failure, doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A watch that ends sooner than this does not work, or tells of one change after another.
+/// A watch that ends sooner than this does not work, or there are many changes in a row.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The longest pause between two looks that fail.
@@ -150,7 +150,7 @@ impl Follower {
 
     async fn follow(&self) {
         let mut failures = 0_u32;
-        // What was said last, so that every cause is said once.
+        // What was logged last, so that every cause is logged once.
         let mut said: Option<String> = None;
         loop {
             let waited = match self.look().await {
@@ -177,7 +177,7 @@ impl Follower {
                     pause_after(failures).max(error.retry_after().unwrap_or_default())
                 }
             };
-            // Whoever knows that there is something new does not wait for it.
+            // A known change needs no watch.
             let pause = sleep(pause.mul_f64(0.5 + ambient::unit() / 2.0));
             tokio::select! {
                 () = pause => {}
@@ -192,7 +192,7 @@ impl Follower {
             tracing::warn!(%gate, %error, "the gate ConfigMap may not be read: as long as nobody knows whether \
                 Belayer is drained, no hold is added; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, %error, "the gate ConfigMap cannot be read or watched, and will be asked for again");
+            tracing::info!(%gate, %error, "the gate ConfigMap cannot be read or watched: trying again");
         }
     }
 
@@ -227,7 +227,7 @@ impl Follower {
         let begun = Instant::now();
         let changed = async {
             let mut stream = watch.open(self.gate.executor().client()).await?;
-            // An end without a word is no failure: it is what it was asked for.
+            // An end without an event is no failure: the watch has a time limit.
             if let Ok(piece) = tokio::time::timeout(SILENCE, stream.chunk()).await {
                 piece?;
             }
@@ -250,7 +250,7 @@ impl Follower {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waited {
     Long,
-    /// So short that the next one waits, longer each time. A gate that changes again and again is
+    /// So short that there is a pause before the next one, longer each time. A gate that keeps changing is
     /// read less often by that as well.
     Short,
 }

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `mode` | `normal`, `draining` | every replica, and the admission policies |
 //! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; anything else is off | the admission policies |
-//! | `closed.NAMESPACE` | `backlog`, or an admin's word; either closes the namespace | the policy that holds pods |
+//! | `closed.NAMESPACE` | `backlog`, or any value of an admin's; either closes the namespace | the policy that holds pods |
 //!
 //! While the mode is `draining` no replica adds a hold, and no policy does. It says so until somebody
 //! takes it back: restarts change nothing.
@@ -12,7 +12,7 @@
 //! Each switch that is off says by its own word who turned it off, and only that one turns it on
 //! again: `draining` the drain, `switched-off` the start without its component, `observing` pod-finalizer
 //! while all its profiles only observe, `off` the backlog gate (which notes that beside it) or an admin.
-//! The keys of closed namespaces are pod-finalizer's: a drain and its end leave them as they are.
+//! The keys of closed namespaces belong to pod-finalizer: a drain and its end do not change them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl State {
         changed
     }
 
-    /// The switches that are off, with the words that say why, while Belayer works; and the namespaces
-    /// that an admin closed. Those that their backlog closed open by themselves.
+    /// The switches that are off although Belayer is not draining, with the values that say why; and the
+    /// namespaces that an admin closed. Namespaces that the backlog closed open without anybody's doing.
     pub fn still_off(&self) -> Vec<(String, String)> {
         let off = self.switches().filter(|(_, value)| *value != ON);
         let closed = self.data.iter().filter(|(key, value)| {

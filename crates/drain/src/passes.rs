@@ -1,10 +1,10 @@
 //! When the work is done: two passes in a row that found nothing to do, seconds apart, the last of
 //! them begun after the API server has surely learned that the policies are gone.
 //!
-//! Whoever goes on adding holds, such as a tenant who writes our finalizer on pods of its own, would keep
-//! that from ever coming true. So passes that find nothing but new holds end it as well.
+//! If someone keeps adding holds, such as a tenant who writes our finalizer on its own pods, there would never
+//! be such passes. So passes that find only new holds end the run as well.
 //!
-//! A pure state machine: time comes in, a word goes out.
+//! A pure state machine: the time and a pass come in, the next step goes out.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const REFUSED_TRIES: u32 = 3;
 /// being removed, or one that somebody has to remove.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// So long passes may find nothing but new holds, from when policies are surely gone.
+/// For this long passes may find only new holds, counted from when the policies are surely gone.
 pub const NEW_HOLDS_FOR: Duration = Duration::from_secs(10);
 
 /// The pause after a pass that had something to do.
@@ -33,9 +33,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Pass {
     /// When it began, from the start of the run.
     pub begun: Duration,
-    /// Objects that it found with a hold of ours.
+    /// Objects that it found with a hold of Belayer.
     pub found: usize,
-    /// Objects that were let go, or went by themselves meanwhile.
+    /// Objects that were released, or were gone by then.
     pub released: usize,
     /// Objects that may go and did not, for reasons that pass.
     pub unsettled: usize,
@@ -69,7 +69,7 @@ pub enum Outcome {
     Error,
     /// Something must stay: a claim in use that only we hold.
     LeftOver,
-    /// Nothing but new holds was found: somebody goes on adding them.
+    /// Only new holds were found: someone keeps adding them.
     NewHolds,
     /// The server refuses: rights, a policy, a webhook.
     Refused,
@@ -93,8 +93,8 @@ pub struct Passes {
     timeout: Duration,
     /// The fewest objects that a pass found with a hold.
     fewest: usize,
-    /// When a pass last found fewer than all before it: that, and nothing else, is progress. What
-    /// is held anew as fast as it is let go is none, so that every run ends.
+    /// When a pass last found fewer than all passes before it. Only that is progress: releasing objects
+    /// that are held again just as fast is none, so that every run ends.
     progressed: Duration,
     /// Before that, from the start of the run, no pass is the last.
     settled: Duration,
@@ -103,12 +103,12 @@ pub struct Passes {
     refused: u32,
     /// How many passes there were.
     passes: u32,
-    /// The pass since which nothing but new holds was found, by number, and when it began.
+    /// The number of the pass since which only new holds were found, and when it began.
     complete: Option<(u32, Duration)>,
 }
 
 impl Passes {
-    /// A run that may take so long without progress, and before whose time `settled` nothing can be trusted.
+    /// A run that ends after `timeout` without progress, and in which no pass before `settled` counts.
     pub fn new(timeout: Duration, settled: Duration) -> Self {
         Self {
             timeout,
@@ -132,9 +132,9 @@ impl Passes {
         now >= self.progressed + self.timeout
     }
 
-    /// The number of the pass, from 1, since which nothing but new holds was found: it dealt with all
-    /// that there was.
-    pub fn nothing_but_new_holds_since(&self) -> Option<u32> {
+    /// The number of the pass, from 1, since which only new holds were found: that pass handled everything
+    /// that it found.
+    pub fn only_new_holds_since(&self) -> Option<u32> {
         self.complete.map(|(number, _)| number)
     }
 
@@ -319,18 +319,18 @@ mod tests {
     fn time_runs_out(#[case] rows: &[Pass], #[case] expected: Outcome) {
         let first = Pass { found: 1, ..at(0) };
         let rows = [&[released(first)], rows].concat();
-        // The first pass ends at second 1: it found what there is, which is progress.
+        // The first pass ends at second 1: what it found is progress.
         assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
     }
 
     #[test]
     fn l6_time_counts_from_the_last_progress() {
-        // There is more than a pass can do, so that none deals with all that there is.
+        // There is more than one pass can handle.
         let found = |begun, found| unsettled(released(Pass { found, ..at(begun) }));
         // Each pass finds fewer: it may take as long as it likes.
         let fewer: Vec<Pass> = (0..20).map(|n| found(n * 8, 100 - n as usize)).collect();
         assert_eq!(played(&fewer, 0, 10), (20, None));
-        // As many are held anew as were let go.
+        // As many are held again as were released.
         let as_many: Vec<Pass> = (0..20).map(|n| found(n, 5)).collect();
         assert_eq!(played(&as_many, 0, 10), (11, Some(Outcome::Error)));
     }

@@ -5,8 +5,8 @@ use belayer_inspect::reader::Trouble;
 
 /// Is told how far a run is.
 pub trait Progress: Send + Sync {
-    /// The server has given no usable answer for a while; why, if anybody knows. Said once until it
-    /// answers again.
+    /// The server has given no usable answer for a while; why, if that is known. Called once until the
+    /// server answers again.
     fn waiting(&self, _trouble: Option<&Trouble>) {}
     /// A step was done, in words.
     fn step(&self, _text: &str) {}

@@ -1,9 +1,9 @@
-//! Re-creations that are under way: each is brought to where no hold can be missed.
+//! Re-creations that are under way: each is brought to a state in which the pod's hold may be removed.
 //!
-//! A record that has reserved an attempt, or may yet, takes a pod that is not there for one that was never
-//! created. That is true only as long as the pod keeps its hold until the record knows of it. So before the
-//! hold is taken off, the record is told. A pod that is in its record alone is for a running Belayer to
-//! create: it finishes what it has begun while it is drained.
+//! While an attempt is reserved, or may still be, pod-recreation concludes from a missing pod that the pod was
+//! never created. That is true only if the pod keeps its hold until the record names it. So the pod is written
+//! into the record before its hold is removed. A pod that exists only in its record has to be created by a
+//! running Belayer, which finishes during the drain what it has begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,32 +26,32 @@ use belayer_pod_recreation::decide::adopt;
 use belayer_pod_recreation::machine::status_patch;
 use belayer_pod_recreation::record::Record;
 
-/// A record that a Belayer works on changes at least this often while it is drained, unless the API server
-/// refuses the pod.
+/// While a Belayer works on a record during the drain, the record changes at least this often, unless the API
+/// server refuses the pod.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Somebody writes a record at the same time: so often it is read again.
+/// How often a record is read again if someone else writes it at the same time.
 const ATTEMPTS: usize = 5;
 
-/// Whether the record of a re-created pod knows of it.
+/// Whether the record of a re-created pod names the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
     /// It does, or it creates no other pod, or there is none.
     Yes,
-    /// That could not be found out, or not be written; why, in words.
+    /// It could not be read or written; why, in words.
     Unknown(String),
 }
 
-/// A pod that is in its record alone.
+/// A pod that exists only in its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Alone {
     /// The record.
     pub(crate) key: ObjectKey,
     /// Its pod.
     pub(crate) pod: String,
-    /// Why it is not there yet, in words.
+    /// Why it does not exist yet, in words.
     pub(crate) why: String,
-    /// Whether somebody seems to be at it.
+    /// Whether a Belayer seems to work on it.
     pub(crate) moves: bool,
 }
 
@@ -74,8 +74,8 @@ impl Records {
         }
     }
 
-    /// Has the record that a pod names know of it.
-    pub(crate) async fn told_of(&self, pod: &ObjectMeta) -> Recorded {
+    /// Writes a re-created pod into the record that it names.
+    pub(crate) async fn record(&self, pod: &ObjectMeta) -> Recorded {
         let annotation = |name: &str| pod.annotations.get(name);
         let (Some(name), Some(uid)) = (
             annotation(RECREATION_ANNOTATION),
@@ -84,13 +84,15 @@ impl Records {
             return Recorded::Yes;
         };
         let key = ObjectKey::new(pod.key.shared_namespace().clone(), name);
-        self.tell(&key, &Uid::new(uid), &pod.uid).await
+        self.write(&key, &Uid::new(uid), &pod.uid).await
     }
 
-    async fn tell(&self, key: &ObjectKey, uid: &Uid, pod: &Uid) -> Recorded {
+    async fn write(&self, key: &ObjectKey, uid: &Uid, pod: &Uid) -> Recorded {
         let unknown = |error: &RequestError| {
             let why = explain(error);
-            Recorded::Unknown(format!("its record {key} has to know of it first: {why}"))
+            Recorded::Unknown(format!(
+                "it could not be written into its record {key} first: {why}"
+            ))
         };
         let mut attempt = 0;
         loop {
@@ -106,7 +108,7 @@ impl Records {
             attempt += 1;
             match self.executor.write(&request, Class::Release).await {
                 Ok(_) => {
-                    tracing::info!(record = %key, %pod, "the record knows of its pod");
+                    tracing::info!(record = %key, %pod, "the pod was written into its record");
                     return Recorded::Yes;
                 }
                 Err(error) if error.class() == ErrorClass::Conflict && attempt < ATTEMPTS => {}
@@ -132,8 +134,8 @@ impl Records {
         }
     }
 
-    /// The pods that are in their records alone. A pod that is there all the same is told to its record.
-    /// Where the kind is not served, or may not be read, there are none to be named.
+    /// The pods that exist only in their records. A pod that exists all the same is written into its record.
+    /// If the kind is not served or may not be read, no pods are returned.
     pub(crate) async fn alone(&self) -> Vec<Alone> {
         let all = self.reader.all::<Value>(&api::resource().path(None)).await;
         let mut alone = Vec::new();
@@ -167,11 +169,11 @@ impl Records {
                 if let Some(pod) = of_the_pod
                     && annotations[RECREATION_UID_ANNOTATION] == uid
                 {
-                    self.tell(&key, &Uid::new(uid), &pod).await;
+                    self.write(&key, &Uid::new(uid), &pod).await;
                 }
                 return None;
             }
-            Look::Unknown(why) => format!("whether its pod is there could not be found out: {why}"),
+            Look::Unknown(why) => format!("could not read whether its pod exists: {why}"),
         };
         let version = text("/metadata/resourceVersion").unwrap_or_default();
         Some(Alone {
@@ -182,7 +184,7 @@ impl Records {
         })
     }
 
-    /// Whether this version of a record is new enough for somebody to be at work on it.
+    /// Whether this version of a record is new enough that a Belayer may be working on it.
     fn moves(&self, uid: &str, version: &str) -> bool {
         let now = Instant::now();
         let mut seen = self.seen.lock();

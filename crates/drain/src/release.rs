@@ -99,7 +99,7 @@ impl Releaser<'_> {
                 continue;
             }
             if verdict.ask_record == Wanted::Yes {
-                recorded = Some(self.records.told_of(&object.meta).await);
+                recorded = Some(self.records.record(&object.meta).await);
                 continue;
             }
             let mut done = LetGo {
@@ -194,7 +194,7 @@ impl Releaser<'_> {
     }
 }
 
-/// The pause after so many attempts that somebody else's writes overtook.
+/// The pause after this many attempts that ended in a conflict.
 pub(crate) fn pause(attempt: u32) -> Duration {
     let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
     ceiling.mul_f64(0.5 + ambient::unit() / 2.0)

@@ -32,11 +32,11 @@ pub struct Report {
     pub timed_out: bool,
     /// What became of the gate.
     pub gate: GateState,
-    /// The namespaces in which nothing but new holds was found, and by how many objects, where that is
-    /// not the end of it: somebody there goes on adding them. Empty for cluster-scoped kinds.
+    /// The namespaces in which only new holds were found, because someone there keeps adding them, with the
+    /// number of objects. The namespace is empty for cluster-scoped kinds.
     #[serde(skip_serializing_if = "NewHolds::is_empty")]
     pub new_holds: NewHolds,
-    /// The namespaces whose holds decide nothing.
+    /// The namespaces whose holds do not affect the outcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_namespaces: Vec<String>,
     /// Holds that stay.
@@ -61,11 +61,11 @@ pub struct Report {
     pub seconds: f64,
 }
 
-/// Holds that somebody goes on adding.
+/// Holds that someone keeps adding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewHolds {
-    /// The number of the pass, from 1, since which nothing else was found.
+    /// The number of the pass, from 1, since which only new holds were found.
     pub since_pass: u32,
     /// Objects by namespace.
     pub namespaces: BTreeMap<String, u64>,
@@ -171,9 +171,9 @@ pub enum Reason {
     OfAnotherVersion,
     /// A hold of a component that cannot say here what it selects.
     SelectionUnknown,
-    /// A pod that pod-recreation created, of which its record could not be told.
+    /// A pod that pod-recreation created and that could not be written into its record.
     Unrecorded,
-    /// No hold: a pod that is in its `PodRecreation` alone, and that nobody creates.
+    /// No hold: a pod that exists only in its `PodRecreation` and that no Belayer creates.
     InItsRecord,
 }
 

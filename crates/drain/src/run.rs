@@ -25,16 +25,16 @@ use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
 
-/// A server that does not say what kinds it has is asked again after this time, doubled each time.
+/// The pause after a discovery that failed, doubled each time.
 const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// A server that has not answered at all within this time is told of.
+/// A server that has not answered at all within this time is reported.
 const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
-/// One that has answered, and does not for so long, is told of as well.
+/// A server that has answered before and does not for this time is reported as well.
 const NO_ANSWER: Duration = Duration::from_secs(10);
 
 /// Where to look.
@@ -62,8 +62,8 @@ pub struct Parts {
     pub selection: Box<dyn Selection>,
     /// How long it may take without progress. See [`Passes`].
     pub timeout: Duration,
-    /// Namespaces whose holds decide nothing: they are taken off, and new ones there do not keep the run
-    /// from ending.
+    /// Namespaces whose holds do not affect the outcome: they are removed, and new ones there do not keep
+    /// the run from ending.
     pub except_namespaces: Vec<String>,
 }
 
@@ -82,13 +82,13 @@ pub struct Drain {
 /// Why nothing can be done at all.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// The server does not say what kinds it has.
-    #[error("the server does not say what kinds it has: {0}")]
+    /// The kinds that the server has could not be read.
+    #[error("the kinds that the server has could not be read: {0}")]
     Discovery(String),
     /// The server has not given one usable answer within the timeout.
     #[error("the server does not answer")]
     Unreachable {
-        /// Why, if anybody knows.
+        /// Why, if that is known.
         trouble: Option<Trouble>,
     },
 }
@@ -146,14 +146,18 @@ impl Drain {
             biased;
             ended = self.end_draining() => ended,
             () = tokio::time::sleep(self.timeout) => Err(RequestError::Timeout(self.timeout)),
-            () = self.tell_silence(progress) => Err(RequestError::Timeout(self.timeout)),
+            () = self.report_silence(progress) => Err(RequestError::Timeout(self.timeout)),
         }
     }
 
     async fn end_draining(&self) -> Result<Vec<(String, String)>, RequestError> {
         // The namespace first: what may be held again must not be left alone.
         for (what, why) in self.site.mark("false").await {
-            tracing::warn!(what, why, "the mark of the drain could not be taken back");
+            tracing::warn!(
+                what,
+                why,
+                "the annotation belayer.dev/drained could not be reset"
+            );
         }
         self.site.open_gate().await
     }
@@ -162,7 +166,7 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// When the server does not answer, or does not say what kinds it has.
+    /// When the server does not answer, or its kinds cannot be read.
     pub async fn run(&self, progress: &dyn Progress) -> Result<Report, DrainError> {
         let started = Instant::now();
         let contact = self.site.reader.contact();
@@ -195,7 +199,7 @@ impl Drain {
             biased;
             ended = self.passes(started, &mut report, progress) => Some(ended?),
             () = contact.silence(self.timeout) => None,
-            () = self.tell_silence(progress) => None,
+            () = self.report_silence(progress) => None,
         };
         if ended.is_none() {
             let trouble = contact.trouble();
@@ -206,9 +210,9 @@ impl Drain {
             report.outcome = Outcome::Error;
             report.notes.push(match trouble {
                 Some(trouble) => {
-                    format!("the API server gave no usable answer any more: {trouble}")
+                    format!("the API server stopped giving usable answers: {trouble}")
                 }
-                None => "the API server did not answer any more".to_owned(),
+                None => "the API server stopped answering".to_owned(),
             });
         }
         report.exit_code = report.outcome.exit_code();
@@ -216,16 +220,11 @@ impl Drain {
         Ok(report)
     }
 
-    /// Tells of a server that does not answer, once until it does again. Never ends.
-    async fn tell_silence(&self, progress: &dyn Progress) {
+    /// Reports that the server does not answer, once until it answers again. Never ends.
+    async fn report_silence(&self, progress: &dyn Progress) {
         let contact = self.site.reader.contact();
         loop {
-            let limit = if contact.is_made() {
-                NO_ANSWER
-            } else {
-                FIRST_ANSWER
-            };
-            contact.silence(limit).await;
+            contact.silence_from(FIRST_ANSWER, NO_ANSWER).await;
             progress.waiting(contact.trouble().as_ref());
             contact.answer().await;
         }
@@ -267,14 +266,14 @@ impl Drain {
             report.unseen = found.hidden;
             report.unseen.extend(found.unseen);
             let excepted = found.excepted;
-            // Everything had been dealt with: what is here now has been added since.
-            let since = passes.nothing_but_new_holds_since();
+            // Everything had been handled: what is here now has been added since.
+            let since = passes.only_new_holds_since();
             let next = if report.taken.dry_run {
                 Next::Stop(outcome(&pass))
             } else {
                 passes.next(&pass, started.elapsed())
             };
-            match (since, passes.nothing_but_new_holds_since()) {
+            match (since, passes.only_new_holds_since()) {
                 (Some(since_pass), Some(_)) => {
                     report.new_holds.since_pass = since_pass;
                     for (namespace, objects) in found.released {
@@ -325,7 +324,7 @@ impl Drain {
                     let kinds = discovered.kinds.iter();
                     return Ok(kinds.map(|kind| kind.resource.clone()).collect());
                 }
-                // Whether that goes on for too long is not for this to say.
+                // The caller ends the run if this takes too long.
                 Err(error) if error.class().is_transient() => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -416,20 +415,20 @@ impl Drain {
         }
         for (what, why) in self.site.mark("true").await {
             report.notes.push(format!(
-                "{what} could not be marked as drained ({why}): the policy that guards it goes on refusing its \
+                "{what} could not be annotated as drained ({why}): the policy that guards it still refuses its \
                  deletion"
             ));
         }
     }
 }
 
-/// What the namespaces that decide nothing leave to be done.
+/// What is left to do in the namespaces that do not affect the outcome.
 fn in_excepted(report: &Report, objects: u64) -> Option<String> {
     (objects > 0).then(|| {
         format!(
-            "in the last pass {} with holds in {}, which --except-namespace names: what is added there from now on \
-             stays until whoever adds it takes it off, or drain runs again",
-            one_or_many(objects, "object was found", "objects were found"),
+            "the last pass found {} with holds in {} (--except-namespace): holds that are added there from now on \
+             stay until whoever adds them removes them, or drain runs again",
+            one_or_many(objects, "object", "objects"),
             report.except_namespaces.join(", ")
         )
     })

@@ -18,7 +18,7 @@ use crate::release::pause;
 /// The label of everything that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
 
-/// Our definitions: with one go all its objects, the records of pods that are to be created among them.
+/// Belayer's CRDs: if one is deleted, all its objects are, also records of pods that are still to be created.
 const DEFINITIONS: &[&str] = &["podoutcomes.belayer.dev", "podrecreations.belayer.dev"];
 
 fn definitions() -> Resource {
@@ -198,8 +198,8 @@ impl Site {
         }
     }
 
-    /// Says on what is guarded, Belayer's namespace and its definitions, whether it may go. What is not there
-    /// needs no word. Gives back what could not be marked, and why.
+    /// Annotates what is guarded, Belayer's namespace and its CRDs, with whether it may be deleted. Skips what
+    /// does not exist. Returns what could not be annotated, and why.
     pub(crate) async fn mark(&self, drained: &str) -> Vec<(String, String)> {
         let namespace = ObjectKey::cluster(&*self.namespace);
         let named = format!("namespace {}", self.namespace);

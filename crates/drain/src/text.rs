@@ -24,11 +24,12 @@ fn way_out(reason: Reason) -> &'static str {
             "Use a build with that component, and its configuration by --config."
         }
         Reason::Unrecorded => {
-            "Without that, a pod that ran could be created again. Drain again once the record can be written."
+            "If their holds were removed now, a pod that ran could be created again. Drain again once the record can be\n  \
+             written."
         }
         Reason::InItsRecord => {
-            "A running Belayer creates them while it is drained, unless the API server refuses. Start it and run drain\n  \
-             again, or save the records, which hold the pods, before you delete them (docs/uninstall.md)."
+            "A running Belayer creates them during the drain, unless the API server refuses them. Start Belayer and run\n  \
+             drain again, or save the records, which contain the pods, before you delete them (docs/uninstall.md)."
         }
     }
 }
@@ -141,7 +142,7 @@ fn why(evidence: &str) -> &'static str {
     }
 }
 
-/// Somebody goes on adding holds; where, and what to do.
+/// Where someone keeps adding holds, and what to do about it.
 fn new_holds(report: &Report, text: &mut String) {
     let NewHolds {
         since_pass,
@@ -152,7 +153,7 @@ fn new_holds(report: &Report, text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "Nothing but new holds since pass {since_pass}: somebody goes on adding them, in"
+        "Only new holds since pass {since_pass}: someone keeps adding them, in"
     );
     for (namespace, objects) in namespaces.iter().take(NAMED) {
         let place = if namespace.is_empty() {
@@ -166,8 +167,8 @@ fn new_holds(report: &Report, text: &mut String) {
     more(namespaces.len(), text);
     let _ = writeln!(
         text,
-        "  See there who does (managedFields of such an object; an older Belayer that does not know draining?) and\n  \
-         stop it, or leave it to them: --except-namespace NAME ends drain all the same."
+        "  The managedFields of such an object show who does; it may be an older Belayer that cannot be drained. Stop\n  \
+         it, or ignore such a namespace with --except-namespace NAME."
     );
 }
 
@@ -188,34 +189,32 @@ fn left(report: &Report, text: &mut String) {
         if of.is_empty() {
             continue;
         }
-        let number = of.len() as u64;
-        let title = match reason {
-            Reason::InUse => format!(
-                "Left, {} in use that only Belayer holds:",
-                one_or_many(number, "claim", "claims")
+        let (one, many, rest) = match reason {
+            Reason::InUse => ("claim", "claims", "in use that only Belayer holds"),
+            Reason::UseUnknown => (
+                "claim",
+                "claims",
+                "of which it is not known whether a pod uses them",
             ),
-            Reason::UseUnknown => format!(
-                "Left, {} of which it is not known whether a pod uses them:",
-                one_or_many(number, "claim", "claims")
+            Reason::OfAnotherVersion => ("hold", "holds", "of another version of belayer"),
+            Reason::SelectionUnknown => (
+                "hold",
+                "holds",
+                "of which it is not known whether something selects them",
             ),
-            Reason::OfAnotherVersion => format!(
-                "Left, {} of another version of belayer:",
-                one_or_many(number, "hold", "holds")
+            Reason::Unrecorded => (
+                "re-created pod",
+                "re-created pods",
+                "not yet written into the record",
             ),
-            Reason::SelectionUnknown => format!(
-                "Left, {} of which it is not known whether something selects them:",
-                one_or_many(number, "hold", "holds")
-            ),
-            Reason::Unrecorded => format!(
-                "Left, {} of which the record does not know:",
-                one_or_many(number, "re-created pod", "re-created pods")
-            ),
-            Reason::InItsRecord => format!(
-                "Left, {} in a PodRecreation alone:",
-                one_or_many(number, "pod that is", "pods that are")
+            Reason::InItsRecord => (
+                "pod that exists",
+                "pods that exist",
+                "only in a PodRecreation",
             ),
         };
-        let _ = writeln!(text, "{title}");
+        let number = one_or_many(of.len() as u64, one, many);
+        let _ = writeln!(text, "Left, {number} {rest}:");
         for left in of.iter().take(NAMED) {
             let place = if left.namespace.is_empty() {
                 String::new()
@@ -271,14 +270,14 @@ fn verdict(report: &Report) -> String {
             report.seconds
         ),
         Outcome::NewHolds => {
-            "Everything else is released; new holds are added all the time: see above.".to_owned()
+            "Everything else is released, but new holds keep being added: see above.".to_owned()
         }
         Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
         Outcome::Refused => "The API server refuses: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(
-            "Gave up after {:.0} s: there was no progress for as long as --timeout allows, and no two looks in a row, \
-             seconds apart, found nothing more to do. Run drain again. If something goes on adding holds (an older \
-             Belayer that does not know draining?), stop it first.",
+            "Gave up after {:.0} s: there was no progress for the time of --timeout, and there were no two passes in a \
+             row, seconds apart, with nothing left to do. Run drain again. If something keeps adding holds, such as an \
+             older Belayer that cannot be drained, stop it first.",
             report.seconds
         ),
         Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),

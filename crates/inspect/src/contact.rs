@@ -1,4 +1,4 @@
-//! Whether the server answers, for commands that must not wait for it without a word (L6).
+//! Whether the server answers, for commands that have to report that they wait for it (L6).
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use belayer_core::http::RequestError;
 
 use crate::reader::explain;
 
-/// When the server last gave an answer that somebody can use, and why it has not since.
+/// When the server last gave a usable answer, and why it has given none since.
 #[derive(Debug)]
 pub struct Contact(watch::Sender<Known>);
 
@@ -31,13 +31,13 @@ pub struct Trouble {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reached {
-    /// Somebody answers, with an error that may pass.
+    /// The server or a proxy answers, with an error that may pass.
     Yes,
     No,
 }
 
 impl Trouble {
-    /// In words, of the server at `address`: the address once, and the cause once.
+    /// In words, with the server's address once and the cause once.
     pub fn at(&self, address: &str) -> String {
         match self.reached {
             Reached::Yes => format!("{address} {}", self.why),
@@ -76,7 +76,7 @@ impl Default for Contact {
 }
 
 impl Contact {
-    /// The server gave an answer that somebody can use.
+    /// The server gave a usable answer.
     pub fn heard(&self) {
         self.0.send_modify(|known| {
             known.at = Instant::now();
@@ -85,7 +85,7 @@ impl Contact {
         });
     }
 
-    /// A request failed. A refusal that lasts is a usable answer too.
+    /// A request failed. A permanent refusal is a usable answer too.
     pub fn failed(&self, error: &RequestError) {
         if error.api().is_some() && !error.class().is_transient() {
             return self.heard();
@@ -94,7 +94,7 @@ impl Contact {
             .send_modify(|known| known.trouble = Some(Trouble::from(error)));
     }
 
-    /// The waiting begins now.
+    /// The time without an answer begins now.
     pub fn begin(&self) {
         self.0.send_modify(|known| known.at = Instant::now());
     }
@@ -104,12 +104,12 @@ impl Contact {
         self.0.borrow().answers > 0
     }
 
-    /// Why there has been none since the last one; nothing where nothing has come at all.
+    /// Why there has been none since the last one; `None` if nothing at all has come.
     pub fn trouble(&self) -> Option<Trouble> {
         self.0.borrow().trouble.clone()
     }
 
-    /// Waits until there has been no usable answer for so long.
+    /// Waits until there has been no usable answer for `limit`.
     pub async fn silence(&self, limit: Duration) {
         loop {
             let end = self.0.borrow().at + limit;
@@ -117,6 +117,20 @@ impl Contact {
                 return;
             }
             sleep_until(end).await;
+        }
+    }
+
+    /// Waits until there has been no usable answer for `first`, or for `later` if there has been one before.
+    /// Returns which of the two it was.
+    pub async fn silence_from(&self, first: Duration, later: Duration) -> Duration {
+        loop {
+            let is_made = self.is_made();
+            let limit = if is_made { later } else { first };
+            self.silence(limit).await;
+            // If the first answer has come in the meantime, the other limit applies.
+            if self.is_made() == is_made {
+                return limit;
+            }
         }
     }
 

@@ -234,7 +234,7 @@ pub fn explain(error: &RequestError) -> String {
     }
 }
 
-/// Why no answer came, in the words of whoever knows: the system, or TLS.
+/// Why no answer came, in the words of the operating system or of TLS.
 fn root_cause(error: &RequestError) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

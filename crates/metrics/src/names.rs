@@ -52,7 +52,7 @@ pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
 /// Objects of observe mode that vanished before their result was taken.
 pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
-/// Pods whose result nobody read, by evidence, mode and namespace.
+/// Pods whose result was not read, by evidence, mode and namespace.
 pub const UNREAD_PODS: &str = "belayer_unread_pods_total";
 /// Pods that were deleted by the cleanup that their annotation asks for.
 pub const CLEANUPS: &str = "belayer_cleanups_total";
@@ -99,7 +99,7 @@ pub const INFORMER_LAG: &str = "belayer_informer_lag_seconds";
 pub const INFORMER_RELISTS: &str = "belayer_informer_relists_total";
 /// Objects that could not be decoded and were skipped.
 pub const INFORMER_BAD_OBJECTS: &str = "belayer_informer_bad_objects_total";
-/// What waits to be sent to the API server, in line by namespace.
+/// Requests to the API server that wait for a slot or a token.
 pub const API_WAITING: &str = "belayer_api_waiting";
 /// Live questions, per answer.
 pub const FACTS: &str = "belayer_facts_total";

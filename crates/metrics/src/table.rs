@@ -42,8 +42,8 @@ pub struct Label {
     pub values: Values,
 }
 
-/// The values that a label can take. There is no kind for free text: what users name (pods, profiles)
-/// is never a label, and of namespaces only so many are.
+/// The values that a label can take. There is no variant for free text: names that users choose (of pods,
+/// profiles) are never labels, and only a limited number of namespaces are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     /// Exactly these, written as zeros from the start.
@@ -289,8 +289,8 @@ pub const ALL: &[Metric] = &[
                 values: Values::Namespaces,
             },
         ],
-        "Pods of Argo Workflows that were released, or went in observe mode, though nobody read a \
-         result; Undecided ones stay held.",
+        "Pods of Argo Workflows that were released, or were deleted in observe mode, although no result had been \
+         read; Undecided pods stay held.",
     ),
     metric(
         n::CLEANUPS,
@@ -454,8 +454,8 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[fixed("queue", waiting::ALL)],
-        "What waits for its turn at the API server: live reads for one of 64 slots; reads, writes and \
-         Events for a token of --kube-api-qps. Releases never wait for one.",
+        "Requests that wait: live reads for one of 64 slots; reads, writes and Events for a token of \
+         --kube-api-qps. Releases need no token.",
     ),
     metric(
         n::FACTS,

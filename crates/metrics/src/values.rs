@@ -15,7 +15,7 @@ pub mod band {
     pub const ALL: &[&str] = &[RELEASE, NORMAL, RESYNC];
 }
 
-/// Lines in which something waits for its turn at the API server.
+/// Queues in which requests to the API server wait.
 pub mod waiting {
     /// Live reads that have not begun.
     pub const LIVE_READS: &str = "live-reads";
@@ -59,7 +59,7 @@ pub mod outcome {
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
 }
 
-/// Pods whose result nobody read.
+/// Pods whose result was not read.
 pub mod unread {
     /// Why.
     pub const JUDGEMENTS: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];

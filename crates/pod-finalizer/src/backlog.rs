@@ -1,11 +1,11 @@
 //! The backlog: held pods that are being deleted, whatever they wait for. While there are too many of
-//! them no hold is added, so that no more deletions come to wait.
+//! them no hold is added, so that the backlog does not grow.
 //!
 //! It is limited in each namespace and over the cluster. A namespace counts for no more than its own
-//! limit, so that whoever writes in one namespace closes that one and no other.
+//! limit, so that a user of one namespace can close that one and no other.
 //!
-//! Pods that ended and that nobody deletes wait for nobody, and are no part of it. A pod whose owner's
-//! status cannot be read is a part of it like any other.
+//! Pods that ended and are not being deleted do not count. A pod whose owner's status cannot be read
+//! counts like any other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use hashbrown::HashMap;
 
 use crate::snapshot::Gate;
 
-/// At most so many namespaces are closed one by one; with more of them everything is. It bounds the
-/// gate ConfigMap.
+/// At most this many namespaces are closed one by one; with more of them all are closed. This limits the
+/// size of the gate ConfigMap.
 pub const MAX_CLOSED: usize = 1_000;
 
-/// A namespace's part of the limit of the whole cluster: a quarter.
+/// A namespace's limit as a part of the limit of the whole cluster: a quarter.
 const PARTS: usize = 4;
 
-/// The least limit of a namespace, unless that of the whole cluster is lower.
+/// The lowest limit of a namespace, unless that of the whole cluster is lower.
 const LEAST: usize = 50;
 
-/// Above how many pods no holds are added, until there are fewer than half as many.
+/// With more pods than this no holds are added, until there are fewer than half as many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// In all namespaces together.
@@ -36,8 +36,8 @@ pub struct Limits {
 impl Limits {
     /// The limits that follow from the one of the whole cluster.
     ///
-    /// That of a namespace is never the higher one: however many pods of one namespace are deleted,
-    /// they alone never close the others.
+    /// The limit of a namespace is never higher than that of the cluster: the pods of one namespace alone
+    /// never close the others.
     pub fn of(cluster: usize) -> Self {
         Self {
             cluster,
@@ -51,7 +51,7 @@ impl Limits {
 pub struct Backlog {
     limits: Limits,
     pods: HashMap<Arc<str>, usize>,
-    /// The pods of all namespaces, of each no more than its limit.
+    /// The pods of all namespaces, at most the limit for each.
     sum: usize,
     closed: BTreeSet<Arc<str>>,
     all: AllOf,
@@ -81,7 +81,7 @@ impl Backlog {
         self.limits
     }
 
-    /// A pod more. What is above its limit closes at once.
+    /// Adds a pod. What is above its limit closes at once.
     pub fn add(&mut self, namespace: &Arc<str>) {
         let Limits {
             cluster,
@@ -99,7 +99,7 @@ impl Backlog {
         }
     }
 
-    /// One fewer. What may open again opens by [`Backlog::settle`].
+    /// Removes a pod. [`Backlog::settle`] opens what may open again.
     pub fn remove(&mut self, namespace: &Arc<str>) {
         let Some(pods) = self.pods.get_mut(namespace) else {
             return;
@@ -113,8 +113,7 @@ impl Backlog {
         }
     }
 
-    /// Takes over what was closed before this process knew all pods: it opens by the same rules as
-    /// what was closed here.
+    /// Takes over what an earlier leader closed: it opens by the same rules as what this process closed.
     pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
         self.closed.extend(closed);
         if all == Gate::Closed {
@@ -154,8 +153,8 @@ impl Backlog {
         }
     }
 
-    /// The closed namespaces with their pods, sorted: [`MAX_CLOSED`] at most, for with more of them
-    /// everything is closed.
+    /// The closed namespaces with their numbers of pods, sorted: [`MAX_CLOSED`] at most, because with more of
+    /// them all are closed.
     pub fn closed(&self) -> Vec<(Arc<str>, usize)> {
         let named = self.closed.iter().take(MAX_CLOSED);
         named
@@ -200,7 +199,7 @@ mod tests {
         backlog
     }
 
-    /// Where it stands for the namespaces `a` and `other`.
+    /// The gate for the namespaces `a` and `other`.
     #[rstest]
     #[case::nothing(&[], Gate::Open, Gate::Open)]
     #[case::as_many_as_a_namespace_may_have(&[("a", 50)], Gate::Open, Gate::Open)]

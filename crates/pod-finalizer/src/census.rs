@@ -1,4 +1,4 @@
-//! The census of held pods: how many are held, wait and are unselected, and what follows for the
+//! Counts of held pods: how many are held, wait and are unselected, and what follows for the
 //! backlog gate and for the guard against mass release.
 //!
 //! It is kept up to date by every event, before the event's key is queued, so that a decision
@@ -27,12 +27,12 @@ pub struct HeldPod {
     pub ended: Ended,
     /// Its deletion timestamp.
     pub deleting: Option<Timestamp>,
-    /// Whether the status of its owner is too large to be read: then it is no part of the backlog (T3).
+    /// Whether the status of its owner is too large to be read: then it does not count as backlog (T3).
     pub status_too_large: bool,
 }
 
 impl HeldPod {
-    /// Since when it is a part of the backlog, if it is.
+    /// Since when it counts as backlog, if it does.
     fn waits_since(self) -> Option<Timestamp> {
         self.deleting.filter(|_| !self.status_too_large)
     }
@@ -43,7 +43,7 @@ impl HeldPod {
 pub enum Selected {
     /// One does.
     Yes,
-    /// None does (row 4 of the table), for this reason.
+    /// None does (rule 4 of the table), for this reason.
     No(UnselectedBy),
 }
 
@@ -82,7 +82,7 @@ struct Inner {
     backlog: Backlog,
 }
 
-/// What is not as it usually is: where no hold is added, and where unselected pods are kept.
+/// What is limited now: where no hold is added, and where unselected pods are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// The backlog gate of the whole cluster.
@@ -123,7 +123,7 @@ impl Census {
 
     /// Notes what `key` is now; `None` if it is not held any more.
     ///
-    /// Why a pod is unselected is what it was when that began, however often it changes since.
+    /// The reason why a pod is unselected stays the one with which that began, whatever changes later.
     pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) {
         self.inner.lock().note(key, pod);
     }
@@ -156,17 +156,17 @@ impl Census {
         self.inner.lock().backlog.limits()
     }
 
-    /// Where the backlog gate is for pods of this namespace.
+    /// The state of the backlog gate for pods of this namespace.
     pub fn gate(&self, namespace: &str) -> Gate {
         self.inner.lock().backlog.gate(namespace)
     }
 
-    /// Takes over what was closed before this process knew all pods.
+    /// Takes over what an earlier leader closed.
     pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
         self.inner.lock().backlog.adopt(closed, all);
     }
 
-    /// Opens what may open again, and says how things stand. To be called once all pods are known.
+    /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
     pub fn settle(&self) -> Standing {
         self.inner.lock().backlog.settle();
         self.standing()
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(census.settle(), Standing::default());
     }
 
-    /// T3: whoever makes a status unreadable must not close the gate for others.
+    /// T3: a user who makes a status unreadable must not close the gate for others.
     #[test]
     fn t3_what_waits_for_a_status_that_is_too_large_is_no_backlog() {
         let census = census(1);
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(census.counts().waiting, 1);
     }
 
-    /// A5: an ended pod that nobody deletes waits for nobody.
+    /// A5: an ended pod that is not being deleted does not count.
     #[test]
     fn a5_only_what_is_being_deleted_is_backlog() {
         let census = census(1);

@@ -1,5 +1,7 @@
 //! pod-finalizer as a component of the pods' runner.
 
+mod losses;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,26 +18,26 @@ use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::names;
-use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::runner::{self, Change, Component, Recorded};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::runner::{Change, Component, Recorded};
 use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 
-use crate::argo::{self, Ending, NodeQuestion};
+use crate::argo::NodeQuestion;
 use crate::backlog::Limits;
 use crate::census::{Census, HeldPod, Selected};
-use crate::decide::{decide, is_awaited, is_missed, unread};
+use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
 use crate::observe::{World, admin_asked, adopted, held, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::question::{Delay, PodQuestion};
-use crate::snapshot::{
-    AdminAsked, ConsumedLabel, Ended, Gate, Held, MassRelease, Selection, Snapshot,
-};
+use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuestion, StatusState};
+
+pub use losses::Lost;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
@@ -96,7 +98,7 @@ pub struct PodFinalizer {
     world: World,
     pods: Store<Pod>,
     census: Arc<Census>,
-    /// Whether it is known what an earlier leader closed: before that no hold is added.
+    /// Whether this process has read what an earlier leader closed: before that no hold is added.
     may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
@@ -107,22 +109,6 @@ pub struct PodFinalizer {
     /// The latest of them.
     latest_lost: Mutex<VecDeque<Lost>>,
 }
-
-/// A pod of an observing profile that vanished before its result was taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
-    /// Where it was.
-    pub key: ObjectKey,
-    /// Its identity.
-    pub uid: Uid,
-    /// The profile that selected it.
-    pub profile: Arc<str>,
-    /// When its end was seen.
-    pub at: Timestamp,
-}
-
-/// How many lost pods are remembered by name.
-const LOST_REMEMBERED: usize = 1_000;
 
 impl PodFinalizer {
     /// The component with these settings.
@@ -182,17 +168,6 @@ impl PodFinalizer {
     /// The census of held pods.
     pub fn census(&self) -> &Arc<Census> {
         &self.census
-    }
-
-    /// How many pods of observing profiles vanished before their result was taken, since the
-    /// start: the reason to switch such a profile to enforce.
-    pub fn observed_losses(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// The latest of them, the oldest first.
-    pub fn latest_losses(&self) -> Vec<Lost> {
-        self.latest_lost.lock().iter().cloned().collect()
     }
 
     /// Keeps the census, and counts what came too late. To be told of every event of the pods
@@ -275,7 +250,7 @@ impl PodFinalizer {
         self.pods.for_each(|pod| self.queue_if_unheld(pod));
     }
 
-    /// Queues those of a namespace: its gate has opened.
+    /// Enqueues the pods of a namespace whose gate has opened.
     pub fn queue_unheld_in(&self, namespace: &str) {
         let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
         for pod in pods.unwrap_or_default() {
@@ -289,8 +264,8 @@ impl PodFinalizer {
         }
     }
 
-    /// The waiting pods of a namespace whose owner's status cannot be read, with why, as far as it
-    /// was asked: they are a part of the backlog that no consumer of theirs takes away.
+    /// The waiting pods of a namespace whose owner's status was read in vain, with the reason: their
+    /// consumer cannot release this part of the backlog.
     pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
         let unreadable = |pod: Stored<Pod>| {
             let meta = &pod.object.meta;
@@ -303,7 +278,7 @@ impl PodFinalizer {
             let (_, question) = node_of(meta, &profile)?;
             match self.world.status_facts.get(&question)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
-                // Too large is no part of the backlog.
+                // A status that is too large does not count as backlog.
                 StatusState::Read(_) | StatusState::TooLarge(_) => None,
             }
         };
@@ -330,7 +305,7 @@ impl PodFinalizer {
         self.queue.add(meta.key.clone(), band);
     }
 
-    /// It is known what an earlier leader closed: holds are added from now on.
+    /// What an earlier leader closed has been read: holds are added from now on.
     pub(crate) fn begin_to_hold(&self) {
         self.may_hold.store(true, Ordering::Release);
         self.queue_unheld();
@@ -389,64 +364,6 @@ impl PodFinalizer {
             .and_then(|(_, question)| self.world.status_facts.get(&question));
         fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
     }
-
-    /// Row 14: a pod whose deletion began before our hold was on it.
-    fn count_missed(&self, pod: &Stored<Pod>) {
-        if is_missed(&self.world.view(pod), Timestamp::now()) {
-            tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
-            metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
-        }
-    }
-
-    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
-    fn count_undecided(&self, pod: &Stored<Pod>) {
-        let meta = &pod.object.meta;
-        let undecided = held(meta) == Held::Yes
-            && argo::is_of_workflow(meta)
-            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
-        if undecided {
-            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
-        }
-    }
-
-    /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
-    /// are watched side by side, so a pod that is collected right after its owner can be counted
-    /// before the owner's end is seen: the count is an upper bound.
-    fn count_lost(&self, pod: &Stored<Pod>) {
-        let view = self.world.view(pod);
-        let Selection::By {
-            profile,
-            consumed: ConsumedLabel::No,
-        } = &view.selection
-        else {
-            return;
-        };
-        if profile.mode == Mode::Observe && is_awaited(&view) {
-            let meta = &pod.object.meta;
-            if let Some(evidence) = unread(&view) {
-                tracing::info!(pod = %meta.key, uid = %meta.uid, evidence, "vanished without a result");
-                return runner::count_unread(evidence, "observe", &meta.key);
-            }
-            tracing::info!(
-                pod = %meta.key,
-                uid = %meta.uid,
-                profile = %profile.name,
-                "vanished before its result was taken"
-            );
-            metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            let mut latest = self.latest_lost.lock();
-            if latest.len() == LOST_REMEMBERED {
-                latest.pop_front();
-            }
-            latest.push_back(Lost {
-                key: meta.key.clone(),
-                uid: meta.uid.clone(),
-                profile: profile.name.clone(),
-                at: Timestamp::now(),
-            });
-        }
-    }
 }
 
 impl Component<Pod> for PodFinalizer {
@@ -482,7 +399,7 @@ impl Component<Pod> for PodFinalizer {
         let key = &pod.object.meta.key;
         let view = self.world.view(pod);
         if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
-            // What is known of its workflow's status may have changed without an event.
+            // The last answer about its workflow's status may have changed without an event.
             let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
             self.census.note_status(key, too_large);
         }

@@ -3,6 +3,7 @@
 mod capture;
 mod cleanup;
 mod missed;
+mod owner;
 mod status;
 mod unread;
 
@@ -12,20 +13,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView, OwnerState};
+use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView};
 use belayer_core::object::ResourceVersion;
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
 
-use crate::evidence::{Consumption, Evidence, NamespaceDeletion, NotSelected, OwnerDeletion};
-use crate::profile::{Mode, Profile};
+use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
+use crate::profile::Mode;
 use crate::question::PodQuestion;
 use crate::row;
-use crate::snapshot::{
-    AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Judge, MassRelease, Owner,
-    OwnerView, PodView, Selection, Snapshot,
-};
+use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, PodView, Selection, Snapshot};
 
 /// What is decided about a pod.
 pub type PodDecision = Decision<Evidence, PodQuestion>;
@@ -109,7 +107,7 @@ fn closed(gate: Gate) -> Option<&'static str> {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    // What others hold is theirs until the result was taken, or nobody is left to take it.
+    // Finalizers of others stay until the result was taken, or no consumer is left that could take it.
     let adopted = if evidence.is_unread() {
         Box::default()
     } else {
@@ -230,13 +228,13 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let found = admin_asked(pod)
         .or_else(|| namespace_terminating(pod, &mut reasons))
         .or_else(|| unselected(pod, mass_release, &mut reasons))
-        .or_else(|| owner_gone_or_deleting(pod, &mut reasons));
+        .or_else(|| owner::gone_or_deleting(pod, &mut reasons));
     if found.is_none() && capture::is_due(pod, now, &mut reasons) {
         return Verdict::Record;
     }
     let found = found
-        .or_else(|| no_owner(pod))
-        .or_else(|| consumed(pod, &mut reasons))
+        .or_else(|| owner::missing(pod))
+        .or_else(|| owner::consumed(pod, &mut reasons))
         .or_else(|| status::node_fulfilled(pod, &mut reasons))
         .or_else(|| capture::captured(pod))
         .or_else(|| unread::never_held(pod))
@@ -298,8 +296,8 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
             scope,
         } => {
             let message = format!(
-                "no profile selects this pod any more, nor {unselected} of {held} held pods {}: kept, because that \
-                 many at once look like a mistyped selector",
+                "no profile selects this pod any more, and the same is true of {unselected} of {held} held pods {}: \
+                 kept, because that many at once look like a mistyped selector",
                 scope.in_words()
             );
             reasons.add(row::UNSELECTED, Missing::Event(message.into()));
@@ -329,129 +327,6 @@ fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
         );
     }
     proof
-}
-
-/// Rows 5 and 6.
-fn owner_gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let Owner::Known(owner) = &pod.owner else {
-        return None;
-    };
-    let OwnerView {
-        question,
-        cached,
-        fact,
-    } = &**owner;
-    if let CachedOwner::Present(meta) = cached {
-        return OwnerDeletion::prove(meta, question.uid())
-            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
-    }
-    let question = PodQuestion::Owner(question.clone());
-    match fact.as_ref().map(Fact::answer) {
-        Some(OwnerState::Gone(proof)) => {
-            Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
-        }
-        Some(OwnerState::Present(meta)) if meta.is_deleting() => {
-            OwnerDeletion::prove(meta, owner.question.uid())
-                .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
-        }
-        // The owner lives and the cache will show it; if its kind has no cache, ask now and then.
-        Some(OwnerState::Present(_)) => {
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    question,
-                    after: RECHECK,
-                },
-            );
-            None
-        }
-        Some(OwnerState::Unknown(why)) => {
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    question,
-                    after: RECHECK,
-                },
-            );
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Event(format!("whether the owner is gone is not known: {why}").into()),
-            );
-            None
-        }
-        None => {
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    question,
-                    after: Duration::ZERO,
-                },
-            );
-            None
-        }
-    }
-}
-
-/// Row 8.
-fn no_owner(pod: &PodView) -> Found {
-    matches!(pod.owner, Owner::Missing).then_some((row::NO_OWNER, Evidence::NoOwner))
-}
-
-/// Row 9.
-fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
-    if pod.judges().any(|(_, label)| label == ConsumedLabel::Yes) {
-        return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
-    }
-    let Owner::Known(owner) = &pod.owner else {
-        return None;
-    };
-    pod.judges()
-        .find_map(|(profile, _)| owner_finished(pod, owner, profile, reasons))
-}
-
-impl PodView {
-    /// The profile that selects the pod, or those by which it is judged if none does.
-    fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
-        let selecting = match &self.selection {
-            Selection::By { profile, consumed } => Some((&**profile, *consumed)),
-            Selection::None | Selection::Ignored => None,
-        };
-        let others = self.judges.iter();
-        let others = others.map(|Judge { profile, consumed }| (&**profile, *consumed));
-        selecting.into_iter().chain(others)
-    }
-}
-
-fn owner_finished(
-    pod: &PodView,
-    owner: &OwnerView,
-    profile: &Profile,
-    reasons: &mut Reasons,
-) -> Found {
-    let proof = owner.fact.as_ref().and_then(|fact| {
-        Consumption::prove_owner_finished(fact, owner.question.uid(), pod.first_seen, profile)
-    });
-    let CachedOwner::Present(cached) = &owner.cached else {
-        return proof.map(|proof| (row::CONSUMED, Evidence::Consumed(proof)));
-    };
-    if !profile.is_owner_finished(&cached.labels) {
-        return None;
-    }
-    let answer = Answer::at_hand(
-        owner.fact.as_ref(),
-        pod,
-        |state| matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version),
-    );
-    match (proof, answer) {
-        (Some(proof), Answer::Current) => Some((row::CONSUMED, Evidence::Consumed(proof))),
-        _ => {
-            reasons.add(
-                row::CONSUMED,
-                ask(PodQuestion::Owner(owner.question.clone()), answer),
-            );
-            None
-        }
-    }
 }
 
 /// The profile's `releaseAfter`, off by default.

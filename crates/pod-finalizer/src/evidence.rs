@@ -36,15 +36,15 @@ pub enum Evidence {
     NeverHeld(NeverHeld),
     /// Row 17: its deletion ended it, so that there is no result.
     EndedByDeletion(EndedByDeletion),
-    /// Row 18: its node is lost, so that nobody will report a result.
+    /// Row 18: its node is lost, so that no result will be reported.
     NodeLost(NodeLost),
     /// The profile's `releaseAfter` ran out: the admin's standing order, counted apart.
     ReleaseAfter,
 }
 
 impl Evidence {
-    /// Whether nobody has read a result, because there is none: such a release takes no finalizer of
-    /// others off and deletes nothing.
+    /// Whether no result was read, because there is none: such a release removes no finalizers of others
+    /// and deletes nothing.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(
             self,

@@ -118,14 +118,14 @@ impl Looks {
         looked.map_err(|error| LookError::from(&error))
     }
 
-    /// The node is asked only where the pod looks as if it were lost.
+    /// The node is read only if the pod looks as if its node were lost.
     async fn argo(&self, pod: &Pod, seen: Moment) -> Result<Option<ArgoPod>, LookError> {
         let fact = match NodeQuestion::about(pod) {
             Some(question) => Some(look(&*self.nodes, &question).await?),
             None => None,
         };
         let pod = Arc::new(pod.clone());
-        // Since when the loss is known, only a controller knows.
+        // Only a running controller knows since when the loss is known.
         Ok(argo_pod(&pod, seen, |_| (fact, None)))
     }
 
@@ -185,7 +185,7 @@ impl Looks {
     }
 }
 
-/// Why no profile selects a pod of this namespace, as a controller takes it right after its start;
+/// Why no profile selects a pod of this namespace, as a controller judges it right after its start;
 /// `None` if one does.
 pub fn unselected_by(
     profiles: &Profiles,
@@ -215,12 +215,10 @@ pub fn says(row: Row) -> &'static str {
         row::CAPTURED => "held, and the record of its outcome is written",
         row::CLEANUP => "released, and its profile has it deleted",
         row::NEVER_HELD => {
-            "never held: Argo runs it for itself (an agent, or garbage collection of artifacts)"
+            "never held: Argo runs it for itself (an agent, or artifact garbage collection)"
         }
-        row::ENDED_BY_DELETION => {
-            "held, and its deletion ended it before there was a result to be read"
-        }
-        row::NODE_LOST => "held, and whether its node is lost decides",
+        row::ENDED_BY_DELETION => "held, and its deletion ended it before it had a result",
+        row::NODE_LOST => "held, and its release depends on whether its node is lost",
         row::KEEP => "held until its consumer has taken the result",
         row::ADD_HOLD => "selected and not held yet",
         row::TOO_LATE => "selected, but its deletion began before it was held: too late",

@@ -204,8 +204,8 @@ fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
     }
 }
 
-/// By what a held pod that no profile selects is judged: every configured or built-in profile whose
-/// kind of owner is its controller's.
+/// The profiles by which a held pod that no profile selects is judged: every configured or built-in profile
+/// whose owner kind is that of the pod's controller.
 pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
     let (Selection::None | Selection::Ignored, Held::Yes, Some(controller)) =
         (selection, held(pod), &pod.controller)
@@ -269,8 +269,8 @@ pub(crate) fn cleanup_of(
     })
 }
 
-/// What rows 16 to 18 read of a pod, if its controller is a Workflow of Argo; `known` says what is
-/// known of its node, and since when it is known to be lost.
+/// What rules 16 to 18 read of a pod, if its controller is an Argo Workflow; `known` returns the last answer
+/// about its node, and since when the node is known to be lost.
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
     deletion_seen: Moment,

@@ -23,7 +23,7 @@ pub enum PodQuestion {
     Delay(Delay),
 }
 
-/// What is put off, for a pod of this UID.
+/// What is delayed, for a pod of this UID.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Delay {
     /// Its cleanup, as its annotation says.

@@ -78,7 +78,7 @@ pub const CLEANUP: Row = Row {
     name: "cleanup",
 };
 
-/// Argo runs the pod for itself, and nobody reads a result of it.
+/// Argo runs the pod for itself, and it has no result.
 pub const NEVER_HELD: Row = Row {
     number: 16,
     name: "never-held",
@@ -88,7 +88,7 @@ pub const ENDED_BY_DELETION: Row = Row {
     number: 17,
     name: "ended-by-deletion",
 };
-/// Its node is lost, and with it the end of its containers.
+/// Its node is lost, and with it the status of its containers.
 pub const NODE_LOST: Row = Row {
     number: 18,
     name: "node-lost",

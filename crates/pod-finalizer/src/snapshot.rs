@@ -74,8 +74,8 @@ pub struct PodView {
     pub namespace: NamespaceView,
     /// Its owner, as its profile wants one.
     pub owner: Owner,
-    /// Where no profile selects it: the profiles whose kind of owner is its controller's. What would
-    /// be evidence of one of them is evidence for this pod (row A4).
+    /// If no profile selects it: the profiles whose owner kind is that of its controller. What is evidence
+    /// by one of them is evidence for this pod (row A4).
     pub judges: Box<[Judge]>,
 }
 

@@ -90,10 +90,10 @@ impl fmt::Display for StatusQuestion {
 pub enum StatusState {
     /// The nodes that were asked for could be read.
     Read(Arc<Nodes>),
-    /// They are more than Belayer reads, which is no evidence of anything, and will not change by
-    /// itself.
+    /// They are larger than Belayer reads. That is no evidence of anything, and will not change without a
+    /// change of the workflow.
     TooLarge(Arc<str>),
-    /// They cannot be read, which is no evidence of anything.
+    /// They cannot be read. That is no evidence of anything.
     Unreadable(Arc<str>),
 }
 
@@ -121,7 +121,7 @@ impl Question for StatusQuestion {
 /// Why the nodes of a workflow were not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Unread {
-    /// They are more than is read, in words.
+    /// They are larger than Belayer reads, in words.
     TooLarge(String),
     /// For another reason, in words.
     Otherwise(String),
@@ -145,8 +145,8 @@ impl From<Unread> for StatusState {
 /// Whose nodes are kept of a status.
 #[derive(Debug, Clone)]
 pub enum Asked {
-    /// Those of all pods of the workflow that the store has when the look begins. A pod that is
-    /// seen later does not believe that look: see
+    /// Those of all pods of the workflow that the store has when the live read begins. For a pod that is
+    /// seen later that read is no evidence: see
     /// [`Consumption::prove_node_fulfilled`](crate::evidence::Consumption::prove_node_fulfilled).
     OfPods(Store<Pod>),
     /// This one.
@@ -177,7 +177,7 @@ pub struct StatusOracle {
 }
 
 impl StatusOracle {
-    /// An oracle that asks through `executor`, and keeps what is `asked` for.
+    /// Reads through `executor`, and keeps the nodes that are `asked` for.
     pub fn new(executor: Arc<Executor>, asked: Asked) -> Self {
         Self {
             executor,

@@ -1,7 +1,7 @@
 //! The steward: acts on what the census says as a whole.
 //!
 //! It opens and closes the admission policy's gate with the backlog, queues what waited for
-//! either limit to ease, says when a namespace is closed or a selector looks mistyped, and publishes
+//! either limit to ease, reports that a namespace is closed or a selector looks mistyped, and publishes
 //! the census.
 
 mod switch;
@@ -40,8 +40,8 @@ const RETRY: Duration = Duration::from_secs(5);
 /// A gate that is not there, or may not be touched, is looked for again after this time.
 const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
-/// While something is closed, the ConfigMap is read again after this time: whoever wrote it as a whole
-/// meanwhile has opened for the policy what is closed.
+/// While something is closed, the ConfigMap is read again after this time: if someone has replaced its data
+/// in the meantime, the policy adds holds although they are closed.
 const REREAD: Duration = Duration::from_secs(60);
 
 /// Acts on the census.
@@ -52,9 +52,9 @@ pub struct Steward {
     /// The gate ConfigMap.
     gate: ObjectKey,
     shown: Option<Wanted>,
-    /// What could not be written is tried again then, and not before.
+    /// When a failed write is tried again.
     next_try: Option<Instant>,
-    /// What is shown is looked at again then.
+    /// When the ConfigMap is read again.
     reread: Instant,
     last: Standing,
 }
@@ -82,15 +82,15 @@ impl Steward {
     /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
     /// the census knows only a part.
     pub async fn run(mut self, cancel: CancellationToken) {
-        // What an earlier leader closed stays closed until it may open again. Without an answer the
-        // counts alone decide.
+        // What an earlier leader closed stays closed until it may open again. If the ConfigMap cannot be
+        // read, only the counts decide.
         match self.read_gate().await {
             Ok(gate) => {
                 let census = self.finalizer.census();
                 census.adopt_closed(gate.closed(), gate.gate());
             }
             Err(error) => {
-                tracing::info!(gate = %self.gate, %error, "what was closed before is not known");
+                tracing::info!(gate = %self.gate, %error, "could not read which namespaces were closed before");
             }
         }
         self.finalizer.census().settle();
@@ -106,13 +106,13 @@ impl Steward {
         publish(&self.finalizer, &now, belayer_core::ambient::now());
         if now != self.last {
             self.queue_what_eased(&now);
-            self.tell_changes(&now).await;
+            self.report_changes(&now).await;
         }
         self.show(&now).await;
         self.last = now;
     }
 
-    /// What waited for a limit is looked at again.
+    /// Enqueues what waited for a limit.
     fn queue_what_eased(&self, now: &Standing) {
         if self.last.gate == Gate::Closed && now.gate == Gate::Open {
             self.finalizer.queue_unheld();
@@ -134,7 +134,7 @@ impl Steward {
         }
     }
 
-    /// Brings the gate ConfigMap to what is wanted, if it is not there yet.
+    /// Writes the wanted state into the gate ConfigMap, unless it is there already.
     async fn show(&mut self, now: &Standing) {
         // While Belayer is drained the switch is not ours; afterwards it is looked at anew.
         if !self.executor.holding().allows() {

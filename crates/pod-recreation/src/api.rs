@@ -194,8 +194,8 @@ pub enum ConditionType {
     Exhausted,
     /// The API server refuses the pod.
     CreateDenied,
-    /// The pod of the last attempt keeps its hold until the record knows of it, drained or not: so that a
-    /// pod that is not there was never created (row R5). Earlier versions did not see to that. A condition,
+    /// The pod of the last attempt keeps its hold until the record names it, even during a drain: so a pod
+    /// that does not exist was never created (row R5). Earlier versions did not ensure that. A condition,
     /// because the CRD of an earlier version would drop a field that it does not know.
     HoldKept,
 }

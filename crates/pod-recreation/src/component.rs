@@ -39,7 +39,7 @@ pub struct Parts {
     pub namespaces: Store<Namespace>,
     /// The kinds of owners that some component watches.
     pub owners: OwnerStores,
-    /// Live looks at records and owners.
+    /// Live reads of records and owners.
     pub looks: Facts<OwnerQuestion>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
@@ -148,8 +148,8 @@ impl PodRecreation {
         }
     }
 
-    /// A pod that was rejected without its hold, because it had started and was let go or because nobody
-    /// can say that nothing of it ran: nothing is done about it, and nothing else would say so.
+    /// Reports a pod that was rejected without its hold, because it had started and was released, or because
+    /// there is no proof that none of its containers ran. It is left alone, and nothing else reports that.
     fn note_report(&self, old: &Pod, new: &Pod) {
         if new.phase != Phase::Failed || old.phase == Phase::Failed {
             return;
@@ -166,7 +166,7 @@ impl PodRecreation {
         }
     }
 
-    /// Wakes the pods of an owner that is being deleted or gone.
+    /// Enqueues the pods of an owner that is being deleted or gone.
     pub fn on_owner(&self, event: &Event<OwnerMeta>) {
         let ends = match event {
             Event::Added { object, .. } => Some(object).filter(|owner| owner.0.is_deleting()),
@@ -285,8 +285,8 @@ impl PodRecreation {
         view
     }
 
-    /// A pod that has failed, with what the store remembers of its earlier versions. One that comes from a
-    /// live look knows nothing of them by itself, and the store may not have seen all that led to it.
+    /// A pod that has failed, with what the store remembers of its earlier versions. A pod from a live read
+    /// has no such memory, and the store may have missed versions before it.
     fn view_of_failed(&self, pod: &Pod) -> PodView {
         let Pod { meta, .. } = pod;
         let stored = self.parts.pods.lookup(&meta.key).found();

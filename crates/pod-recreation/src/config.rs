@@ -40,7 +40,7 @@ pub struct Settings {
     pub eligibility: Eligibility,
     /// The policy that new records get.
     pub policy: Policy,
-    /// Whether `owners` names the workflows of Argo Workflows, and they are left out all the same.
+    /// Whether `owners` names workflows of Argo Workflows, and they are ignored.
     pub argo_left_out: bool,
     /// Classes of reasons.
     pub classes: Classes,
@@ -150,7 +150,7 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let owners = config.owners.iter().map(|name| owner(name));
         let mut owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
         let all = owners.len();
-        // An earlier version took them, so they are no error that would stop an upgrade.
+        // Earlier versions accepted them: an error here would stop an upgrade.
         owners.retain(|kind| config.allow_argo || !is_argo(kind));
         let argo_left_out = owners.len() < all;
         let storm = storm(&config.storm)?;
@@ -186,9 +186,9 @@ impl TryFrom<PodRecreationConfig> for Settings {
     }
 }
 
-/// What is told, at the start and by `check`, where workflows of Argo Workflows are named and left out.
+/// The warning, at the start and by `check`, that workflows of Argo Workflows are named and ignored.
 pub const ARGO_LEFT_OUT: &str = "podRecreation.owners names Workflow.argoproj.io, whose pods are left alone: Argo \
-    Workflows retries them itself, and a pod that comes back under its name meets that. Take it out, or set \
+    Workflows retries them itself, and re-creating a pod under its name would interfere. Remove it, or set \
     podRecreation.allowArgo: true";
 
 fn is_argo(kind: &OwnerKind) -> bool {
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(settings.storm.breaker.open_seconds, 9);
     }
 
-    /// A7: never a refusal, which would stop an upgrade.
+    /// A7: never an error, which would stop an upgrade.
     #[rstest]
     #[case("owners: [Workflow.argoproj.io, Workspace.example.com]", &["Workspace"], true)]
     #[case("owners: [Workflow.argoproj.io]\nallowArgo: true", &["Workflow"], false)]

@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub cancelled: Asked,
     /// The last attempt of the record whose pod this process has seen.
     pub created: Option<u32>,
-    /// Whether holds may be added. While Belayer is drained nothing new begins.
+    /// Whether holds may be added. While Belayer is draining no re-creation begins.
     pub holding: Holding,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,

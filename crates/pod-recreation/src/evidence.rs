@@ -32,7 +32,7 @@ pub enum Evidence {
     Ended,
     /// Row 11: nothing asks for its re-creation any more.
     Unselected,
-    /// Row 13: its owner is being deleted or gone: whoever wanted it does not any more.
+    /// Row 13: its owner is being deleted or gone, so the pod is no longer wanted.
     OwnerEnds(EndedOwner),
 }
 

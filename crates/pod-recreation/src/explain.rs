@@ -130,7 +130,7 @@ impl Looks {
         };
         let question = OwnerQuestion::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
         let fact = look(&*self.owners, &question).await?;
-        // One that is there is in the store of a controller.
+        // A controller has an owner that exists in its store.
         let cached = match fact.answer() {
             OwnerState::Present(meta) => Some(meta.clone()),
             OwnerState::Gone(_) | OwnerState::Unknown(_) => None,
@@ -172,8 +172,8 @@ impl Seen {
         phase == Some(Phase::Deleting) && self.hold.pod.is_deleting()
     }
 
-    /// Whether what becomes of the pod depends on what a process has watched: it was rejected without a hold,
-    /// and would be re-created if nothing of it ran.
+    /// Whether the decision depends on what a process has watched: the pod was rejected without a hold, and
+    /// would be re-created if no container of it ran.
     pub fn only_the_leader_knows(&self) -> bool {
         let pod = &self.hold.pod;
         let is_worth_it = match &pod.state {
@@ -270,7 +270,7 @@ pub fn says(row: Row) -> &'static str {
         row::REPORTED => "it may have run, or its rejection is for good",
         row::IN_VAIN => "it was created after its record had ended",
         row::HOLD_LOST => {
-            "its pod may have been created already, and have run after its hold was taken off"
+            "its pod may have been created already, and may have run after its hold was removed"
         }
         _ => "see the tables",
     }

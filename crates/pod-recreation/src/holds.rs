@@ -43,7 +43,7 @@ pub struct HoldSnapshot {
     pub owner: Option<OwnerSight>,
 }
 
-/// A user's pod, or the one that its record knows of: a drain may have taken the hold off that.
+/// A user's pod, or the one that its record names: a drain may have removed its hold.
 fn is_first_or_next(snapshot: &HoldSnapshot) -> bool {
     match (&snapshot.pod.mark, &snapshot.record) {
         (None, _) => true,
@@ -97,8 +97,8 @@ pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     unless_its_owner_ends(snapshot, decision)
 }
 
-/// Row 13: what would be kept goes with its owner, which may wait for it. A pod that its record does not
-/// know of yet is kept: "it is not there" has to go on meaning "it was never created".
+/// Row 13: a pod that would be kept is released if its owner ends, because the owner may wait for it. A pod
+/// that its record does not name yet is kept: "it does not exist" must keep meaning "it was never created".
 fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> HoldDecision {
     let is_known = snapshot.pod.mark.is_none()
         || matches!(snapshot.record, RecordSight::Found(_)) && !is_unknown_to_its_record(snapshot);
@@ -115,8 +115,8 @@ fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) ->
     }
 }
 
-/// Whether the pod was created by an attempt, and its record, which may yet create another, does not
-/// say so.
+/// Whether an attempt created the pod, and its record, which may still create another one, does not name
+/// it.
 fn is_unknown_to_its_record(snapshot: &HoldSnapshot) -> bool {
     match (&snapshot.pod.mark, &snapshot.record) {
         (Some(mark), RecordSight::Found(record)) => {
@@ -147,7 +147,7 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     }
     match &pod.state {
         PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
-        // It was rejected before it could be held, and nothing of it ran: the hold keeps it while its
+        // It was rejected before it could be held, and no container of it ran: the hold keeps it while its
         // spec is saved.
         PodState::Rejected(_) if pod.recreatable().is_some() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)

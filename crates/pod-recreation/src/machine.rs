@@ -46,7 +46,7 @@ pub struct Parts {
     pub pod_decoders: Decoders<Pod>,
     /// Reads single records.
     pub record_decoders: Decoders<Record>,
-    /// Looks at owners of pods, by the executor of the tickets: a step that has begun does not wait.
+    /// Reads owners of pods, with the executor of the tickets: a step that has begun does not wait.
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Tells people.
     pub events: EventRecorder,
@@ -70,7 +70,7 @@ struct Shared {
     kinds: Mutex<HashMap<(String, String), owners::Served>>,
 }
 
-/// How often the number of open breakers is told, for they close by themselves, and the gate looked at.
+/// How often the number of open breakers is published, because they close with time, and the gate is checked.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 impl Machine {
@@ -104,8 +104,8 @@ impl Machine {
         self.shared.storm.open_breakers()
     }
 
-    /// Keeps the gauge of open breakers up to date, and hurries what is to be finished once Belayer is
-    /// drained, until `stop` is cancelled.
+    /// Keeps the gauge of open breakers up to date, and enqueues what has to be finished when a drain begins,
+    /// until `stop` is cancelled.
     pub async fn run_beside(self, stop: CancellationToken) {
         let tell = async {
             let mut before = Holding::Unknown;
@@ -152,7 +152,7 @@ impl Handler<Record> for Machine {
 }
 
 impl Shared {
-    /// Wakes the records that have not ended: whoever drains waits for no pause.
+    /// Enqueues the records that have not ended: a drain waits for no pause.
     fn hurry(&self) {
         let mut keys = Vec::new();
         self.parts.component.records().for_each(|record| {
@@ -206,7 +206,7 @@ impl Shared {
                 after: effects::DRAINED,
             };
         }
-        // A step is several requests. It begins when there is a token, and then it is not held up.
+        // A step is several requests. It begins when there is a token, and then waits for no other.
         if !work.may_send() {
             return Outcome::Waiting;
         }

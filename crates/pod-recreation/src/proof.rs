@@ -5,9 +5,9 @@
 //! tells them apart is the time of the first start, which the kubelet keeps across restarts: where a pod
 //! is rejected at its first admission it is the moment of the rejection itself.
 //!
-//! Nothing of that helps where a kubelet was cut off from the API server: it may have run the pod unheard
-//! of, have restarted, and have rejected it as if it had just come. So a pod that was bound for long, and of
-//! which its kubelet had said nothing before it rejected it, proves nothing.
+//! None of this helps if a kubelet was cut off from the API server: it may have run the pod without reporting
+//! it, restarted, and rejected the pod as if it had just come. So there is no proof for a pod that was bound for
+//! a long time before its kubelet reported anything but the rejection.
 
 use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::slim::{Failure, Phase, Pod};
@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 /// A rejection at first admission is written within this time of the start.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A kubelet that says nothing of a pod for longer than this after it was bound may be cut off.
+/// A kubelet that reports nothing about a pod for longer than this after it was bound may be cut off.
 const UNHEARD_OF: SignedDuration = SignedDuration::from_secs(120);
 
 /// Nothing of this pod ever ran. Only [`NeverRan::prove`] makes one.
@@ -41,10 +41,10 @@ pub enum MayHaveRun {
     /// An earlier version of it showed that it ran.
     #[error("it was seen to have started before")]
     SeenStarted,
-    /// Its kubelet had it for long before it said anything of it.
+    /// Its kubelet had it for a long time before it reported anything about it.
     #[error(
-        "its kubelet said nothing of it for more than two minutes after it was bound, and may have run it while it \
-         was cut off from the API server"
+        "its kubelet reported nothing about it for more than two minutes after it was bound, and may have run it \
+         while it was cut off from the API server"
     )]
     UnheardOf,
     /// It has a start time, and nobody knows when the status was written.
@@ -57,10 +57,10 @@ pub enum MayHaveRun {
 pub enum FirstSight {
     /// When it was first seen it had been rejected already.
     Rejected,
-    /// It was seen before it was rejected, and every version since: none showed that it ran. The hold
-    /// could say no more.
+    /// It was seen before it was rejected, and every version since: none showed that it ran. The hold would
+    /// prove no more.
     Throughout,
-    /// It was seen before and versions may have been missed, or nobody knows.
+    /// It was seen before and versions may have been missed, or that is not known.
     Earlier,
 }
 
@@ -99,7 +99,7 @@ impl NeverRan {
     }
 }
 
-/// Whether the kubelet cannot have had the pod for long without a word.
+/// Whether the kubelet cannot have had the pod for a long time without reporting it.
 fn is_heard_of(pod: &Pod) -> bool {
     let unstarted = pod.unstarted.as_deref();
     if pod.node_name.is_none() || unstarted.is_some_and(|unstarted| unstarted.kubelet_reported) {
@@ -107,7 +107,7 @@ fn is_heard_of(pod: &Pod) -> bool {
     }
     let failure = pod.failure.as_deref();
     let of_failure = |time: fn(&Failure) -> Option<_>| failure.and_then(time);
-    // When it was bound is seldom known to who did not see it before it was rejected.
+    // If it was first seen rejected, the time of its binding is seldom known.
     let bound = unstarted.and_then(|unstarted| unstarted.scheduled);
     let bound = bound.or(of_failure(|failure| failure.created));
     match (bound, of_failure(|failure| failure.status_written)) {

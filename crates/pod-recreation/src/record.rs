@@ -24,8 +24,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the record may yet create a pod, and does not know of `pod`, which one of its attempts
-    /// created. Until it does, only the hold on that pod says that there was a create.
+    /// Whether the record may still create a pod, and does not name `pod`, which one of its attempts
+    /// created. Until it does, only the hold on that pod proves that it was created.
     pub fn awaits(&self, pod: &Uid) -> bool {
         let Status {
             phase,

@@ -77,7 +77,7 @@ pub const EXPIRED: Row = row(39, "expired");
 pub const IN_VAIN: Row = row(41, "in-vain");
 /// Machine: the pod may have run, or its rejection is for good.
 pub const REPORTED: Row = row(40, "reported");
-/// Machine: the pod of the reserved attempt may have been created, and have lost its hold.
+/// Machine: the pod of the reserved attempt may have been created and lost its hold.
 pub const HOLD_LOST: Row = row(42, "hold-lost");
 
 /// All of them.

@@ -1,5 +1,5 @@
-//! Where kube-controller-manager's own controller of claims is to work beside Belayer, or alone: whether
-//! it does, by what is seen of the claims. It cannot be asked.
+//! Whether kube-controller-manager's own controller of PVCs runs, if it should run beside Belayer or alone.
+//! It cannot be asked, so the PVCs show it.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<F
             }
             Look::Absent => {}
             Look::Unknown(why) => findings.push(unknown(
-                "whether claims that are being deleted are still used",
+                "whether PVCs that are being deleted are still used",
                 format!("pods of {namespace}: {why}"),
             )),
         }
@@ -171,34 +171,33 @@ fn named(claims: &[String]) -> String {
     names.join(", ")
 }
 
-/// Belayer only advises, and claims have its finalizer from an earlier configuration.
+/// Belayer only reports, and PVCs have its finalizer from an earlier configuration.
 fn still_held(claims: &[String]) -> Option<Finding> {
     let what = || {
-        let still = one_or_many(claims.len(), "claim still has", "claims still have");
+        let still = one_or_many(claims.len(), "PVC still has", "PVCs still have");
         Finding::new(
             Level::Note,
             About::Finalizer,
             format!("{still} {PVC_PROTECTION_HOLD}: {}", named(claims)),
             format!(
-                "pvc-protection only advises: a running Belayer removes it where {KUBERNETES_PVC_PROTECTION} is on the \
-                 claim as well, or no pod uses the claim"
+                "pvc-protection only reports: a running Belayer removes this finalizer if the PVC also has \
+                 {KUBERNETES_PVC_PROTECTION}, or if no pod uses the PVC"
             ),
         )
     };
     (!claims.is_empty()).then(what)
 }
 
-/// Nobody takes Kubernetes' finalizer off.
+/// Nothing removes Kubernetes' finalizer.
 fn left_behind(claims: &[String]) -> Option<Finding> {
     let names = named(claims);
     let what = match claims.len() {
         0 => return None,
         1 => format!(
-            "claim {names} is being deleted, nothing uses it, and still nobody takes {KUBERNETES_PVC_PROTECTION} off"
+            "PVC {names} is being deleted, nothing uses it, and still nothing removes {KUBERNETES_PVC_PROTECTION}"
         ),
         n => format!(
-            "{n} claims are being deleted, nothing uses them, and still nobody takes {KUBERNETES_PVC_PROTECTION} \
-             off: {names}"
+            "{n} PVCs are being deleted, nothing uses them, and still nothing removes {KUBERNETES_PVC_PROTECTION}: {names}"
         ),
     };
     Some(
@@ -206,7 +205,7 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
             Level::Missing,
             About::Finalizer,
             what,
-            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted claim hangs"),
+            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
         )
         .fix(format!(
             "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work"
@@ -214,15 +213,15 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
     )
 }
 
-/// Nobody puts it on.
+/// Nothing adds it.
 fn bare(claims: usize) -> Option<Finding> {
     let what = || {
-        let do_not = one_or_many(claims, "claim does", "claims do");
+        let do_not = one_or_many(claims, "PVC does", "PVCs do");
         Finding::new(
             Level::Note,
             About::Finalizer,
             format!("{do_not} not carry {KUBERNETES_PVC_PROTECTION}"),
-            "a deleted claim without it is mounted by no kubelet any more, also for pods that restart",
+            "the kubelet does not mount a deleted PVC without it, not even for pods that restart",
         )
     };
     (claims > 0).then(what)

@@ -135,7 +135,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
                 About::Finalizer,
                 format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
                 format!(
-                    "nothing takes {KUBERNETES_PVC_PROTECTION} off, and the kubelet mounts no claim that is being \
+                    "nothing removes {KUBERNETES_PVC_PROTECTION}, and the kubelet does not mount a PVC that is being \
                      deleted without it"
                 ),
             )
@@ -146,7 +146,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
                 Level::Missing,
                 About::Finalizer,
                 format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
-                "nothing protects claims in use, for pvc-protection only advises; deleted claims hang",
+                "nothing protects PVCs in use, because pvc-protection only reports; deleted PVCs stay in Terminating",
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),

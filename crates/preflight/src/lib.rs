@@ -83,7 +83,7 @@ pub async fn check(
             findings.extend(finalizers::others(reader, kind, finalizer).await);
         }
         findings.extend(part.advice.iter().map(|advice| {
-            let means = "it may not do what it seems to";
+            let means = "the configuration may not have the effect that you expect";
             Finding::new(Level::Note, About::Configuration, advice.as_str(), means)
         }));
         findings.sort_by_key(|finding| finding.level);

@@ -21,7 +21,7 @@ pub struct Part {
     pub holds: Vec<(Resource, String)>,
     /// How claims are held, where this part holds claims.
     pub claims: Option<Claims>,
-    /// What of its configuration may not do what it seems to, in words.
+    /// What in its configuration may not have the effect that an admin expects, in words.
     pub advice: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct Policy {
 /// How claims are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claims {
-    /// Not at all: kube-controller-manager's controller protects them, and Belayer reports.
+    /// Not at all: kube-controller-manager's controller protects them, and Belayer only reports.
     Advised,
     /// Beside kube-controller-manager's controller, by a name of our own.
     Beside,

@@ -1,5 +1,5 @@
-//! The node agent, where it is installed: its policy tells agents apart by the node in their token, which
-//! API servers before Kubernetes 1.32 do not put there (row T1).
+//! The node agent, if it is installed: its policy identifies an agent by the node in its token, which API
+//! servers before Kubernetes 1.32 do not put there (row T1).
 
 use serde_json::Value;
 
@@ -31,18 +31,18 @@ pub(crate) async fn look(reader: &Reader, server: Option<&str>) -> Option<Findin
     };
     let found = list["items"].as_array().and_then(|items| items.first())?;
     let text = |key: &str| found["metadata"][key].as_str().unwrap_or_default();
-    let server = server.unwrap_or("of unknown version");
+    let server = server.unwrap_or("unknown");
     Some(
         Finding::new(
             Level::Missing,
             About::Installation,
             format!(
-                "daemonset {}/{} is the node agent, and this API server is {server}",
+                "daemonset {}/{} is the node agent, and this API server has version {server}",
                 text("namespace"),
                 text("name")
             ),
-            "before Kubernetes 1.32 a token does not name its node: the agent's policy refuses all that it writes, and \
-             without that policy any node's agent can write about every node",
+            "before Kubernetes 1.32 a token does not name its node: the agent's policy refuses all its writes, and \
+             without that policy the agent of any node could write records of every node",
         )
         .fix("remove it (kubectl delete -k deploy/manifests/node-agent), or upgrade to Kubernetes 1.32"),
     )

@@ -139,8 +139,8 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             Finding::new(
                 Level::Note,
                 About::Policy,
-                format!("policy {name} does not know closed namespaces"),
-                "it goes on adding holds at creation in a namespace where too many deletions wait already",
+                format!("policy {name} ignores closed namespaces"),
+                "it adds holds at creation even in a namespace in which too many held pods are being deleted",
             )
             .fix("apply it from the manifests again"),
         );

@@ -31,14 +31,14 @@ pub struct Signs {
 /// Something an admin should change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Belayer only advises, and nothing puts `kubernetes.io/pvc-protection` on claims.
+    /// Belayer only reports, and nothing adds `kubernetes.io/pvc-protection` to PVCs.
     Unprotected {
-        /// How many claims lack it.
+        /// How many PVCs lack it.
         claims: usize,
     },
     /// Nothing puts `kubernetes.io/pvc-protection` on claims.
     Unmountable {
-        /// How many claims lack it.
+        /// How many PVCs lack it.
         claims: usize,
     },
     /// Nothing takes `kubernetes.io/pvc-protection` off.
@@ -99,35 +99,35 @@ impl fmt::Display for Advice {
             Self::Unprotected { claims } => write!(
                 f,
                 "{} not carry {KUBERNETES_PVC_PROTECTION}, and Belayer adds no finalizer: nothing keeps such a \
-                 claim while pods use it; switch the API server's admission plugin StorageObjectInUseProtection \
+                 PVC while pods use it; switch the API server's admission plugin StorageObjectInUseProtection \
                  and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
-                one_or_many(*claims, "claim does", "claims do")
+                one_or_many(*claims, "PVC does", "PVCs do")
             ),
             Self::Unmountable { claims } => write!(
                 f,
                 "{} not carry {KUBERNETES_PVC_PROTECTION}, and {PVC_PROTECTION_HOLD} alone is not \
-                 enough: the kubelet mounts a claim that is being deleted only with the former, also for pods \
+                 enough: the kubelet mounts a PVC that is being deleted only with the former, also for pods \
                  that run there already; switch the API server's admission plugin StorageObjectInUseProtection \
                  and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
-                one_or_many(*claims, "claim does", "claims do")
+                one_or_many(*claims, "PVC does", "PVCs do")
             ),
             Self::LeftBehind { claims } => write!(
                 f,
-                "{}, and still nobody takes \
-                 {KUBERNETES_PVC_PROTECTION} off: kube-controller-manager's \
+                "{}, and still nothing removes \
+                 {KUBERNETES_PVC_PROTECTION}: kube-controller-manager's \
                  persistentvolumeclaim-protection-controller does not seem to run; switch it on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work",
                 one_or_many(
                     *claims,
-                    "claim is being deleted, nothing uses it",
-                    "claims are being deleted, nothing uses them"
+                    "PVC is being deleted, nothing uses it",
+                    "PVCs are being deleted, nothing uses them"
                 )
             ),
             Self::TwoAtWork { foreign } => write!(
                 f,
-                "{foreign} times somebody else has taken {KUBERNETES_PVC_PROTECTION} off: \
+                "{KUBERNETES_PVC_PROTECTION} was removed {foreign} times by someone else: \
                  kube-controller-manager's persistentvolumeclaim-protection-controller seems to run as well, which \
                  makes Belayer's protection pointless; switch it off with {SWITCH_OFF}, or set \
                  pvcProtection.finalizer to {PVC_PROTECTION_HOLD}"
@@ -170,13 +170,13 @@ mod tests {
     #[rstest]
     #[case(
         1,
-        "1 claim does not carry ",
-        "1 claim is being deleted, nothing uses it, and "
+        "1 PVC does not carry ",
+        "1 PVC is being deleted, nothing uses it, and "
     )]
     #[case(
         2,
-        "2 claims do not carry ",
-        "2 claims are being deleted, nothing uses them, and "
+        "2 PVCs do not carry ",
+        "2 PVCs are being deleted, nothing uses them, and "
     )]
     fn one_claim_is_told_as_one(#[case] claims: usize, #[case] bare: &str, #[case] left: &str) {
         let said = Advice::Unmountable { claims }.to_string();

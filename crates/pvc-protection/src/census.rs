@@ -1,4 +1,4 @@
-//! The census of claims: how many are held, how many wait for their deletion, and since when.
+//! Counts of PVCs: how many are held, how many wait for their deletion, and since when.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct Census(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is noted of each claim that is not free.
+    /// The entry of each PVC that is not free.
     noted: HashMap<ObjectKey, Entry>,
     held: usize,
     waiting: BTreeSet<(Timestamp, ObjectKey)>,

@@ -53,13 +53,13 @@ pub struct Parts {
     pub pods: Store<Pod>,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
     pub looks: Facts<PodsQuestion>,
-    /// Live reads of the Workflows that own claims, with [`owner::COMPLETED_LABEL`] kept.
+    /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
     pub owners: Facts<OwnerQuestion>,
     /// The queue of the claims' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds claims while pods use them, or reports which pods they wait for.
+/// Holds PVCs while pods use them, or reports which pods they wait for.
 pub struct PvcProtection {
     mode: Mode,
     claims: Store<Claim>,
@@ -104,7 +104,7 @@ impl PvcProtection {
         }
     }
 
-    /// Whether claims are held, and by which finalizer.
+    /// Whether PVCs are held, and by which finalizer.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -234,7 +234,7 @@ impl PvcProtection {
         }
     }
 
-    /// Being deleted, and kept by Kubernetes while we only advise.
+    /// Being deleted, and kept by Kubernetes while Belayer only reports.
     fn is_advised_on(&self, claim: &ObjectMeta) -> bool {
         !self.mode.adds_holds()
             && claim.is_deleting()
@@ -253,7 +253,7 @@ impl PvcProtection {
         let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
         let mut users = Users::default();
         let mut seen = 0;
-        // Whether all of them have ended matters only where a Workflow owns the claim.
+        // Whether all of them have ended matters only if a Workflow owns the PVC.
         let all = owner::question(claim).is_some();
         let scanned = self.pods.scan_index(PODS_BY_CLAIM, &value, |pod| {
             seen += 1;

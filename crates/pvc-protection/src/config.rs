@@ -18,10 +18,10 @@ pub const DEFAULT_WORKERS: usize = 32;
 /// More workers than this would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-/// Whether claims are held, by which finalizer, and with that, beside or instead of what.
+/// Whether PVCs are held, by which finalizer, and so beside or in place of Kubernetes' own controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// They are not: Belayer reports what a claim waits for, and adds no finalizer. What an earlier
+    /// They are not: Belayer reports what a PVC waits for, and adds no finalizer. What an earlier
     /// configuration added is removed (row A18).
     #[default]
     Advise,
@@ -32,8 +32,8 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The finalizer that claims are held by; while Belayer only advises, the one that they were held
-    /// by before.
+    /// The finalizer that PVCs are held by; while Belayer only reports, the one that they were held by
+    /// before.
     pub fn hold(self) -> &'static str {
         match self {
             Self::Advise | Self::Beside => PVC_PROTECTION_HOLD,
@@ -41,7 +41,7 @@ impl Mode {
         }
     }
 
-    /// Whether claims get a finalizer.
+    /// Whether PVCs get a finalizer.
     pub fn adds_holds(self) -> bool {
         self != Self::Advise
     }
@@ -69,7 +69,7 @@ impl Mode {
     }
 }
 
-/// As the key `finalizer` says it; empty where it says nothing.
+/// The value of the key `finalizer`; empty if it is not set.
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.adds_holds() { self.hold() } else { "" })

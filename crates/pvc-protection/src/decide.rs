@@ -26,7 +26,7 @@ pub const TELL_AFTER: Duration = Duration::from_secs(5);
 /// event: it is looked for again after this time.
 pub const RECHECK: Duration = Duration::from_secs(30);
 
-/// A Workflow that has not finished brings no event here: it is read again after this time. Argo deletes
+/// There is no watch for Workflows: one that has not finished is read again after this time. Argo deletes
 /// the claims of a workflow just before it writes that it has finished.
 pub const OWNER_AGAIN: Duration = Duration::from_secs(5);
 
@@ -103,15 +103,15 @@ fn owner_finished(
     telling(decision, &waits, since, now).looking_again_within(RESYNC)
 }
 
-/// Row 8. What removes such finalizers is the draining of a component that is switched off.
+/// Row 8. Such finalizers are removed like those of a component that is switched off.
 fn left_over(users: &Users) -> ClaimDecision {
     let waits = waits_for(users);
     Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).telling(Notice {
         severity: Severity::Normal,
         reason: "FinalizerKept",
         message: format!(
-            "{PVC_PROTECTION_HOLD} stays on this claim although pvc-protection only advises: {waits}, and \
-             {KUBERNETES_PVC_PROTECTION} is not on it"
+            "{PVC_PROTECTION_HOLD} stays on this PVC although pvc-protection only reports: {waits}, and the PVC does \
+             not have {KUBERNETES_PVC_PROTECTION}"
         )
         .into(),
     })

@@ -1,4 +1,4 @@
-//! Why a claim may go. No variant can be had without its proof (invariants EVIDENCE and
+//! Why a PVC may be released. No variant can be built without its proof (invariants EVIDENCE and
 //! IN-USE).
 
 use belayer_core::decision::{self, Reach};
@@ -15,7 +15,7 @@ use crate::uses::Users;
 pub enum Evidence {
     /// Row 4: no pod uses the claim, by a look begun after its deletion was seen.
     Unused(Unused),
-    /// Row 6: the Workflow that owns the claim has finished, and no pod that uses it still runs.
+    /// Row 6: the Workflow that owns the PVC has finished, and no pod that uses the PVC still runs.
     OwnerFinished(OwnerFinished),
 }
 
@@ -57,13 +57,13 @@ impl Unused {
     }
 }
 
-/// A live read begun after the claim's deletion was seen showed its owner, an Argo Workflow, finished; a
-/// look at the namespace's pods, begun after that deletion too, found only users that have ended.
+/// A live read begun after the PVC's deletion was seen showed that its owner, an Argo Workflow, has finished.
+/// A live read of the namespace's pods, also begun after that, found only users that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerFinished(By);
 
 impl OwnerFinished {
-    /// The proof, if `look` and the claim's owner give it.
+    /// The proof, if `look` and the PVC's owner give it.
     pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
         let owner = claim.owner.as_ref()?;
         if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
@@ -73,13 +73,13 @@ impl OwnerFinished {
     }
 }
 
-/// Where a look begun after the deletion was seen found none of the users that `count` counts.
+/// The version at which a live read begun after the deletion was seen found none of the users that `count` counts.
 fn none_left(
     claim: &ClaimView,
     look: &Fact<PodsLook>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
-    // A store that has passed the version of a list knows what became of the users in it.
+    // A store that is past the version of a list has seen what happened to the users in it.
     let (listed, version) = match look.answer() {
         PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
         PodsLook::StoreReached(version) => (None, *version),

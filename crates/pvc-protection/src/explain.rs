@@ -55,13 +55,13 @@ pub fn says(row: Row) -> &'static str {
         row::ADD_HOLD => "not being deleted, and not held yet",
         row::IN_USE => "being deleted, held, and a pod uses it",
         row::CONFIRM => "being deleted, held, and no pod uses it",
-        row::NOTHING => "as it should be, or being deleted without a finalizer of Belayer's",
+        row::NOTHING => "nothing to do, or being deleted without a finalizer of Belayer's",
         row::OWNER_FINISHED => {
             "being deleted, held, owned by a Workflow, and every pod that uses it has ended"
         }
-        row::ADVISE => "being deleted, kept by Kubernetes, and a pod uses it; Belayer only advises",
+        row::ADVISE => "being deleted, kept by Kubernetes, and a pod uses it; Belayer only reports",
         row::LEFT_OVER => {
-            "held by an earlier configuration alone, and a pod uses it; Belayer only advises"
+            "held only by the finalizer of an earlier configuration, and a pod uses it; Belayer only reports"
         }
         _ => "see the decision table",
     }

@@ -1,5 +1,5 @@
-//! The Argo Workflow that owns a claim: when it has finished, Argo deletes the claim and removes
-//! `kubernetes.io/pvc-protection` from it, so that the disk goes before the completed pods do (row A18).
+//! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
+//! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (row A18).
 
 use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
 use belayer_core::moment::Moment;
@@ -13,7 +13,7 @@ pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 const GROUP: &str = "argoproj.io";
 const KIND: &str = "Workflow";
 
-/// The Workflow that is the controller owner of a claim, and what the last live read of it showed.
+/// The Workflow that is the controller owner of a PVC, and what the last live read of it showed.
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// What to ask.
@@ -23,8 +23,8 @@ pub struct OwnerView {
 }
 
 impl OwnerView {
-    /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is
-    /// gone proves nothing here: its pods and claims go with it.
+    /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is gone
+    /// proves nothing here: its pods and PVCs are deleted with it.
     pub fn finished(&self, seen: Option<Moment>) -> Option<Finished> {
         let look = self.look.as_ref()?;
         if seen.is_none_or(|seen| seen >= look.begun()) {
@@ -39,7 +39,7 @@ impl OwnerView {
     }
 }
 
-/// What a live read says about a workflow.
+/// What a live read shows about a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finished {
     /// It has finished.
@@ -48,7 +48,7 @@ pub enum Finished {
     No,
 }
 
-/// The question about the controller owner of a claim, if that is an Argo Workflow.
+/// The question about the controller owner of a PVC, if that is an Argo Workflow.
 pub fn question(claim: &ObjectMeta) -> Option<OwnerQuestion> {
     let owner = claim.controller.as_ref()?;
     let (group, version) = owner.api_version.split_once('/')?;

@@ -1,4 +1,4 @@
-//! What a decision about a claim may have to find out.
+//! What a decision about a PVC may have to find out.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use belayer_core::facts::OwnerQuestion;
 
 use crate::look::PodsQuestion;
 
-/// A question about a claim's surroundings.
+/// A question that a decision about a PVC needs answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClaimQuestion {
-    /// Which claims do the pods of its namespace use?
+    /// Which PVCs do the pods of its namespace use?
     Pods(PodsQuestion),
-    /// What has become of the Workflow that owns it?
+    /// Has the Workflow that owns it finished?
     Owner(OwnerQuestion),
 }
 

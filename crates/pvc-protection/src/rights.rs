@@ -13,13 +13,13 @@ pub fn rights() -> Vec<Right> {
         "",
         "persistentvolumeclaims",
         "patch",
-        "finalizers are neither added nor removed: what is held stays, also what an earlier version held",
+        "finalizers are neither added nor removed: held PVCs stay held, also those that an earlier version held",
     ));
     rights.push(Right::new(
         "argoproj.io",
         "workflows",
         "get",
-        "a held claim of a finished workflow waits until its completed pods are gone",
+        "a held PVC of a finished workflow waits until its completed pods are gone",
     ));
     rights.extend(Right::on(
         &pods,

@@ -28,19 +28,19 @@ pub const NOTHING: Row = Row {
     name: "nothing",
 };
 
-/// Being deleted and held, owned by an Argo Workflow, and every pod that uses it has ended: it goes
-/// once the workflow is seen to be finished (row A18).
+/// Being deleted and held, owned by an Argo Workflow, and every pod that uses it has ended: it is released
+/// once a live read shows that the workflow has finished (row A18).
 pub const OWNER_FINISHED: Row = Row {
     number: 6,
     name: "owner-finished",
 };
-/// Belayer only advises, and Kubernetes keeps a claim that is being deleted: who uses it is reported.
+/// Belayer only reports, and Kubernetes keeps a PVC that is being deleted: the pods that use it are reported.
 pub const ADVISE: Row = Row {
     number: 7,
     name: "advise",
 };
-/// Belayer only advises, the claim still has a finalizer of Belayer's, Kubernetes does not protect it,
-/// and a pod uses it: it keeps that finalizer, and that is reported.
+/// Belayer only reports, the PVC still has a finalizer of Belayer's, Kubernetes does not protect it, and a
+/// pod uses it: it keeps that finalizer, and that is reported.
 pub const LEFT_OVER: Row = Row {
     number: 8,
     name: "left-over",

@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub struct ClaimView {
     /// Its metadata: the name that pods refer to it by, and the pod that it was made for.
     pub meta: ObjectMeta,
-    /// Whether claims get a finalizer at all, and which.
+    /// Whether PVCs get a finalizer, and which.
     pub mode: Mode,
     /// Whether we hold it.
     pub hold: Hold,

@@ -46,8 +46,8 @@ impl Steward {
     pub async fn run(mut self, cancel: CancellationToken) {
         match self.protection.mode() {
             Mode::Advise => tracing::info!(
-                "pvc-protection adds no finalizer: it reports which pods a claim waits for; set \
-                 pvcProtection.finalizer for it to hold claims"
+                "pvc-protection adds no finalizer and only reports which pods a PVC waits for; to hold PVCs, set \
+                 pvcProtection.finalizer"
             ),
             Mode::Beside => {}
             Mode::Replacing => tracing::info!(

@@ -39,9 +39,9 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.claims.iter().chain(&pod.ephemeral_claims)
 }
 
-/// Whether nothing of a pod runs any more, as far as its phase can say so. Pod garbage collection marks
-/// the pods of a lost node Failed and deletes them while their containers may run, so a failed pod that
-/// is being deleted proves nothing.
+/// Whether no container of a pod runs any more, by its phase. Pod garbage collection marks the pods of a lost
+/// node Failed and deletes them while their containers may run, so a failed pod that is being deleted proves
+/// nothing.
 pub fn has_ended(pod: &Pod) -> bool {
     match pod.phase {
         Phase::Succeeded => true,
@@ -72,13 +72,13 @@ impl Users {
         }
     }
 
-    /// One more pod, by what it is.
+    /// Counts one more pod.
     pub fn note_pod(&mut self, pod: &Pod) {
         self.note(pod.meta.key.name());
         self.ended += usize::from(has_ended(pod));
     }
 
-    /// `more` pods whose names nobody asked for, and of which it is not known whether they have ended.
+    /// `more` pods whose names are not needed, and of which it is not known whether they have ended.
     pub fn note_more(&mut self, more: usize) {
         self.total += more;
     }

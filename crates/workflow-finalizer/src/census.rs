@@ -27,7 +27,7 @@ pub struct HeldWorkflow {
 pub enum Selected {
     /// One does.
     Yes,
-    /// None does (row 1 of the table), for this reason.
+    /// None does (rule 1 of the table), for this reason.
     No(UnselectedBy),
 }
 
@@ -79,7 +79,7 @@ impl Census {
 
     /// Notes what `key` is now; `None` if it is not held any more.
     ///
-    /// Why a workflow is unselected is what it was when that began, however often it changes since.
+    /// The reason why a workflow is unselected stays the one with which that began, whatever changes later.
     pub fn note(&self, key: &ObjectKey, workflow: Option<HeldWorkflow>) {
         let mut inner = self.inner.lock();
         let known = inner.workflows.get(key);
@@ -174,7 +174,7 @@ impl Census {
 }
 
 impl HeldWorkflow {
-    /// Why, if nothing selects it. One that is being deleted goes by its pods, whatever selects it.
+    /// Why, if nothing selects it. The release of one that is being deleted depends only on its pods.
     fn unselected(&self) -> Option<UnselectedBy> {
         match (self.selected, self.deleting) {
             (Selected::No(by), None) => Some(by),

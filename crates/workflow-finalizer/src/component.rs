@@ -88,7 +88,7 @@ impl WorkflowFinalizer {
         &self.rule
     }
 
-    /// How many pods of a workflow still carry the pod-status hold, as far as the index knows.
+    /// How many pods of a workflow still carry the pod-status hold, by the index.
     pub fn pods_held(&self, workflow: &HeldWorkflow) -> Option<usize> {
         self.parts
             .pods

@@ -84,8 +84,8 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             scope,
         } => {
             let message = format!(
-                "nothing selects this workflow any more, nor {unselected} of {held} held ones {}: kept, because that \
-                 many at once look like a mistyped selector",
+                "nothing selects this workflow any more, and the same is true of {unselected} of {held} held \
+                 workflows {}: kept, because that many at once look like a mistyped selector",
                 scope.in_words()
             );
             Decision::missing(row::UNSELECTED, Missing::Event(message.into()))

@@ -37,7 +37,7 @@ pub enum NotSelected {
 }
 
 /// A live list of pods, begun after the workflow's deletion was seen, found none of its UID that
-/// carries the pod-status hold (invariant ORDER). One that only pod-recreation holds has no result.
+/// carries the pod-status hold (invariant ORDER). A pod that only pod-recreation holds has no result.
 ///
 /// The cache would not do: a pod that was created a moment ago may not be in it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

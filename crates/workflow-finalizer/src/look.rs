@@ -1,4 +1,4 @@
-//! Does any pod of a workflow carry the pod-status hold? Asked live, by a list of its namespace.
+//! Does any pod of a workflow carry the pod-status hold? Read live, by a list of its namespace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Item {
             .flatten()
             .any(|have| have.uid == owner.as_str());
         let mut finalizers = finalizers.iter().flatten();
-        // Who only waits for its node, held by pod-recreation, has no result that could be lost.
+        // A pod that only pod-recreation holds waits for its node, and has no result that could be lost.
         owned && finalizers.any(|have| have == names::POD_STATUS_HOLD)
     }
 }

@@ -27,7 +27,7 @@ pub struct Steward {
     namespaces: Store<Namespace>,
     /// Belayer's own namespace, which Events about no single workflow go to.
     namespace: ObjectKey,
-    /// What each kind kept at the last look.
+    /// What each kind kept at the last tick.
     kept: Vec<Exceeded>,
 }
 
@@ -74,8 +74,8 @@ impl Steward {
 /// What is kept over the cluster, and in each namespace that keeps its own.
 type Exceeded = (MassRelease, BTreeMap<Arc<str>, MassRelease>);
 
-/// So many namespaces are told of at once.
-const TOLD: usize = 10;
+/// At most this many namespaces are reported at once.
+const REPORTED: usize = 10;
 
 fn has_eased((cluster, namespaces): &Exceeded, now: &Exceeded) -> bool {
     let over_the_cluster = *cluster != MassRelease::Within && now.0 == MassRelease::Within;
@@ -88,8 +88,8 @@ fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) ->
         MassRelease::Exceeded {
             unselected, held, ..
         } => Some(format!(
-            "{unselected} of {held} held {plural} {place} are selected by nothing any more; they are kept, because \
-             that many at once look like a mistyped selector"
+            "nothing selects {unselected} of {held} held {plural} {place} any more; they are kept, because that many \
+             at once look like a mistyped selector"
         )),
     };
     let all = (*cluster == MassRelease::Within).then_some(&now.0);
@@ -97,7 +97,7 @@ fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) ->
     let new = now.1.iter();
     let new = new.filter(|(name, _)| !namespaces.contains_key(*name));
     let new = new.filter_map(|(name, kept)| in_words(kept, &format!("in namespace {name}")));
-    all.into_iter().chain(new.take(TOLD)).collect()
+    all.into_iter().chain(new.take(REPORTED)).collect()
 }
 
 /// The Event goes to Belayer's own namespace: the workflows are many, and they are not at fault.

@@ -159,7 +159,7 @@ impl Controller {
         Ok(())
     }
 
-    /// All of them, as they are by default, but that pvc-protection holds claims, which has to be asked for:
+    /// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured:
     /// by default it only reports.
     fn components(&self) -> Components {
         let policy = Policy {

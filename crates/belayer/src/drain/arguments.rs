@@ -10,14 +10,14 @@ use crate::arguments::{ClusterArguments, LookArguments, Output, OwnNamespace};
 
 /// The end of the help.
 pub(crate) const HELP: &str = "\
-It takes off what only Belayer put on, and nothing else: other systems'
-finalizers stay, kubernetes.io/pvc-protection included. A claim that a pod uses
-and that nothing but Belayer holds stays as well, and is listed. A pod that is in
-its PodRecreation alone is created first, by a Belayer that runs; without one it
-stays there, and is listed.
+Drain removes Belayer's own finalizers and nothing else: finalizers of other
+systems stay, including kubernetes.io/pvc-protection. If a pod uses a PVC that
+only Belayer protects, the PVC keeps its finalizer and is listed. If a pod is
+only in its PodRecreation, a running Belayer creates it first; if none runs, the
+record stays and is listed.
 
-Draining is a state: it holds until `belayer drain --resume`, or until the
-manifests are applied again. Killed, it can be started again at any time.
+Belayer stays in draining mode until `belayer drain --resume`, or until the
+manifests are applied again. If drain is killed, start it again at any time.
 
 Examples:
   belayer drain --dry-run            what would go, and what would stay
@@ -25,17 +25,17 @@ Examples:
   belayer drain --unselected         only what no profile selects any more
   belayer drain --resume             back to work
   belayer drain --except-namespace team-a
-                                     end, though somebody there adds holds
+                                     ignore new holds in this namespace
 
 Exit codes:
-  0  nothing of ours is left
-  1  an error: something could not be done or looked at, or there was no progress
-     for as long as --timeout says; also if the server cannot be reached
-  2  wrong usage or configuration; nothing has been touched
-  3  something must stay: a claim in use that only Belayer holds, or a pod that
-     is in its PodRecreation alone; or somebody goes on adding holds, in
-     namespaces that are named
-  4  the API server refuses something: rights, a policy or a webhook";
+  0  no hold of Belayer is left
+  1  an error: something could not be read or written, or there was no progress
+     for the time of --timeout; also if the server cannot be reached
+  2  wrong usage or configuration; nothing has been changed
+  3  something must stay: a PVC in use that only Belayer protects, or a pod that
+     exists only in its PodRecreation; or someone keeps adding holds in the
+     listed namespaces
+  4  the API server refuses a request: RBAC, a policy or a webhook";
 
 /// Arguments of `belayer drain`.
 #[derive(Debug, Clone, Args)]
@@ -66,16 +66,16 @@ pub struct DrainArguments {
     #[arg(long)]
     pub resume: bool,
 
-    /// How long it may go on without progress, such as 90s, 10m, 2h
+    /// Give up after this time without progress (example: 90s, 10m, 2h)
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = timeout)]
     pub timeout: Duration,
 
-    /// New holds in this namespace do not keep drain from ending: what it finds there
-    /// it takes off, and it does not count. May be given several times
+    /// Ignore new holds in this namespace: drain removes the holds that it finds there,
+    /// but they affect neither its end nor its exit code. May be given several times
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
     pub except_namespace: Vec<String>,
 
-    /// Releases under way at once
+    /// Releases in flight at once
     #[arg(
         long,
         value_name = "N",
@@ -91,7 +91,7 @@ pub struct DrainArguments {
 
 fn timeout(text: &str) -> Result<Duration, String> {
     match duration::parse(text).map_err(|error| error.to_string())? {
-        time if time.is_zero() => Err("it needs some time: 1s at least".to_owned()),
+        time if time.is_zero() => Err("must be at least 1s".to_owned()),
         time => Ok(time),
     }
 }

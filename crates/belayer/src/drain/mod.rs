@@ -1,4 +1,4 @@
-//! `belayer drain`: arguments in, text or data out. What is done stands in `belayer-drain`.
+//! `belayer drain`: arguments in, text or data out. The work is done in `belayer-drain`.
 
 mod arguments;
 mod progress;
@@ -103,7 +103,8 @@ async fn resume(drain: &Drain, server: &Server, telling: &Telling) -> Result<(),
     anstream::println!("{said}");
     for (switch, word) in stay_off {
         anstream::println!(
-            "Its gate still says {switch}: {word}, as before it was drained: no policy holds at creation what that is about."
+            "The ConfigMap belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \
+             controls adds no holds."
         );
     }
     Ok(())

@@ -49,10 +49,10 @@ impl Telling {
 
 impl Progress for Telling {
     fn waiting(&self, trouble: Option<&Trouble>) {
-        let tell = || self.server.tell(trouble);
+        let report = || self.server.report(trouble);
         match &self.bar {
-            Some(bar) => bar.suspend(tell),
-            None => tell(),
+            Some(bar) => bar.suspend(report),
+            None => report(),
         }
     }
 

@@ -58,7 +58,7 @@ pub struct SwitchedOff {
 }
 
 impl SwitchedOff {
-    /// Those of this build that do not run, or run without adding holds.
+    /// The components of this build that do not run, or run without adding holds.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
         let report = match drain.run(&Silent).await {
             Ok(report) => report,
             Err(error) => {
-                tracing::info!(component, %error, "switched off; its holds are looked for again later");
+                tracing::info!(component, %error, "could not look for finalizers of a component that adds none: trying again");
                 tokio::time::sleep(ERROR_AGAIN).await;
                 continue;
             }
@@ -168,7 +168,7 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 tracing::info!(
                     component,
                     released,
-                    "it adds no finalizers: none of its own is left"
+                    "component adds no finalizers, and none of its finalizers is left"
                 );
                 return;
             }
@@ -180,8 +180,8 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     what = %report.left.first().map_or_else(String::new, |left| {
                         format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
                     }),
-                    "it adds no finalizers, and something must stay: a claim in use that nothing else protects keeps its \
-                     finalizer, a pod that is in its PodRecreation alone is created once pod-recreation is on again"
+                    "component adds no finalizers, but some must stay: a PVC in use that nothing else protects keeps its \
+                     finalizer, and a pod that exists only in its PodRecreation is created once pod-recreation is on again"
                 );
                 LEFT_AGAIN
             }
@@ -191,7 +191,7 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     component,
                     released,
                     ?namespaces,
-                    "switched off, and somebody goes on adding its hold there"
+                    "component adds no finalizers, but someone else keeps adding its finalizer in these namespaces"
                 );
                 LEFT_AGAIN
             }
@@ -203,8 +203,8 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 tracing::warn!(
                     component,
                     why,
-                    "it adds no finalizers, and its own may not be removed: leave its RBAC permissions until they are \
-                     gone, or run `belayer drain`"
+                    "component adds no finalizers, but is not allowed to remove those that are left: keep its RBAC \
+                     permissions until they are gone, or run `belayer drain`"
                 );
                 REFUSED_AGAIN
             }
@@ -216,7 +216,7 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                     component,
                     released,
                     why,
-                    "switched off; not all of its holds could be looked at or taken off: tried again"
+                    "component adds no finalizers, but not all that are left could be read or removed: trying again"
                 );
                 ERROR_AGAIN
             }

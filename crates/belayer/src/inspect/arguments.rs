@@ -22,8 +22,8 @@ Examples:
 
 Exit codes:
   0  nothing hangs, and everything was looked at
-  1  an error; also if the server does not answer within 10 s, or falls silent for
-     two minutes
+  1  an error; also if the server does not answer within 10 s, or stops
+     answering for two minutes
   2  wrong usage or configuration
   3  something hangs, or an API does not answer
   4  nothing hangs among what could be looked at, and not everything could";
@@ -38,7 +38,7 @@ Examples:
 Exit codes:
   0  it does not hang
   1  an error, or there is no such object; also if the server does not answer
-     within 10 s, or falls silent for two minutes
+     within 10 s, or stops answering for two minutes
   2  wrong usage or configuration
   3  it is past its grace, and something keeps it";
 
@@ -55,8 +55,8 @@ Examples:
 
 Exit codes:
   0  nothing needs anybody
-  1  an error; also if the server does not answer within 10 s, or falls silent for
-     two minutes
+  1  an error; also if the server does not answer within 10 s, or stops
+     answering for two minutes
   2  wrong usage or configuration
   3  something needs somebody: a denied release, holds kept back, or holds
      and nobody there to release them
@@ -74,8 +74,8 @@ Examples:
 
 Exit codes:
   0  everything that is needed is there
-  1  an error; also if the server does not answer within 10 s, or falls silent for
-     two minutes
+  1  an error; also if the server does not answer within 10 s, or stops
+     answering for two minutes
   2  wrong usage or configuration
   3  something is missing
   4  nothing is known to be missing, and not everything could be checked";

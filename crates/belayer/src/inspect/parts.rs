@@ -103,7 +103,7 @@ fn pod_finalizer(source: &Source) -> Result<Vec<Part>, Failure> {
         .iter()
         .flat_map(|profile| profile.selector.names().map(str::to_owned))
         .collect();
-    // The policy must leave out what is never held.
+    // The policy must leave out pods that are never held.
     if enforced.iter().any(|profile| profile.is_argo()) {
         labels.push(profile::argo::COMPONENT_LABEL.to_owned());
     }
@@ -241,7 +241,7 @@ fn pvc_protection(source: &Source) -> Result<Part, Failure> {
         .pvc_protection(None)
         .map_err(Failure::configuration)?;
     let (mode, policies, holds) = match settings.mode {
-        // The policy may be there: the gate keeps it off.
+        // The policy may exist: the gate ConfigMap keeps it off.
         Mode::Advise => (
             Claims::Advised,
             Vec::new(),

@@ -10,9 +10,9 @@ use crate::server::BindAddress;
 /// What stands below the options.
 pub const HELP: &str = "\
 It removes the directories that the paths give to a pod, and nothing else: no
-symbolic link, no `..` and no mount leads out of them. Before each try it looks
-for what still runs of the pod, in the node's control groups and processes. It
-needs Linux 5.8, and root where it is to unmount.
+symbolic link, no `..` and no mount leads out of them. Before each try it checks
+the node's control groups and processes for anything of the pod that still runs.
+It needs Linux 5.8, and root if it has to unmount.
 
 Examples:
   belayer node-agent --node-name n1 --root /var/lib/workspaces
@@ -52,9 +52,8 @@ pub struct NodeAgentArguments {
     #[arg(long, value_name = "TEMPLATE", help_heading = "Node")]
     pub path: Vec<String>,
 
-    /// Where the node's `/` is mounted: its proc and sys/fs/cgroup say of which pods
-    /// something still runs. Takes precedence over the configuration file
-    /// [default: /]
+    /// Where the node's `/` is mounted: proc and sys/fs/cgroup below it show which
+    /// pods still run. Takes precedence over the configuration file [default: /]
     #[arg(long, value_name = "DIRECTORY", help_heading = "Node")]
     pub host_root: Option<String>,
 

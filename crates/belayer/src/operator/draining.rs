@@ -65,7 +65,7 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of what was switched off on purpose, or only advises, tie no holds: nobody would untie them. Where
+/// The policies of components that are switched off, or only report, add no holds: nothing would remove them. Where
 /// that is kept, another Belayer does.
 fn switches(components: &Components) -> Switches {
     let running = Controller::built().filter(|controller| components.holds(*controller));

@@ -36,9 +36,9 @@ pub(super) struct Ground {
     pub(super) observer: Arc<dyn Observer>,
     /// How often one thing may be asked live.
     pub(super) pace: Pace,
-    /// How many things may be asked live at once, whoever asks.
+    /// How many live reads may be in flight at once, for all components together.
     pub(super) reads: LiveReads,
-    /// What all live answers may take.
+    /// How much memory all live answers may take.
     answers: Budget,
     /// Ends live looks and the telling of Events: after the workers have ended.
     pub(super) after_work: CancellationToken,

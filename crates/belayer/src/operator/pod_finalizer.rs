@@ -57,7 +57,10 @@ pub(super) fn join(
         ],
     );
     for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
-        tracing::warn!(advice, "the configuration may not do what it seems to");
+        tracing::warn!(
+            advice,
+            "the configuration may not have the effect that you expect"
+        );
     }
     let owner_oracle = OwnerOracle::new(
         Arc::clone(&ground.executor),

@@ -24,9 +24,9 @@ pub struct RunArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Requests per second to the API server: at least half for live reads, and a
-    /// fifth for writes. Releases are apart, and so are the lists and watches
-    /// that keep the caches, one for each kind [default: 100]
+    /// Requests per second to the API server: at least half for live reads, at
+    /// least a fifth for writes. Releases do not count, nor do the lists and
+    /// watches that fill the caches [default: 100]
     #[arg(
         long,
         value_name = "N",
@@ -54,8 +54,8 @@ pub struct RunArguments {
     )]
     pub concurrent_releases: Option<u32>,
 
-    /// Objects worked on at once, per controller. What waits for its turn at
-    /// --kube-api-qps takes no worker. Counts more than the configuration file [default: 32]
+    /// Objects worked on at once, per controller. An object that waits for
+    /// --kube-api-qps needs no worker. Takes precedence over the configuration file [default: 32]
     #[arg(
         long,
         value_name = "N",
@@ -98,10 +98,10 @@ pub struct RunArguments {
     )]
     pub on_disable: OnDisable,
 
-    /// Finalizer that claims are held by: belayer.dev/pvc-protection runs beside
+    /// Finalizer that PVCs are held by: belayer.dev/pvc-protection runs beside
     /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
-    /// its place. Without it claims get no finalizer: Belayer only reports which
-    /// pods they wait for. Counts more than the configuration file
+    /// its place. Without it PVCs get no finalizer: Belayer only reports which
+    /// pods they wait for. Takes precedence over the configuration file
     #[cfg(feature = "pvc-protection")]
     #[arg(
         long,

@@ -364,7 +364,7 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
     assert_eq!(one.level, Level::Missing);
     assert_eq!(
         one.what,
-        "claim default/unused is being deleted, nothing uses it, and still nobody takes kubernetes.io/pvc-protection off"
+        "PVC default/unused is being deleted, nothing uses it, and still nothing removes kubernetes.io/pvc-protection"
     );
     assert!(
         one.consequence
@@ -386,7 +386,7 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
     let found = checked(&world, beside, 10).await;
     assert_eq!(
         found[0].what,
-        "1 claim does not carry kubernetes.io/pvc-protection"
+        "1 PVC does not carry kubernetes.io/pvc-protection"
     );
     // By default Belayer only advises: what an earlier configuration added is told as well.
     let found = checked(&world, "", 10).await;
@@ -394,8 +394,8 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
     assert_eq!(
         told,
         [
-            "1 claim does not carry kubernetes.io/pvc-protection",
-            "1 claim still has belayer.dev/pvc-protection: default/ours",
+            "1 PVC does not carry kubernetes.io/pvc-protection",
+            "1 PVC still has belayer.dev/pvc-protection: default/ours",
         ]
     );
 }

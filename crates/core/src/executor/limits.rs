@@ -1,4 +1,4 @@
-//! How much Belayer may ask of the API server, by what it is for.
+//! How many requests Belayer sends to the API server, by class.
 //!
 //! Releases are bounded by concurrency and by the server's 429 alone; everything else that goes by
 //! an executor shares a token bucket. Informers do not: each has one list or one watch under way,
@@ -7,10 +7,10 @@
 //! first-in-first-out buffer in front of its service: a create that waits for a token there would
 //! block the releases behind it.
 //!
-//! Where the bucket is empty, what waits lines up by [`Class`], and within a class its namespaces take
-//! turns ([`FairQueue`]). Each class gets its share of the tokens (rule L1), and the others what it leaves.
-//! One timer serves them all: each of its wake-ups serves whom there are tokens for, and nobody else
-//! wakes. [`Tickets`](super::Tickets) are how a key waits without a worker.
+//! While the bucket is empty, requests queue by [`Class`], and within a class the namespaces take turns
+//! ([`FairQueue`]). Each class gets its share of the tokens (rule L1), and the others what it leaves. One
+//! timer serves all queues: each time it fires it hands out the tokens that there are. With
+//! [`Tickets`](super::Tickets) a key waits without a worker.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,17 +28,17 @@ use crate::object::ObjectKey;
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Takes a hold off, or reads anew what a release found changed. Takes no token.
+    /// Removes a hold, or reads an object again after a conflict. Takes no token.
     Release,
-    /// Finds out whether a hold may be taken off: at least 50 % of the bucket.
+    /// Finds out whether a hold may be removed: at least 50 % of the bucket.
     Evidence,
     /// Any other write, such as adding a hold: at least 20 % of the bucket.
     Write,
-    /// Tells somebody: Kubernetes Events.
+    /// Kubernetes Events.
     Notice,
 }
 
-/// The classes that share the bucket: their parts where all of them wait, and their names in metrics.
+/// The classes that share the bucket: their shares while all of them wait, and their names in metrics.
 const SHARES: [(f64, &str); 3] = [
     (0.5, waiting::EVIDENCE),
     (0.3, waiting::WRITE),
@@ -85,8 +85,8 @@ pub struct Leave {
     _release: Option<OwnedSemaphorePermit>,
 }
 
-/// A token that was taken out of the bucket for somebody who waited. It goes back if it is dropped
-/// before it is spent.
+/// A token that was taken out of the bucket for a request that waited. It goes back if it is dropped before
+/// it is spent.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Token {
@@ -108,13 +108,13 @@ impl Drop for Token {
     }
 }
 
-/// Who waits for a token without a task of its own.
+/// Waits for tokens for keys, without a task.
 pub(super) trait Waiter: Send + Sync {
-    /// There is one for `key`.
+    /// There is a token for `key`.
     fn served(&self, key: ObjectKey, token: Token);
 }
 
-/// A place in a line.
+/// A place in a queue.
 enum Ticket {
     /// Of a task that sleeps until it is served.
     Task(oneshot::Sender<Token>),
@@ -122,7 +122,7 @@ enum Ticket {
     Key(ObjectKey, Weak<dyn Waiter>),
 }
 
-/// Hands out leave to send, in shares by [`Class`].
+/// Hands out permits to send, in shares by [`Class`].
 #[derive(Debug)]
 pub struct Limits {
     releases: Arc<Semaphore>,
@@ -132,23 +132,23 @@ pub struct Limits {
 }
 
 struct Bucket {
-    /// Negative where work that had begun had to send more.
+    /// Negative if work that had begun sent more requests than there were tokens.
     tokens: f64,
     filled: Instant,
     lines: [Line; SHARES.len()],
-    /// How far the line that was served last had come.
+    /// The position of the queue that was served last.
     position: f64,
-    /// Whether somebody waits, so that the timer runs. Nobody overtakes those who wait.
+    /// Whether a request waits, so that the timer runs. No other request overtakes those that wait.
     feeding: bool,
-    /// How often the timer woke.
+    /// How often the timer fired.
     #[cfg(test)]
     wake_ups: u64,
 }
 
-/// Those of one class who wait.
+/// The queue of one class.
 struct Line {
     waiting: FairQueue<Ticket>,
-    /// What it has been served, divided by its share: the line that is least far is served next.
+    /// The tokens that it got, divided by its share: the queue with the lowest position is served next.
     position: f64,
     gauge: Gauge,
 }
@@ -193,8 +193,8 @@ impl Limits {
         })
     }
 
-    /// Waits until a request of `class` may be sent. Cancel-safe. For tasks of their own: a worker
-    /// does not wait, its key takes a [ticket](super::Tickets).
+    /// Waits until a request of `class` may be sent. Cancel-safe. Not for workers: the key of a worker takes a
+    /// [ticket](super::Tickets) instead.
     pub async fn leave(self: &Arc<Self>, class: Class) -> Leave {
         let Some(line) = class.line() else {
             return self.release().await;
@@ -209,15 +209,15 @@ impl Limits {
             self.line_up(&mut bucket, line, &Arc::default(), Ticket::Task(ticket));
             served
         };
-        // Whoever waits borrows the limits, so that its ticket lives until it is served.
+        // The limits are borrowed while this waits, so that the ticket lives until it is served.
         if let Ok(token) = served.await {
             token.spend();
         }
         Leave { _release: None }
     }
 
-    /// Leave for work that has begun: a release waits for others to end, anything else goes at once and
-    /// is charged, so that it is the next ones that wait for it.
+    /// A permit for work that has begun: a release waits for a slot, anything else is sent at once and the
+    /// bucket is charged, so that later requests wait instead.
     pub(super) async fn charge(&self, class: Class) -> Leave {
         let Some(line) = class.line() else {
             return self.release().await;
@@ -246,14 +246,14 @@ impl Limits {
         self.is_free(&mut self.bucket.lock())
     }
 
-    /// Has `waiter` told as soon as there is a token for `key`.
+    /// Calls `waiter` as soon as there is a token for `key`.
     pub(super) fn line_up_key(
         self: &Arc<Self>,
         class: Class,
         key: ObjectKey,
         waiter: Weak<dyn Waiter>,
     ) {
-        // What takes no token never comes here; it would wait among the writes.
+        // A class that takes no token never comes here; it would wait among the writes.
         let line = class.line().unwrap_or(1);
         let namespace = Arc::clone(key.shared_namespace());
         let mut bucket = self.bucket.lock();
@@ -270,7 +270,7 @@ impl Limits {
         let position = bucket.position;
         let line = &mut bucket.lines[line];
         if line.waiting.is_empty() {
-            // Nobody saves up for later what it did not want before.
+            // A queue that was empty does not save up tokens for later.
             line.position = line.position.max(position);
         }
         line.waiting.push(namespace, ticket);
@@ -305,7 +305,7 @@ impl Limits {
         }
     }
 
-    /// Serves whom there are tokens for; says after how long to go on, if anybody is left.
+    /// Hands out the tokens that there are; returns when to continue, if a request still waits.
     fn serve(self: &Arc<Self>) -> Option<Duration> {
         #[cfg(test)]
         {
@@ -330,7 +330,7 @@ impl Limits {
                 (ticket, Token { limits, line })
             };
             match ticket {
-                // Whoever was cancelled meanwhile leaves its token to the next one.
+                // If a request was cancelled in the meantime, the next one gets its token.
                 Ticket::Task(task) => drop(task.send(token)),
                 Ticket::Key(key, waiter) => match waiter.upgrade() {
                     Some(waiter) => waiter.served(key, token),
@@ -342,7 +342,7 @@ impl Limits {
 }
 
 impl Bucket {
-    /// Of the lines in which somebody waits, the one that is least far.
+    /// The queue with the lowest position in which a request waits.
     fn next_line(&self) -> Option<usize> {
         let position = |line: &usize| self.lines[*line].position;
         (0..self.lines.len())
@@ -361,7 +361,7 @@ impl Bucket {
         Some(ticket)
     }
 
-    /// Nobody waits: the next ones start even.
+    /// No request waits: all queues start again at the same position.
     fn idle(&mut self) {
         self.feeding = false;
         self.position = 0.0;
@@ -371,7 +371,7 @@ impl Bucket {
     }
 }
 
-/// The timer of all who wait.
+/// The timer that serves all queues.
 async fn feed(limits: Weak<Limits>) {
     loop {
         let Some(pause) = limits.upgrade().and_then(|limits| limits.serve()) else {

@@ -46,9 +46,9 @@ pub struct Executor {
 /// When the token of a request is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pays {
-    /// Before it is sent, which waits for it.
+    /// Before the request is sent, which waits for it.
     Before,
-    /// When it is sent, at once: the work that it belongs to has begun.
+    /// When the request is sent, which does not wait: its work has begun already.
     WhenSent,
 }
 
@@ -107,7 +107,7 @@ impl Executor {
         }
     }
 
-    /// The same within the same limits, for work that [`Tickets`] have let begin: nothing that it sends
+    /// An executor with the same limits, for work that got its token from [`Tickets`]: nothing that it sends
     /// waits for a token.
     fn for_work_that_has_begun(&self) -> Self {
         Self {

@@ -12,11 +12,10 @@ use crate::workqueue::{Band, WorkQueue};
 
 /// Lets the keys of one workqueue wait for tokens without a worker (rule L1).
 ///
-/// A worker asks before it sends anything that takes a token. If there is none, the key takes a ticket,
+/// A worker asks before it sends a request that takes a token. If there is none, the key takes a ticket,
 /// the worker ends with [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting), and the key is added to
-/// the queue again as soon as a token is kept for it. Tickets are served one namespace after the other.
-/// Work that has begun goes on: whatever else it has to send goes at once and is charged, so that
-/// others wait for it and never it for them.
+/// the queue again as soon as a token is reserved for it. Namespaces take turns. Work that has begun does
+/// not wait: its further requests are sent at once and the bucket is charged, so that others wait instead.
 #[derive(Clone)]
 pub struct Tickets {
     executor: Arc<Executor>,
@@ -26,7 +25,7 @@ pub struct Tickets {
 struct Shared {
     limits: Arc<Limits>,
     queue: WorkQueue<ObjectKey>,
-    /// Keys with a ticket, and those that were served, until they are worked on.
+    /// Keys with a ticket, and keys that have a token, until they are worked on.
     keys: Mutex<HashMap<ObjectKey, State>>,
 }
 
@@ -36,7 +35,7 @@ enum State {
 }
 
 impl Tickets {
-    /// Tickets for the keys of `queue`, for what is sent within the limits of `executor`.
+    /// Tickets for the keys of `queue`, with the limits of `executor`.
     pub fn new(executor: &Executor, queue: WorkQueue<ObjectKey>) -> Self {
         Self {
             executor: Arc::new(executor.for_work_that_has_begun()),
@@ -48,7 +47,7 @@ impl Tickets {
         }
     }
 
-    /// What the workers send by, once their work [may begin](Work::may_send): it never waits for a token.
+    /// The executor of workers whose work [may begin](Work::may_send): it never waits for a token.
     pub fn executor(&self) -> &Arc<Executor> {
         &self.executor
     }
@@ -72,8 +71,8 @@ impl Tickets {
     }
 }
 
-/// Work on one key. A token that was kept for it goes back with the work's end, needed or not: what is
-/// sent is charged one by one.
+/// Work on one key. A token that was reserved for it goes back at its end, whether it was needed or not: each
+/// request is charged when it is sent.
 #[must_use]
 pub struct Work<'a> {
     shared: &'a Arc<Shared>,
@@ -83,14 +82,14 @@ pub struct Work<'a> {
 
 enum WorkLeave {
     NotAsked,
-    /// A token is kept for this key.
-    Kept(#[expect(dead_code, reason = "dropped, it goes back")] Token),
+    /// A token is reserved for this key.
+    Kept(#[expect(dead_code, reason = "goes back when it is dropped")] Token),
     Given,
 }
 
 impl Work<'_> {
-    /// Whether the work may send what takes a token. If not, its key has a ticket and comes back: the
-    /// work is to end with [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting).
+    /// Whether the work may send requests that take a token. If not, its key has a ticket, and the work must
+    /// end with [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting).
     pub fn may_send(&mut self) -> bool {
         if matches!(self.leave, WorkLeave::NotAsked) && !self.shared.may_begin(self.key) {
             return false;

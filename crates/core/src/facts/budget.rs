@@ -9,20 +9,20 @@ use tokio::time::Instant;
 /// Bytes that answers may take, all kinds together, unless told otherwise.
 pub const BUDGET: usize = 32 << 20;
 
-/// Beyond the budget, answers that nobody has asked for within the first of these times go first.
-/// No answer goes sooner than after the last: who waited for it has to read it.
+/// When answers exceed the budget, those that were not used for the first of these times are dropped first.
+/// No answer is dropped before the last of them: the keys that waited for it have to read it.
 const IDLE: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(10),
     Duration::from_secs(1),
 ];
 
-/// Answers are looked through no more often than this.
+/// The answers are checked no more often than this.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// What can forget answers.
+/// A cache that can drop answers.
 pub(super) trait Forgets: Send + Sync {
-    /// Forgets the answers that nobody has asked for since `before`.
+    /// Drops the answers that were last used before `before`.
     fn forget_before(&self, before: Instant);
 }
 
@@ -44,7 +44,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Mutex::new(Account {
             limit,
@@ -54,24 +54,24 @@ impl Budget {
         })))
     }
 
-    /// How many bytes answers take, about.
+    /// About how many bytes the answers take.
     pub fn used(&self) -> usize {
         self.0.lock().used
     }
 
-    /// Lets `holder` forget answers when there are too many.
+    /// Makes `holder` drop answers when there are too many.
     pub(super) fn register(&self, holder: Weak<dyn Forgets>) {
         self.0.lock().holders.push(holder);
     }
 
-    /// An answer of `new` bytes takes the place of one of `old` bytes.
+    /// An answer of `new` bytes replaces one of `old` bytes.
     pub(super) fn replace(&self, old: usize, new: usize) {
         let mut account = self.0.lock();
         account.used = (account.used + new).saturating_sub(old);
     }
 
-    /// Has answers forgotten if there are too many, those first that nobody asks for. Not to be
-    /// called by who has one of the holders locked.
+    /// Drops answers if there are too many, the longest unused first. Must not be called while one of the
+    /// holders is locked.
     pub(super) fn keep_within(&self) {
         let now = Instant::now();
         let holders = {

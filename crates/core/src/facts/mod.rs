@@ -11,15 +11,13 @@
 mod budget;
 mod namespace;
 mod owner;
+mod question;
 mod reads;
 mod telling;
 
-use std::fmt::{Debug, Display};
-use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,104 +30,13 @@ pub use namespace::{
     NamespaceView, is_ignored,
 };
 pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
+pub use question::{Fact, LookError, Oracle, Question, look};
 pub use reads::LiveReads;
 
-use crate::http::RequestError;
 use crate::moment::Moment;
 use crate::object::ObjectKey;
 use budget::Forgets;
 use telling::Failing;
-
-/// Something that can be asked of the API server.
-pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
-    /// What comes back.
-    type Answer: Clone + Debug + Send + Sync + 'static;
-
-    /// Kind of question: a metric label, such as `owner`.
-    const NAME: &'static str;
-
-    /// What to call `answer` in a metric: one of few words.
-    fn outcome(answer: &Self::Answer) -> &'static str;
-
-    /// About how many bytes `answer` takes beside its own size. See [`Budget`].
-    fn weight(_answer: &Self::Answer) -> usize {
-        0
-    }
-}
-
-/// Who can answer questions: by live requests in production, by a script in tests.
-pub trait Oracle<Q: Question>: Send + Sync + 'static {
-    /// Looks now. Must not answer from a cache.
-    fn look<'a>(&'a self, question: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
-}
-
-/// A look that gave no answer.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct LookError {
-    /// What went wrong.
-    pub message: String,
-    /// The server asked to wait at least this long.
-    pub retry_after: Option<Duration>,
-}
-
-impl LookError {
-    /// An answer that cannot be used, in words.
-    pub fn unusable(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            retry_after: None,
-        }
-    }
-}
-
-impl From<&RequestError> for LookError {
-    fn from(error: &RequestError) -> Self {
-        Self {
-            message: error.to_string(),
-            retry_after: error.retry_after().filter(|after| !after.is_zero()),
-        }
-    }
-}
-
-/// An answer and when its look began. Only a look makes one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact<A> {
-    answer: A,
-    begun: Moment,
-}
-
-impl<A> Fact<A> {
-    /// The answer.
-    pub fn answer(&self) -> &A {
-        &self.answer
-    }
-
-    /// When the look that gave it was begun.
-    pub fn begun(&self) -> Moment {
-        self.begun
-    }
-
-    /// A fact for tests of decisions.
-    #[cfg(any(test, feature = "test-util"))]
-    pub fn scripted(answer: A, begun: Moment) -> Self {
-        Self { answer, begun }
-    }
-}
-
-/// Looks once, now, for whoever does not wait with others: commands that explain and end.
-///
-/// # Errors
-///
-/// When the look gave no answer.
-pub async fn look<Q: Question>(
-    oracle: &dyn Oracle<Q>,
-    question: &Q,
-) -> Result<Fact<Q::Answer>, LookError> {
-    let begun = Moment::now();
-    let answer = oracle.look(question).await?;
-    Ok(Fact { answer, begun })
-}
 
 /// For whom a question is asked, and what was known then.
 #[derive(Debug, Clone, Copy)]
@@ -189,7 +96,7 @@ struct Shared<Q: Question> {
 struct State<Q: Question> {
     entries: HashMap<Q, Entry<Q::Answer>>,
     failing: Failing<Q>,
-    /// Whether a task looks for forgotten answers now and then: one does while there are any.
+    /// Whether a task is running that drops unused answers from time to time.
     swept: bool,
 }
 
@@ -224,13 +131,12 @@ enum Wanted {
     ByNobody,
 }
 
-/// How often answers are looked through for those that nobody asks for any more, as a part of
-/// [`Pace::keep`].
+/// How many times within [`Pace::keep`] unused answers are dropped.
 const SWEEPS_PER_KEEP: u32 = 10;
 
 impl<Q: Question> Facts<Q> {
-    /// Answers by `oracle`, within the `reads` of the process; `wake` is told who waited. Looks end when
-    /// `cancel` is cancelled.
+    /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
+    /// end when `cancel` is cancelled.
     pub fn new(
         oracle: Arc<dyn Oracle<Q>>,
         wake: Wake,
@@ -355,8 +261,8 @@ impl<Q: Question> Facts<Q> {
 }
 
 impl<Q: Question> Shared<Q> {
-    /// Waits until `due` and for its turn among the live reads, then looks until there is an answer, then
-    /// wakes all who wait. The look counts for the namespace of who asked first.
+    /// Waits until `due` and for a slot among the live reads, then reads until there is an answer, then wakes
+    /// all keys that wait. The read counts for the namespace of the first of them.
     async fn fly(self: &Arc<Self>, question: Q, due: Instant, namespace: &Arc<str>) {
         tokio::time::sleep_until(due).await;
         if !self.is_planned(&question, due) {
@@ -399,7 +305,7 @@ impl<Q: Question> Shared<Q> {
                         return;
                     }
                     failures += 1;
-                    // Others look meanwhile.
+                    // Other reads may use the slot in the meantime.
                     drop(slot);
                     tokio::time::sleep(delay).await;
                     slot = self.reads.slot(namespace).await;
@@ -408,7 +314,7 @@ impl<Q: Question> Shared<Q> {
         }
     }
 
-    /// Whether the look that was to begin at `due` has not been replaced by a sooner one.
+    /// Whether the live read that was planned for `due` has not been replaced by an earlier one.
     fn is_planned(&self, question: &Q, due: Instant) -> bool {
         let state = self.state.lock();
         let flight = state.entries.get(question).and_then(|entry| entry.flight);
@@ -490,7 +396,7 @@ fn weight<Q: Question>(fact: Option<&Fact<Q::Answer>>) -> usize {
     fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
 }
 
-/// Drops answers that nobody asked for lately, now and then until there are none.
+/// Drops unused answers from time to time, until there are no answers.
 async fn sweep<Q: Question>(shared: Weak<Shared<Q>>) {
     loop {
         let Some((keep, cancel)) = shared
@@ -527,7 +433,7 @@ impl<A> Entry<A> {
 }
 
 impl<Q: Question> State<Q> {
-    /// Drops answers that nobody asked for since `before`.
+    /// Drops the answers that were last used before `before`.
     fn forget_before(&mut self, before: Instant, budget: &Budget) {
         self.entries.retain(|_, entry| {
             let keep = entry.flight.is_some() || entry.touched > before;

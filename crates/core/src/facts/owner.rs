@@ -81,8 +81,8 @@ pub struct GoneProof(How);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum How {
     NotFound,
-    /// Whose that object is, and its UID, is not remembered: the name may be all that whoever
-    /// reads this may know of it.
+    /// The object's own UID is not kept: a reader of this answer may not be allowed to know more of the
+    /// object than its name.
     OtherUid,
     ImpossibleName,
     KindDeleted,
@@ -93,9 +93,7 @@ impl fmt::Display for GoneProof {
         match &self.0 {
             How::NotFound => f.write_str("the server answered that it does not exist"),
             How::OtherUid => f.write_str("its name belongs to another object"),
-            How::ImpossibleName => {
-                f.write_str("no object can have its name, so that it never existed")
-            }
+            How::ImpossibleName => f.write_str("no object can have its name, so it never existed"),
             How::KindDeleted => {
                 f.write_str("its CustomResourceDefinition was deleted, and all its objects with it")
             }
@@ -166,7 +164,7 @@ impl OwnerOracle {
 
     async fn owner(&self, question: &OwnerQuestion) -> Result<OwnerState, LookError> {
         let OwnerQuestion { resource, key, uid } = question;
-        // Whoever wrote the reference made it up. No request could ask for it.
+        // The reference is made up: no request could read such an object.
         if !path::is_possible_name(key.name()) {
             return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
         }

@@ -1,4 +1,4 @@
-//! How many live reads may be in flight, and whose is next.
+//! How many live reads may be in flight, and which one is next.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ const IN_FLIGHT: usize = 64;
 
 /// The live reads of a process. Cheap to clone; the clones share the bound.
 ///
-/// What waits is served one namespace after the other. A namespace never has more reads in flight than
-/// are free, so that one with ten thousand questions, each of many pages, takes half of the slots and
-/// another's question finds one at once.
+/// Namespaces take turns. A namespace never has more reads in flight than slots are free. So a namespace
+/// with ten thousand questions, each of many pages, takes half of the slots, and a question of another
+/// namespace gets a slot at once.
 #[derive(Debug, Clone)]
 pub struct LiveReads {
     slots: Arc<Mutex<Slots>>,
@@ -32,7 +32,7 @@ struct Slots {
     gauge: Gauge,
 }
 
-/// Leave for one live read, until it is dropped.
+/// The permit for one live read, until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Slot {
@@ -68,8 +68,7 @@ impl LiveReads {
             served
         };
         serve(&self.slots);
-        // Whoever waits borrows the slots, and the other half is nowhere but there: an error cannot
-        // happen.
+        // The slots, which own the sender, are borrowed while this waits: an error cannot happen.
         served.await.unwrap_or_else(|_| Slot {
             slots: None,
             namespace: Arc::clone(namespace),
@@ -102,7 +101,7 @@ impl Slots {
     }
 }
 
-/// Gives free slots to those who wait.
+/// Gives free slots to the reads that wait.
 fn serve(slots: &Arc<Mutex<Slots>>) {
     loop {
         let (sender, slot) = {
@@ -111,7 +110,7 @@ fn serve(slots: &Arc<Mutex<Slots>>) {
             if this.free == 0 {
                 return;
             }
-            // Passes over less than one namespace per read in flight: those that have none may.
+            // Skips fewer namespaces than there are reads in flight: those without one may have a slot.
             let (free, taken) = (this.free, &this.taken);
             let may = |namespace: &Arc<str>| taken.get(namespace).is_none_or(|has| *has < free);
             let Some((namespace, sender)) = this.waiting.pop_where(may) else {
@@ -120,8 +119,8 @@ fn serve(slots: &Arc<Mutex<Slots>>) {
             this.gauge.set(this.waiting.len() as f64);
             (sender, this.take(namespace, slots))
         };
-        // Whoever was cancelled meanwhile leaves it to the next one; not by dropping it, which would
-        // serve the next one from within.
+        // If the read was cancelled in the meantime, the next one gets the slot. The slot is not dropped
+        // here, because that would serve the next one recursively.
         if let Err(mut unwanted) = sender.send(slot) {
             unwanted.slots = None;
             slots.lock().give_back(&unwanted.namespace);

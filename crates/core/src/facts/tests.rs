@@ -1,4 +1,7 @@
 use std::collections::VecDeque;
+use std::fmt::Display;
+
+use futures::future::BoxFuture;
 
 use super::*;
 

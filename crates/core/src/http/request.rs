@@ -23,7 +23,7 @@ pub const DEFAULT_BODY_LIMIT: usize = 32 << 20;
 /// A larger error body is not worth reading.
 const ERROR_BODY_LIMIT: usize = 256 << 10;
 
-/// How much of a name that cannot be sent is quoted in an error.
+/// How many characters of an invalid name an error quotes.
 const SHOWN_CHARACTERS: usize = 64;
 
 /// Accept header for JSON.
@@ -257,7 +257,7 @@ impl Request {
         if let Err(segment) = path::check(&self.path) {
             let shown: String = segment.chars().take(SHOWN_CHARACTERS).collect();
             return Err(RequestError::Build(format!(
-                "{shown:?} cannot be a part of a path: it is no name of an object"
+                "invalid path segment {shown:?}: no object can have this name"
             )));
         }
         let mut uri = self.path.clone();

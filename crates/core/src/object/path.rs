@@ -1,10 +1,10 @@
-//! Paths of requests. Names come from data, such as an owner reference that a tenant wrote: whatever
-//! a name is, it stays one segment of its path.
+//! Paths of requests. Names come from data, such as an owner reference that a tenant wrote: any name must
+//! stay one segment of its path.
 //!
-//! Two halves, so that neither can be left out: whoever builds a path escapes each segment
-//! ([`push`]), and no request is sent whose path has a segment that cannot be a name ([`check`]).
+//! Two measures ensure that: each segment is escaped when a path is built ([`push`]), and no request is sent
+//! whose path has a segment that cannot be a name ([`check`]).
 
-/// The longest name that is asked for, in bytes. Kubernetes' own kinds and custom resources take
+/// The longest name that a request may contain, in bytes. Kubernetes' own kinds and custom resources take
 /// names of up to 253; no proxy refuses a path of this length.
 pub const LONGEST_NAME: usize = 1024;
 
@@ -17,7 +17,7 @@ pub fn is_possible_name(name: &str) -> bool {
     length.contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(['/', '%'])
 }
 
-/// The path of what a group serves at one version; `group` is empty for the core group.
+/// The path of one version of a group; `group` is empty for the core group.
 pub fn of_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         let mut path = String::from("/api");
@@ -29,7 +29,7 @@ pub fn of_version(group: &str, version: &str) -> String {
     path
 }
 
-/// The path of what a group that is not the core group serves.
+/// The path of a group other than the core group.
 pub fn of_group(group: &str) -> String {
     let mut path = String::from("/apis");
     push(&mut path, group);
@@ -53,19 +53,19 @@ pub fn push(path: &mut String, segment: &str) {
     }
 }
 
-/// What RFC 3986 lets stand in a segment as it is.
+/// The characters that RFC 3986 allows unescaped in a segment.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 
-/// Whether each segment of a path is escaped and can be a name; if not, which is not.
+/// Checks that each segment of a path is escaped and can be a name.
 ///
 /// # Errors
 ///
-/// The first segment that cannot, as it stands in the path.
+/// The first segment that is not, as written in the path.
 pub fn check(path: &str) -> Result<(), &str> {
     let mut segments = path.split('/');
-    // What stands before the first slash.
+    // The part before the first slash.
     if let Some(before) = segments.next().filter(|before| !before.is_empty()) {
         return Err(before);
     }

@@ -1,6 +1,6 @@
-//! Pods that are owned and held: the indexes to find them by, what stores and live looks say of their
-//! owners, and the rule that lets pods go when their owner ends, for a process in which no component
-//! that holds pods is switched on.
+//! Pods that are owned and held: the indexes to find them by, what stores and live reads show about their
+//! owners, and the rule that releases pods when their owner ends, for a process in which no component that
+//! holds pods is switched on.
 
 mod owner;
 mod rule;
@@ -14,8 +14,8 @@ pub use rule::{OwnerEnds, Parts, Snapshot};
 
 /// Index of the pod store: pods whose owner waits for them, by the UID of their controller.
 ///
-/// Those are the pods that carry the pod-status hold. One that only pod-recreation holds has no
-/// result that anybody could miss: its owner does not wait for it.
+/// Those are the pods that carry the pod-status hold. A pod that only pod-recreation holds has no result, so
+/// its owner does not wait for it.
 pub const HELD_BY_OWNER: &str = "held-by-owner-uid";
 
 /// Shows the values of [`HELD_BY_OWNER`].
@@ -25,7 +25,7 @@ pub fn held_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The controller of a pod that it waits for.
+/// The controller of a pod, if it waits for the pod.
 pub fn holding_owner(pod: &Pod) -> Option<&Uid> {
     owner_of_held_by(pod, names::POD_STATUS_HOLD)
 }
@@ -33,7 +33,7 @@ pub fn holding_owner(pod: &Pod) -> Option<&Uid> {
 /// Index of the pod store: pods that carry the hold of pod-recreation, by the UID of their controller.
 pub const RECREATION_BY_OWNER: &str = "recreation-by-owner-uid";
 
-/// Shows the values of [`RECREATION_BY_OWNER`].
+/// Computes the values of [`RECREATION_BY_OWNER`].
 pub fn recreation_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
     if let Some(owner) = owner_of_held_by(pod, names::POD_RECREATION_HOLD) {
         show(owner.as_str());

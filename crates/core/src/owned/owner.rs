@@ -1,4 +1,4 @@
-//! What stores and live looks say of the owner of a pod, and whether it has ended.
+//! What stores and live reads show about the owner of a pod, and whether it has ended.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::informer::{Lookup, Store};
 use crate::object::{ObjectKey, OwnerReference, Resource};
 use crate::slim::{ObjectMeta, OwnerMeta, Pod};
 
-/// A live answer that proves nothing either way is asked for again after this time.
+/// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Why a pod may go: its owner ends.
+/// Why a pod may be released: its owner ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedOwner {
     /// It has a deletion timestamp, which is never taken back.
     Deleting(OwnerDeletion),
-    /// Its UID is gone, by a live look.
+    /// Its UID is gone, by a live read.
     Gone(GoneProof),
 }
 
@@ -43,8 +43,8 @@ impl FromIterator<(Resource, Store<OwnerMeta>)> for OwnerStores {
 }
 
 impl OwnerStores {
-    /// What is known of the controller of `pod`; nothing if it has none, or one of a kind that is not
-    /// watched. `answer` is what the last live look found.
+    /// What is known about the controller of `pod`; `None` if it has none, or one of a kind that is not
+    /// watched. `answer` is the last answer of a live read.
     pub fn owner_of(
         &self,
         pod: &Pod,
@@ -66,30 +66,30 @@ fn cached(pod: &Pod, owner: &OwnerReference, store: &Store<OwnerMeta>) -> Option
     let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
     match store.lookup(&key) {
         Lookup::Found(found) if found.object.0.uid == owner.uid => Some(found.object.0.clone()),
-        // Another object of that name, none, or nobody knows: only a live look can say.
+        // Another object of that name, none, or unknown: only a live read can show it.
         _ => None,
     }
 }
 
-/// What is known of a pod's owner.
+/// What is known about a pod's owner.
 #[derive(Debug, Clone)]
 pub struct OwnerSight {
     /// What to ask about it.
     pub question: OwnerQuestion,
     /// The owner itself, if the store has the object of its UID.
     pub cached: Option<ObjectMeta>,
-    /// What the last live look found.
+    /// The last answer of a live read.
     pub fact: Option<Fact<OwnerState>>,
 }
 
 /// Whether an owner has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerEnd {
-    /// It is there.
+    /// It exists and is not being deleted.
     Lives,
     /// It has.
     Ended(EndedOwner),
-    /// Only a live look can say.
+    /// Only a live read can show it.
     Ask {
         /// What to ask.
         question: OwnerQuestion,

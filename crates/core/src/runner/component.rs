@@ -250,7 +250,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
             }
         }
         if asked == Asked::Now && !decision.notices.is_empty() {
-            // What is told waits for the answer, and is told without if there is none in time.
+            // The notice waits for the answer, and is reported without it if there is none in time.
             decision = decision.looking_again_within(UNANSWERED);
         }
         let hold = self.component.hold();

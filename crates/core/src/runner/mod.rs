@@ -44,7 +44,7 @@ struct Shared<K: Slim> {
     ours: &'static [&'static str],
     store: Store<K>,
     queue: WorkQueue<ObjectKey>,
-    /// Of the workers, who never wait for a token.
+    /// The executor of the workers, which never waits for a token.
     executor: Arc<Executor>,
     tickets: Tickets,
     decoders: Decoders<K>,

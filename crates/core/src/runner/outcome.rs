@@ -73,11 +73,10 @@ impl Observer for () {
 /// The evidence under which adopted finalizers are counted, apart from our own holds.
 pub const ADOPTED: &str = "Adopted";
 
-/// The label of a pod that stays held because whether its deletion ended it is not known.
+/// The label of a pod that stays held because it is not known whether its deletion ended it.
 pub const UNDECIDED: &str = "Undecided";
 
-/// Counts a pod whose result nobody has read, by evidence, mode (`enforce` or `observe`) and
-/// namespace.
+/// Counts a pod whose result was not read, by evidence, mode (`enforce` or `observe`) and namespace.
 pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey) {
     let namespace = belayer_metrics::bound_namespace(pod.namespace().unwrap_or_default());
     metrics::counter!(

@@ -299,8 +299,8 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    /// A conflict: somebody changed the object. Takes the cache if it is newer already, else asks, in the
-    /// class of the write: a release takes no token for that either.
+    /// A conflict: the object has changed. Takes the cached object if that is newer already, else reads it, in
+    /// the class of the write: for a release that takes no token either.
     async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
         if attempt == IN_PLACE_RETRIES {
             return Next::End(Outcome::Retry(Backoff::CONFLICT));

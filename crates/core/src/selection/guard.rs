@@ -1,10 +1,9 @@
 //! The guard against mass release: when so many held objects are unselected that it looks like a
-//! mistyped selector rather than a wish, they are kept.
+//! mistyped selector rather than intent, they are kept.
 //!
-//! Who may unselect an object decides what is counted together. A configuration unselects objects of
-//! every namespace, so its objects are counted over the cluster. Labels of an object are in the hands
-//! of whoever may write in its namespace, so they are counted in that namespace: a tenant's objects
-//! never keep another tenant's.
+//! Objects are counted together by who can unselect them. A configuration change unselects objects of every
+//! namespace, so these are counted over the cluster. The labels of an object are controlled by users who may
+//! write in its namespace, so these are counted per namespace: a tenant's objects never keep another tenant's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub enum UnselectedBy {
     Configuration,
     /// It was selected before, or it came later: its own labels.
     Labels,
-    /// The label of its namespace that says to leave it alone, which tenants may not write.
+    /// The label of its namespace that excludes it, which tenants may not write.
     Namespace,
 }
 
@@ -30,8 +29,8 @@ pub enum UnselectedBy {
 pub enum MassRelease {
     /// Few enough objects are unselected: they are released.
     Within,
-    /// Too many are: they are kept until there is other evidence, or fewer of them, or an admin says
-    /// otherwise.
+    /// Too many are: they are kept until there is other evidence, or there are fewer of them, or an admin
+    /// releases them.
     Exceeded {
         /// Held objects that nothing selects.
         unselected: usize,
@@ -45,7 +44,7 @@ pub enum MassRelease {
 /// Where unselected objects are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// In all namespaces that are not kept by themselves.
+    /// In all namespaces, except those that keep their own.
     Cluster,
     /// In the object's namespace.
     Namespace,
@@ -73,7 +72,7 @@ pub struct Guard {
     places: HashMap<Arc<str>, Place>,
     /// Namespaces with unselected objects: nearly always none.
     suspects: BTreeSet<Arc<str>>,
-    /// What follows from the counts; `None` once they have changed.
+    /// The result of the counts; `None` once they have changed.
     verdict: Option<Verdict>,
 }
 
@@ -120,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// A held object more in `namespace`; what unselects it, if nothing selects it.
+    /// Adds a held object in `namespace`; `by` is why, if nothing selects it.
     pub fn add(&mut self, namespace: &Arc<str>, unselected: Option<UnselectedBy>) {
         self.held += 1;
         let place = self.places.entry(Arc::clone(namespace)).or_default();
@@ -132,7 +131,7 @@ impl Guard {
         self.verdict = None;
     }
 
-    /// One fewer, as it was added.
+    /// Removes a held object, with the same reason.
     pub fn remove(&mut self, namespace: &Arc<str>, unselected: Option<UnselectedBy>) {
         let Some(place) = self.places.get_mut(namespace) else {
             return;
@@ -325,8 +324,8 @@ mod tests {
     }
 
     proptest! {
-        /// What one tenant does in a namespace, without a change of the configuration, is nothing to
-        /// the objects of another.
+        /// What one tenant does in a namespace, without a change of the configuration, does not affect
+        /// the objects of another tenant.
         #[test]
         fn t4_labels_of_one_namespace_keep_nothing_elsewhere(
             objects in prop::collection::vec(object(), 0..120),

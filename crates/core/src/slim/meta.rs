@@ -97,7 +97,7 @@ impl ObjectMeta {
         self.finalizers.iter().any(|have| **have == *finalizer)
     }
 
-    /// About how many bytes it takes beside its own size.
+    /// About how many bytes it takes in addition to its own size.
     pub fn weight(&self) -> usize {
         let finalizers = self.finalizers.iter().map(|name| shared(name));
         let pairs = self.labels.iter().chain(self.annotations.iter());
@@ -118,7 +118,7 @@ impl ObjectMeta {
     }
 }
 
-/// About how many bytes a shared text takes, with the pointers to it.
+/// About how many bytes a shared string takes, with the pointers to it.
 fn shared(text: &str) -> usize {
     text.len() + size_of::<(Arc<str>, Arc<str>, usize)>()
 }

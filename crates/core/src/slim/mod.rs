@@ -31,8 +31,8 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     /// this is false are dropped before any queueing.
     fn differs(&self, older: &Self) -> bool;
 
-    /// Takes over what only earlier versions showed. The store calls it before `self` takes the place
-    /// of `previous`, the version of the same UID that it held.
+    /// Takes over what only earlier versions showed. The store calls it before `self` replaces `previous`,
+    /// the version of the same UID that it held.
     fn inherit(&mut self, previous: &Self, transition: Transition) {
         let _ = (previous, transition);
     }
@@ -53,11 +53,11 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// How a store comes from one version of an object to a later one.
+/// How a store got from one version of an object to a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     /// By the event of a watch: the later one is the very next version.
     Watched,
-    /// By a list, or past an event that could not be read: versions between them may be missing.
+    /// By a list, or after an event that could not be decoded: versions between them may be missing.
     Missed,
 }

@@ -77,11 +77,11 @@ pub struct Failure {
     pub created: Option<Timestamp>,
 }
 
-/// What is kept of a pod only while it is being deleted: rules that judge whether its deletion ended
-/// it read this, and all other pods shall not pay for it.
+/// What is kept of a pod only while it is being deleted. The rules that decide whether its deletion ended it
+/// read this; other pods should not take memory for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Its containers, as the kubelet reports them: init containers first, no ephemeral ones.
+    /// Its containers, as the kubelet reports them: init containers first, without ephemeral ones.
     pub containers: Box<[Container]>,
     /// Whether the condition `DisruptionTarget` says that pod garbage collection deletes it
     /// (`DeletionByPodGC`): its node is gone, or it was never bound to one that is there.
@@ -138,8 +138,8 @@ pub enum ContainerState {
     Terminated {
         /// Its exit code.
         exit_code: i32,
-        /// Whether its end has a time. Without one nobody saw it end: the kubelet, or pod garbage
-        /// collection, says so of a container whose fate it does not know.
+        /// Whether its end has a time. Without one its end was not observed: the kubelet or pod garbage
+        /// collection only assumes it.
         finished: bool,
     },
 }
@@ -217,7 +217,7 @@ impl Pod {
 }
 
 impl Default for Unstarted {
-    /// Seen for the first time, and nothing is known of it.
+    /// Seen for the first time, so its past is not known.
     fn default() -> Self {
         Self {
             continuity: Continuity::Unbroken,
@@ -278,7 +278,7 @@ impl Slim for Pod {
         }
         match (&mut self.unstarted, &previous.unstarted) {
             (Some(now), Some(before)) => now.inherit(before, transition),
-            // It ran once: a later version that does not show it takes nothing back.
+            // It has run: a later version that does not show that changes nothing.
             (_, None) => self.unstarted = None,
             (None, Some(_)) => {}
         }

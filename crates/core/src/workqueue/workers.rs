@@ -30,8 +30,7 @@ pub enum Outcome {
     },
     /// Badly: the key comes back after a delay drawn from this curve.
     Retry(Backoff),
-    /// Not at all: the key waits for something that adds it again. Failures are neither counted nor
-    /// forgotten.
+    /// Not at all: something else adds the key again. Its failures are neither counted nor reset.
     Waiting,
 }
 

@@ -74,12 +74,12 @@ impl Drain {
             found.note((&kind, &meta), came, pass, report);
             progress.dealt_with();
         }
-        // After the pods, whose records know of them by now.
+        // After the pods, which their records name by now.
         found.note_alone(self.alone().await, pass);
         found.close(pass);
     }
 
-    /// The pods that are in their records alone, where pod-recreation is to end.
+    /// The pods that exist only in their records, if the purpose includes pod-recreation.
     async fn alone(&self) -> Vec<Alone> {
         let mut alone = match &self.purpose {
             Purpose::Everything(_) => self.records.alone().await,
@@ -88,7 +88,7 @@ impl Drain {
             }
             Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
         };
-        // Nobody is at work on them, or nothing is waited for.
+        // No Belayer works on them, or the run waits for nothing.
         if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
             alone.iter_mut().for_each(|one| one.moves = false);
         }

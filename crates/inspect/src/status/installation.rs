@@ -178,12 +178,12 @@ pub(super) async fn own(
     }
 }
 
-/// What the gate ConfigMap says, as far as anybody needs to know.
+/// What the gate ConfigMap says, as far as a report shows it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gate {
-    /// That no hold is to be added any more, in words.
+    /// Why no hold is added any more, in words.
     pub(super) draining: Option<String>,
-    /// The namespaces to whose pods no hold is added, with the word that says why.
+    /// The namespaces to whose pods no hold is added, with the value that says why.
     pub(super) closed: BTreeMap<String, String>,
 }
 

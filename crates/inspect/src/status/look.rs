@@ -164,15 +164,15 @@ struct Version {
     git_version: String,
 }
 
-/// So many namespaces are named.
+/// At most this many namespaces are named.
 const NAMED: usize = 5;
 
 fn closed_by_backlog(closed: &BTreeMap<String, String>) -> Option<String> {
     let ours: Vec<&str> = names_by(closed, |word| word == names::GATE_CLOSED_BY_BACKLOG);
     let first = ours.first()?;
     Some(format!(
-        "no hold is added to pods of {}: too many held pods there are being deleted and wait; `belayer explain \
-         pod/NAME -n {first}` says what one waits for, and other namespaces are not affected",
+        "no hold is added to pods of {}: too many held pods there are being deleted; `belayer explain pod/NAME -n \
+         {first}` shows what one waits for; other namespaces are not affected",
         named(&ours)
     ))
 }
@@ -181,7 +181,7 @@ fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
     let by_hand: Vec<&str> = names_by(closed, |word| word != names::GATE_CLOSED_BY_BACKLOG);
     (!by_hand.is_empty()).then(|| {
         format!(
-            "somebody closed {} in the ConfigMap {}: the admission policy adds no hold there",
+            "an admin closed {} in the ConfigMap {}: the admission policy adds no hold there",
             named(&by_hand),
             names::GATE_CONFIG_MAP
         )

@@ -1,4 +1,4 @@
-//! Pods of Argo that are no step of a workflow.
+//! Pods of Argo that are not steps of a workflow.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ enum Component {
     ArtifactGc,
 }
 
-/// The pod is an agent or collects artifacts: nobody reads a result of it, and Argo waits for it to
-/// be gone before it starts the next one.
+/// The pod is an agent or collects artifacts: it has no result, and Argo waits until it is gone before it
+/// starts the next one.
 ///
 /// Proven by the pod's own label at the version that a release names. One that an older Belayer
 /// holds is released outside the guard against mass release, which counts what is *unselected*.
@@ -22,7 +22,7 @@ enum Component {
 pub struct NeverHeld(Component);
 
 impl NeverHeld {
-    /// The proof, if a pod of a Workflow with these labels is such a one.
+    /// The proof, if a pod of a Workflow with these labels is such a pod.
     pub fn prove(labels: &Labels) -> Option<Self> {
         match labels.get(LABEL)? {
             "agent" => Some(Self(Component::Agent)),
@@ -36,7 +36,7 @@ impl fmt::Display for NeverHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Component::Agent => "an agent of Argo",
-            Component::ArtifactGc => "Argo's garbage collection of artifacts",
+            Component::ArtifactGc => "artifact garbage collection of Argo",
         })
     }
 }

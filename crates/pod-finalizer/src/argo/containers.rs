@@ -1,7 +1,7 @@
 //! Which containers of a step decide how it ended, as Argo judges it.
 //!
-//! Argo's main containers are the one called `main` or, in a container set, the members, whose names
-//! the template has and the pod does not show: there every container but Argo's own may be one.
+//! Argo's main container is the one called `main`. In a container set the main containers are its members;
+//! the template has their names, but the pod does not show them: every container but Argo's own may be one.
 
 use belayer_core::slim::{Container, ContainerKind, ContainerState, Pod};
 
@@ -12,12 +12,12 @@ const MAIN: &str = "main";
 /// `supervisor` where a pod has no init container of Argo's.
 const SAVERS: &[&str] = &["wait", "supervisor"];
 
-/// The containers of a step by what Argo takes them for.
+/// The containers of a step by the role that they have for Argo.
 pub(super) struct Containers<'a> {
-    /// Those that run first. A sidecar of Kubernetes' own kind, which goes on running, cannot be told
-    /// from them.
+    /// Init containers. They include native sidecars, which keep running and cannot be distinguished from
+    /// them here.
     pub(super) init: Vec<&'a Container>,
-    /// `main`; all but Argo's own where none is called so.
+    /// `main`; if none has that name, all containers but Argo's own.
     pub(super) main: Vec<&'a Container>,
     /// Argo's own.
     pub(super) savers: Vec<&'a Container>,
@@ -26,7 +26,7 @@ pub(super) struct Containers<'a> {
 }
 
 impl<'a> Containers<'a> {
-    /// Those of a pod that is being deleted; of another none are kept.
+    /// The containers of a pod that is being deleted; empty for other pods.
     pub(super) fn of(pod: &'a Pod) -> Self {
         let (init, rest): (Vec<_>, Vec<_>) = pod
             .containers()
@@ -52,8 +52,8 @@ impl<'a> Containers<'a> {
         }
     }
 
-    /// Those whose end is the step's: `main` and Argo's own. Which of other names are members of a
-    /// set the pod does not show, but Argo's own outlast all members.
+    /// The containers whose end is the end of the step: `main` and Argo's own. The pod does not show which
+    /// other containers are members of a set, but Argo's own outlast all members.
     pub(super) fn deciding(&self) -> impl Iterator<Item = &'a Container> + '_ {
         let named = self
             .main
@@ -62,27 +62,27 @@ impl<'a> Containers<'a> {
         named.chain(&self.savers).copied()
     }
 
-    /// Those that must have ended before anybody can say how the step did: `main` and Argo's own; in a
-    /// container set without a `main` all.
+    /// The containers that must have ended before the result of the step is known: `main` and Argo's own; in
+    /// a container set without a `main`, all.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &'a Container> + '_ {
         self.main.iter().chain(&self.savers).copied()
     }
 
-    /// Whether any of those that run the step has started, or what prepares it.
+    /// Whether any container of the step or any init container has started.
     pub(super) fn has_begun(&self) -> bool {
         let mut all = self.init.iter().chain(&self.main).chain(&self.others);
         all.any(|container| container.started || has_ended(container))
     }
 
-    /// Whether the step itself has started: its init containers are through.
+    /// Whether the step itself has started, after its init containers.
     pub(super) fn is_initialized(&self) -> bool {
         let mut all = self.main.iter().chain(&self.savers).chain(&self.others);
         all.any(|container| container.started)
     }
 
-    /// Whether main and Argo's own have ended, or never will begin: the kubelet calls a pod failed that
-    /// it shut down before they began. Pod garbage collection does so too, of a node that it cannot
-    /// see: that is no end.
+    /// Whether main and Argo's own have ended, or will never start: the kubelet marks a pod Failed that it
+    /// shut down before they started. Pod garbage collection does so too if it cannot see the node; that
+    /// does not count.
     pub(super) fn are_over(&self, pod: &Pod) -> bool {
         let by_pod_gc = pod.shutdown.as_ref().is_some_and(|of| of.by_pod_gc);
         let shut_down_by_the_kubelet = pod.is_ended() && !by_pod_gc;
@@ -93,13 +93,13 @@ impl<'a> Containers<'a> {
         shut_down_by_the_kubelet && !pod.containers().iter().any(is_running)
     }
 
-    /// Whether main and Argo's own are there and have ended: what they came to can be read.
+    /// Whether main and Argo's own exist and have ended, so that their result can be read.
     pub(super) fn can_be_read(&self) -> bool {
         let mut deciding = self.deciding().peekable();
         deciding.peek().is_some() && deciding.all(has_ended)
     }
 
-    /// One that failed, with a time, and of which no version shows that the deletion came first. Its
+    /// A container that failed at a known time, and no version shows that the deletion came first. Its
     /// failure is a result.
     pub(super) fn failed_by_itself(&self) -> Option<&'a Container> {
         let all = self.init.iter().chain(&self.main).chain(&self.others);
@@ -130,7 +130,7 @@ fn has_succeeded(container: &Container) -> bool {
     )
 }
 
-/// An end without a time proves no end of its own: nobody saw it.
+/// An end without a time does not prove that the container ended by itself: nothing observed it.
 fn has_failed(container: &Container) -> bool {
     matches!(
         container.state,

@@ -1,7 +1,7 @@
 //! Whether a pod that is being deleted was ended by its deletion, or had ended by itself.
 //!
-//! What decides is the order of the watched versions: timestamps do not, for the deletion timestamp
-//! is the request plus the grace period, the kubelet resets it, and clocks differ.
+//! The order of the watched versions decides, not timestamps: the deletion timestamp is the time of the
+//! request plus the grace period, the kubelet resets it, and clocks differ.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ enum How {
     Unfinished(Arc<str>),
 }
 
-/// How a pod that is being deleted ends.
+/// Whether a pod that is being deleted may have a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// By its deletion: there is no result.
+    /// Its deletion ended it: there is no result.
     ByDeletion(EndedByDeletion),
     /// There may be a result, or there will be one.
     Held(Held),
@@ -107,9 +107,9 @@ impl Ending {
     }
 }
 
-/// Whether the phase and the binding leave no room for a start. A pod that a kubelet rejected has ended
-/// by itself; one that was never bound ended by nobody but pod garbage collection, which calls it failed
-/// once it is being deleted.
+/// Whether the phase and the binding show that nothing can have started. A pod that a kubelet rejected has
+/// ended by itself. A pod that was never bound can only have been ended by pod garbage collection, which
+/// marks it Failed once it is being deleted.
 fn is_without_a_start(pod: &Pod) -> bool {
     match pod.phase {
         Phase::Pending => true,
@@ -123,13 +123,15 @@ impl Held {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotDeleted => "it is not being deleted",
-            Self::Running => "its deletion has not ended it yet, and it may still succeed",
-            Self::Failed => "a container of it had failed before it was deleted, which is a result",
+            Self::Running => "its deletion has not ended it yet, so it may still succeed",
+            Self::Failed => {
+                "one of its containers had failed before it was deleted, which is a result"
+            }
             Self::Succeeded => {
-                "it may be a success: its main container and Argo's own exited with 0"
+                "it may have succeeded: its main container and Argo's own exited with 0"
             }
             Self::Undecided => {
-                "whether it ended by itself or by its deletion is not known: no watched version shows it \
+                "it is not known whether it ended by itself or by its deletion: no watched version shows it \
                  being deleted before it ended"
             }
         }

@@ -1,8 +1,7 @@
-//! Pods of Argo Workflows: what they and their node show that ends a hold although nobody has read
-//! a result.
+//! Pods of Argo Workflows: evidence from them and their node that ends a hold although no result was read.
 //!
-//! Belayer never changes how a workflow ends, except by saving results of pods that ended by
-//! themselves. Where the API does not show which it is, the pod is held.
+//! Belayer never changes how a workflow ends, except by saving results of pods that ended by themselves. If the
+//! API does not show whether a pod did, the pod is held.
 
 mod component;
 mod containers;
@@ -39,9 +38,9 @@ pub struct NodeView {
     pub question: NodeQuestion,
     /// As the last live read saw it.
     pub fact: Option<Fact<NodeState>>,
-    /// When this process first saw the pod's deletion: a read that proves anything begins later.
+    /// When this process first saw the pod's deletion: only a read that begins later is a proof.
     pub deletion_seen: Moment,
-    /// Since when the loss is known, where a release waits for `nodeLostDelay`.
+    /// Since when the loss is known, if a release waits for `nodeLostDelay`.
     pub lost_since: Option<Timestamp>,
 }
 

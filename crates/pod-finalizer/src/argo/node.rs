@@ -15,7 +15,7 @@ use belayer_core::slim::{Phase, Pod};
 
 use super::containers::Containers;
 
-/// Taint by which an admin says that a node is shut down and its pods may be given up.
+/// Taint by which an admin declares that a node is shut down and its pods may be deleted.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Is this node still there, and ready?
@@ -24,9 +24,8 @@ pub struct NodeQuestion(Arc<str>);
 
 impl NodeQuestion {
     /// The question about the node of `pod`, if the pod looks as if its node had been lost: it is
-    /// deleted by force or by pod garbage collection, and the last that is known of it is that main
-    /// or Argo's own container has not ended. Of a pod whose containers have ended the result can
-    /// still be read.
+    /// deleted by force or by pod garbage collection, and its last known status shows that main or Argo's
+    /// own container has not ended. If the containers have ended, the result can still be read.
     pub fn about(pod: &Pod) -> Option<Self> {
         let node = pod.node_name.as_ref()?;
         let shutdown = pod.shutdown.as_ref()?;
@@ -50,13 +49,13 @@ impl fmt::Display for NodeQuestion {
 pub enum NodeState {
     /// The server says that there is no node of that name.
     Gone,
-    /// It is not ready, and an admin says by a taint that it is out of service.
+    /// It is not ready, and an admin has tainted it as out of service.
     OutOfService,
     /// It is not ready: its kubelet does not report.
     NotReady,
     /// It is ready.
     Ready,
-    /// The answer says nothing about the node: reading it is not allowed, or it cannot be read.
+    /// The answer proves nothing about the node: reading it is not allowed, or it cannot be decoded.
     Unknown(Arc<str>),
 }
 
@@ -76,7 +75,7 @@ impl Question for NodeQuestion {
     }
 }
 
-/// The pod's node is lost: nobody will ever report how its containers ended, and without Belayer the
+/// The pod's node is lost: no kubelet will ever report how its containers ended, and without Belayer the
 /// pod would be gone.
 ///
 /// Proven by a live read of the Node that began after the pod's deletion was seen.
@@ -204,7 +203,7 @@ struct Condition {
 }
 
 impl Node {
-    /// A node that no kubelet has reported on yet has no condition `Ready`: that proves nothing.
+    /// A node whose kubelet has not reported yet has no condition `Ready`: that proves nothing.
     fn state(&self) -> NodeState {
         let mut conditions = self.status.conditions.iter().flatten();
         let ready = conditions.find(|one| one.kind == "Ready");

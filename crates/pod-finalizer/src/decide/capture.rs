@@ -1,4 +1,4 @@
-//! Rows 7 and 11: the outcome is recorded; where the consumer reads records, the pod is released.
+//! Rules 7 and 11: the outcome is recorded; if the consumer reads records, the pod is released.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     }
 }
 
-/// Row 11. Of a pod of Argo Workflows no record is evidence, whatever its profile says: Argo reads
-/// pods alone.
+/// Rule 11. For a pod of Argo Workflows a record is no evidence, whatever its profile says: Argo reads
+/// only pods.
 pub(super) fn captured(pod: &PodView) -> Found {
     let records_are_read = captures(pod)?.consumer == Consumer::PodOutcome && pod.argo.is_none();
     match &pod.record {

@@ -37,8 +37,8 @@ fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
         return None;
     }
     let workflow = match evidence {
-        // Whoever is on its way out needs no help, and an admin's word is about the hold. A record
-        // says nothing about whether the pod itself is read no more.
+        // A pod that is being deleted needs no cleanup, and an admin who asks for a release asks only for
+        // that. A record does not show that the pod itself is no longer read.
         Evidence::AdminAsked
         | Evidence::NamespaceTerminating(_)
         | Evidence::Unselected(_)

@@ -22,7 +22,7 @@ const LABEL_FIRST: Duration = Duration::from_secs(10);
 /// again after this time while a deletion waits.
 const UNCHANGED: Duration = Duration::from_secs(2);
 
-/// A status that was too large is read again after this time: it costs a second of a processor.
+/// A status that was too large is read again after this time: reading it takes a second of CPU time.
 const TOO_LARGE: Duration = Duration::from_secs(600);
 
 /// How soon a status is asked for.
@@ -75,7 +75,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
     let current = |fact: &&Fact<StatusState>| {
-        // A look that was not for this node says nothing of it.
+        // A live read that did not keep this node proves nothing about it.
         let covers = |state: &StatusState| match state {
             StatusState::Read(nodes) => nodes.covers(node),
             StatusState::TooLarge(_) | StatusState::Unreadable(_) => true,
@@ -101,7 +101,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         StatusState::Read(_) => ask(reasons, pace.changed),
         StatusState::TooLarge(why) => {
             ask(reasons, TOO_LARGE);
-            let text = format!("the status of its owner is more than Belayer reads: {why}");
+            let text = format!("the status of its owner is larger than Belayer reads: {why}");
             reasons.notices.push(Notice {
                 severity: Severity::Warning,
                 reason: "WorkflowStatusTooLarge",

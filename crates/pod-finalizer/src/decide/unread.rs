@@ -1,4 +1,4 @@
-//! Rows 16 to 18: nobody has read a result of this pod of Argo Workflows, because there is none.
+//! Rules 16 to 18: no result of this pod of Argo Workflows was read, because there is none.
 //!
 //! They come after all rows that know of a consumer, take no finalizer of others off, and delete
 //! nothing.
@@ -20,7 +20,7 @@ use crate::question::{Delay, PodQuestion};
 use crate::row;
 use crate::snapshot::{Ended, Held, PodView, Selection};
 
-/// What these rows read. Nothing of a pod that only a finalizer of others holds: that is theirs.
+/// What these rules read. `None` if only finalizers of others hold the pod.
 fn argo(pod: &PodView) -> Option<&ArgoPod> {
     let bound_by_others = pod.held == Held::No && !pod.adopted.is_empty();
     pod.argo.as_ref().filter(|_| !bound_by_others)
@@ -33,13 +33,13 @@ fn profile(pod: &PodView) -> Option<&Profile> {
     }
 }
 
-/// Whether no row ever adds a hold to this pod, and no record is written of it.
+/// Whether no rule ever adds a hold to this pod, and no record is written for it.
 pub(super) fn is_never_held(pod: &PodView) -> bool {
     let argo = pod.argo.as_ref();
     argo.is_some_and(|argo| NeverHeld::prove(&argo.pod.meta.labels).is_some())
 }
 
-/// Row 16. Also where no profile selects the pod any more, however many there are of these.
+/// Rule 16. Applies also if no profile selects the pod any more, however many such pods there are.
 pub(super) fn never_held(pod: &PodView) -> Found {
     let proof = NeverHeld::prove(&argo(pod)?.pod.meta.labels)?;
     Some((row::NEVER_HELD, Evidence::NeverHeld(proof)))
@@ -54,9 +54,8 @@ pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
     Some((row::ENDED_BY_DELETION, Evidence::EndedByDeletion(proof)))
 }
 
-/// By which of these rows a pod would have been released that nobody held and that is gone: its node
-/// was not asked, so that only its deletion can have ended it. One that went before its end left no
-/// result.
+/// The rule that would have released a pod that was not held and is gone. Its node was not read, so it can
+/// only be the rule for pods that their deletion ended. A pod that was gone before its end had no result.
 pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
     let argo = pod.argo.as_ref()?;
     if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
@@ -80,7 +79,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<&'static str> {
     }
 }
 
-/// Row 18. The delay begins with the first proof, and the last one has to be there at its end.
+/// Rule 18. The delay begins with the first proof, and there must still be a proof at its end.
 pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> Found {
     let delay = profile(pod)?.node_lost_delay;
     let argo = argo(pod)?;
@@ -102,15 +101,15 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
     let again = PodQuestion::Node(view.question.clone());
     reasons.add(row::NODE_LOST, answer(again, RECHECK));
     let text = format!(
-        "{proof}: it is held for nodeLostDelay ({} s) more",
+        "{proof}: the pod is held for another {} s (nodeLostDelay)",
         left.as_secs()
     );
     reasons.add(row::NODE_LOST, Missing::Event(text.into()));
     None
 }
 
-/// Whether the node is known to be lost, and yet there: then no outcome will ever be final, and the
-/// release does not wait for its record.
+/// Whether the node is known to be lost although it exists: then no outcome will ever be final, and the
+/// release does not wait for the record.
 pub(super) fn is_without_an_outcome(pod: &PodView) -> bool {
     let lost = argo(pod).and_then(|argo| proof(argo, argo.node.as_ref()?));
     lost.is_some_and(|proof| !proof.is_gone())
@@ -132,11 +131,11 @@ fn unproven(view: &NodeView, reasons: &mut Reasons) {
     reasons.add(row::NODE_LOST, Missing::Answer { question, after });
     let says = match current.map(Fact::answer) {
         Some(NodeState::Unknown(why)) => {
-            format!("whether its node is lost is not known: {why}")
+            format!("it is not known whether its node is lost: {why}")
         }
         Some(NodeState::NotReady) => {
-            "its node is not ready, which proves a loss only of a pod that is deleted by force or with the \
-             taint node.kubernetes.io/out-of-service"
+            "its node is not ready; that proves that the node is lost only if the pod was deleted by force or the \
+             node has the taint node.kubernetes.io/out-of-service"
                 .to_owned()
         }
         _ => return,

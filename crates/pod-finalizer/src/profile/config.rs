@@ -277,15 +277,15 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
     for (key, _) in only_of_argo.iter().filter(|(_, written)| *written) {
         if !profile.is_argo() {
             return Err(path.key(key).error(
-                "is about pods of Argo Workflows alone: remove the key, or name Argo's `owner` kind",
+                "applies only to pods of Argo Workflows: remove the key, or name Argo's `owner` kind",
             ));
         }
     }
     Ok(profile)
 }
 
-/// What the consumer reads. A record that is asked for is it where the profile names nobody else who
-/// could take a result: no owner, or an owner and no label by which a result is known to be taken.
+/// What the consumer reads. By default that is the record, if records are written and the profile names no other
+/// way to know that a result was taken: no owner, or an owner but no label that shows it.
 fn consumer(
     path: &Path,
     written: Option<Consumer>,
@@ -296,8 +296,8 @@ fn consumer(
         || (profile.consumed.is_empty() && profile.owner_finished.is_empty());
     match written {
         Some(Consumer::PodOutcome) if profile.is_argo() => Err(path.clone().error(
-            "Argo Workflows reads pods, never a PodOutcome: a pod released because its outcome is \
-             recorded would fail its step; remove the key, and `capture: true` records beside the pod",
+            "Argo Workflows reads pods, never a PodOutcome: if a pod were released because its outcome is \
+             recorded, its step would fail; remove the key: then `capture: true` only writes records",
         )),
         Some(Consumer::PodOutcome) if !records => Err(path.clone().error(
             "needs `capture: true`: without it no PodOutcome is written that a consumer could read",

@@ -50,7 +50,7 @@ pub struct Profile {
     pub adopt: Box<[Arc<str>]>,
     /// Whether the outcome of its pods is recorded.
     pub capture: Capture,
-    /// What its consumer reads: whether a record of the outcome may take a pod's place.
+    /// What its consumer reads: the pod, or a record of its outcome.
     pub consumer: Consumer,
     /// Whether a pod of Argo Workflows that was deleted while it ran is held until Argo has read how
     /// the deletion ended it.
@@ -86,15 +86,15 @@ pub enum Capture {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consumer {
-    /// The pods. A record of an outcome is kept beside them and releases nothing.
+    /// The pods. A record of an outcome releases nothing.
     #[default]
     Pod,
-    /// The records: a pod is released once its record is written (row 11). Never so with Argo
-    /// Workflows, which reads pods alone.
+    /// The records: a pod is released once its record is written (row 11). Never with Argo Workflows, which
+    /// reads only pods.
     PodOutcome,
 }
 
-/// What becomes of a pod of Argo Workflows that was deleted while it ran.
+/// What happens to a pod of Argo Workflows that was deleted while it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DeletedWhileRunning {
@@ -160,7 +160,7 @@ impl Profile {
         self.owner_finished.found_in(owner)
     }
 
-    /// What its admin may not expect of it, for the log and for `belayer check`.
+    /// An effect that an admin may not expect, for the log and for `belayer check`.
     pub fn advice(&self) -> Option<String> {
         (self.is_argo() && self.capture == Capture::On).then(|| {
             format!(

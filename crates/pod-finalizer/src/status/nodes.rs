@@ -26,7 +26,7 @@ const UID_LIMIT: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
-    /// Each node that was asked for, and what the status says of it.
+    /// Each node that was asked for, and what the status contains about it.
     asked: HashMap<NodeRef, Said>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for NodeRef {
     }
 }
 
-/// What a status says of a node.
+/// What a status contains about a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Said {
     /// Once it has a final phase, or cannot be read.
@@ -69,7 +69,7 @@ enum Taken {
 }
 
 impl Nodes {
-    /// Whether this node was asked for: if not, the status may say anything of it.
+    /// Whether this node was asked for: if not, nothing is known about it.
     pub fn covers(&self, node: &NodeRef) -> bool {
         self.asked.contains_key(node)
     }
@@ -158,8 +158,8 @@ struct Status<'a> {
     task_results_completion_status: Option<&'a RawValue>,
 }
 
-/// Reads those nodes of a workflow of this UID that are `asked` for. Who unpacks takes leave of
-/// `unpacking` first.
+/// Reads those nodes of a workflow of this UID that are `asked` for. To unpack them, it first takes a permit
+/// of `unpacking`.
 ///
 /// # Errors
 /// Why its nodes cannot be read, in words.
@@ -199,7 +199,7 @@ pub(super) async fn read(
     })
 }
 
-/// A text of the status, without a copy where it can be had; empty if it has none.
+/// A string of the status, borrowed if possible; empty if there is none.
 fn text(raw: Option<&RawValue>) -> Result<Cow<'_, str>, Unread> {
     let Some(raw) = raw.map(RawValue::get) else {
         return Ok(Cow::Borrowed(""));
@@ -264,7 +264,7 @@ impl Kept {
         }
         let uid = |uid: Option<Cow<'_, str>>| uid.filter(|uid| !uid.is_empty()).map(Uid::new);
         let kept = Self::Node {
-            // The phases in which the workflow controller asks nothing of the pod any more.
+            // The phases in which the workflow controller no longer needs the pod.
             ended: matches!(
                 node.phase.as_deref(),
                 Some("Succeeded" | "Failed" | "Error" | "Skipped" | "Omitted")
@@ -277,7 +277,7 @@ impl Kept {
         (kept, name)
     }
 
-    /// What that says. `arrived` counts where the node itself does not say.
+    /// What that means. `arrived` counts if the node itself has no value.
     fn said(self, arrived: Option<bool>) -> Said {
         match self {
             Self::Unreadable => Said {
@@ -303,7 +303,7 @@ impl Kept {
     }
 }
 
-/// The nodes that are asked for, on their way out of a table.
+/// Collects the nodes that are asked for from a table.
 struct Table {
     ids: HashMap<Arc<str>, Option<Found>>,
     names: HashMap<Arc<str>, Option<Found>>,
@@ -345,7 +345,7 @@ impl Table {
         ids.chain(names).collect()
     }
 
-    /// A node that is asked for by its name: of several the last counts.
+    /// A node that is asked for by its name: if there are several, the last counts.
     fn note_name(&mut self, id: &str, name: &str, kept: &Kept) {
         let Some((name, _)) = self.names.get_key_value(name) else {
             return;
@@ -366,12 +366,12 @@ impl Table {
 
 impl Members for Table {
     fn wants(&self, id: &str) -> bool {
-        // What a node is called stands within it.
+        // The name of a node is inside its value.
         !self.names.is_empty() || self.ids.contains_key(id)
     }
 
     fn member(&mut self, id: &str, json: Option<&[u8]>) {
-        // A node that is no node is no evidence for its own pod, and no obstacle to others.
+        // A node that is not an object is no evidence for its own pod, and does not affect others.
         let (kept, name) = json.map_or((Kept::Unreadable, None), Kept::of);
         if let Some(name) = name {
             self.note_name(id, &name, &kept);

@@ -1,10 +1,10 @@
-//! Walks over a JSON object that comes in pieces, and keeps of it the members that somebody wants,
-//! one at a time.
+//! Scans a JSON object that comes in pieces, and hands on the members that the caller wants, one at a
+//! time.
 //!
-//! A table of nodes can be hundreds of megabytes once it is unpacked, written by whoever may write
-//! a workflow (T3). So nothing is kept of what nobody asks for, whatever its form: not a long text,
-//! not a deep nesting. What is passed over is checked as far as it takes to find its end; what is
-//! wanted is handed on in its own words, for a parser to judge.
+//! A table of nodes can be hundreds of megabytes once it is unpacked, and any user who may write
+//! workflows can write one (T3). So nothing is kept of members that are not wanted, whatever their form:
+//! neither long strings nor deep nesting. A member that is skipped is checked only as far as is necessary
+//! to find its end; a member that is wanted is handed on as it is written, for a parser to check.
 
 /// The longest name of a member that is compared, in bytes as it is written. Annotations name
 /// nodes, and Argo's are shorter than 300.
@@ -59,14 +59,14 @@ enum Text {
     Escaped,
 }
 
-/// Why a text is no object.
+/// Why a text is not a valid object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ScanError {
-    /// Something else stands where a part of an object should.
-    #[error("byte {0} is not what a JSON object has there")]
+    /// A byte is not valid at its place.
+    #[error("byte {0} is not valid in a JSON object there")]
     Unexpected(u64),
-    /// It ends before the object does.
-    #[error("it ends within a JSON object")]
+    /// The text ends before the object does.
+    #[error("the text ends inside a JSON object")]
     Ended,
 }
 
@@ -117,7 +117,7 @@ impl<M: Members> Scanner<M> {
         }
     }
 
-    /// Goes on from `index`; says where it got to, or nothing if no object goes on so.
+    /// Continues at `index`; returns where it got to, or `None` if the text is not valid there.
     fn step(&mut self, piece: &[u8], index: usize) -> Option<usize> {
         match self.at {
             At::InKey(text) => return Some(self.in_key(piece, index, text)),
@@ -130,7 +130,7 @@ impl<M: Members> Scanner<M> {
             (At::Scalar, b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r') => {
                 self.value_ends();
                 self.at = At::CommaOrEnd;
-                // It is looked at again as what follows a value.
+                // The same byte is handled again, as what follows a value.
                 return Some(index);
             }
             (At::Scalar, b'{' | b'[' | b'"' | b']' | b':') => return None,
@@ -170,7 +170,7 @@ impl<M: Members> Scanner<M> {
     fn in_key(&mut self, piece: &[u8], start: usize, text: Text) -> usize {
         let (end, now) = text_end(&piece[start..], text);
         let end = start + end;
-        // One byte more than is compared, so that it shows that it is too long.
+        // One byte more than is compared, to show that it is too long.
         let room = (KEY_LIMIT + 1).saturating_sub(self.key.len());
         self.key
             .extend_from_slice(&piece[start..end.min(start + room)]);
@@ -215,7 +215,7 @@ impl<M: Members> Scanner<M> {
                     self.keep(&piece[start..end]);
                     return end;
                 }
-                // Deeper than this is no text that is read: 4 GiB of brackets.
+                // No text that is read is nested deeper than this: it would be 4 GiB of brackets.
                 b'{' | b'[' => depth = depth.saturating_add(1),
                 b'}' | b']' => {
                     depth -= 1;
@@ -274,7 +274,7 @@ impl<M: Members> Scanner<M> {
     }
 }
 
-/// Where a text ends, and how it goes on if it does not: nothing stands for its closing quote.
+/// Where a string ends (`None`), or its state if it does not end in this piece.
 fn text_end(piece: &[u8], mut text: Text) -> (usize, Option<Text>) {
     for (index, byte) in piece.iter().enumerate() {
         text = match (text, byte) {
@@ -297,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// Wants all but what is called `no`.
+    /// Wants all members except `no`.
     #[derive(Default)]
     struct All(BTreeMap<String, Option<String>>);
 
@@ -379,7 +379,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an object is, and however it is cut: the members that a parser finds.
+        /// However an object is cut into pieces, the scan finds the same members as a parser.
         #[test]
         fn members_are_those_of_a_parser(
             object in prop::collection::btree_map(any::<String>(), values(), 0..6),

@@ -1,4 +1,4 @@
-//! How many statuses are read at once, so that one namespace's do not keep the others waiting (T3).
+//! How many statuses are read at once, so that those of one namespace do not delay others (T3).
 
 use std::sync::{Arc, Weak};
 
@@ -6,26 +6,26 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Statuses of one namespace under way at once. What a namespace has beyond that waits in a line of
-/// its own: the line for all has at most so many of each.
+/// Statuses of one namespace that are read at once. Further ones wait in a queue of their namespace, so that
+/// the common queue has at most this many of each namespace.
 const OF_ONE_NAMESPACE: usize = 4;
 
-/// Statuses under way at once. Each may be [`ANSWER_LIMIT`](super::ANSWER_LIMIT) while it is read.
+/// Statuses that are read at once. Each may be [`ANSWER_LIMIT`](super::ANSWER_LIMIT) large.
 const IN_ALL: usize = 8;
 
-/// Statuses unpacked at once: that is work for a processor.
+/// Statuses that are unpacked at once: that takes CPU time.
 const UNPACKED: usize = 2;
 
-/// Hands out leave to read statuses.
+/// Hands out permits to read statuses.
 #[derive(Debug)]
 pub(super) struct Slots {
     namespaces: Mutex<HashMap<Arc<str>, Weak<Semaphore>>>,
     all: Arc<Semaphore>,
-    /// Leave to unpack one.
+    /// Permits to unpack a status.
     pub(super) unpack: Semaphore,
 }
 
-/// Leave to read one status, until it is dropped.
+/// The permit to read one status, until it is dropped.
 #[must_use]
 pub(super) struct Slot {
     _all: Option<OwnedSemaphorePermit>,
@@ -43,7 +43,7 @@ impl Slots {
 
     /// Waits until a status of this namespace may be read. Cancel-safe.
     pub(super) async fn slot(&self, namespace: &Arc<str>) -> Slot {
-        // No semaphore here is ever closed, so that none refuses.
+        // No semaphore here is ever closed, so acquiring never fails.
         let of_namespace = self.of(namespace).acquire_owned().await.ok();
         Slot {
             _all: Arc::clone(&self.all).acquire_owned().await.ok(),
@@ -56,7 +56,7 @@ impl Slots {
         if let Some(known) = namespaces.get(namespace).and_then(Weak::upgrade) {
             return known;
         }
-        // Nobody of a namespace waits or reads any more: it is forgotten.
+        // Forgets namespaces of which nothing waits or is read any more.
         namespaces.retain(|_, semaphore| semaphore.strong_count() > 0);
         let new = Arc::new(Semaphore::new(OF_ONE_NAMESPACE));
         namespaces.insert(Arc::clone(namespace), Arc::downgrade(&new));

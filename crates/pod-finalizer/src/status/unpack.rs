@@ -15,18 +15,18 @@ use super::scan::{Members, Scanner};
 /// 20,000 nodes has some 20 MB.
 pub const NODES_LIMIT: u64 = 256 << 20;
 
-/// How long unpacking one table may take (T3). It takes a second for [`NODES_LIMIT`] on a core of
+/// How long unpacking one table may take (T3). [`NODES_LIMIT`] takes a second on a CPU core of
 /// its own.
 pub const NODES_WITHIN: Duration = Duration::from_secs(30);
 
-/// Read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// After so many pieces, others get their turn.
+/// After this many pieces, other tasks get a turn.
 const PIECES_IN_A_ROW: usize = 8;
 
-/// Walks over the members of the object that `packed` is: gzip in base64. A small text can unpack
-/// to anything, so no more than `limit` bytes of it are read.
+/// Scans the members of the object in `packed`, which is gzip in base64. A small text can unpack to any
+/// size, so no more than `limit` bytes of it are read.
 pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) -> Result<M, Unread> {
     let begun = Instant::now();
     let mut reader = GzDecoder::new(DecoderReader::new(packed, &STANDARD));
@@ -64,8 +64,8 @@ pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) ->
 fn in_words(error: &io::Error) -> String {
     let cause = error.get_ref();
     if cause.is_some_and(|cause| cause.is::<base64::DecodeError>()) {
-        format!("its compressed nodes are no base64: {error}")
+        format!("its compressed nodes are not valid base64: {error}")
     } else {
-        format!("its compressed nodes are no gzip: {error}")
+        format!("its compressed nodes are not valid gzip: {error}")
     }
 }

@@ -1,7 +1,7 @@
-//! What the gate ConfigMap is to say of pods' holds: a pure function of what it says and how things
-//! stand.
+//! What the gate ConfigMap should contain about holds of pods: a pure function of what it contains now and
+//! of what is closed.
 //!
-//! Every word names who wrote it, and only that one takes it back: what an admin wrote stays.
+//! Every value shows who wrote it, and only the same writer takes it back: what an admin wrote stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use belayer_core::names::{GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX};
 use crate::profile::Mode;
 use crate::snapshot::Gate;
 
-/// Key of the gate ConfigMap that the admission policy reads: `on`, or off by any other word.
+/// Key of the gate ConfigMap that the admission policy reads: `on`; any other value means off.
 pub const GATE_KEY: &str = "hold";
 
 /// Key of the gate ConfigMap that says that the backlog turned [`GATE_KEY`] off. An `off` without
@@ -27,7 +27,7 @@ pub const OBSERVING: &str = "observing";
 /// The value of [`BACKLOG_KEY`] while the backlog gate is closed.
 pub const BACKLOG_CLOSED: &str = "closed";
 
-/// Where the backlog gate is, by the data of the gate ConfigMap, for pods of this namespace.
+/// The state of the backlog gate for pods of this namespace, by the data of the gate ConfigMap.
 pub fn gate_by(data: &BTreeMap<String, String>, namespace: &str) -> Gate {
     let is = |key: &str, word: &str| data.get(key).map(String::as_str) == Some(word);
     if is(BACKLOG_KEY, BACKLOG_CLOSED) {
@@ -50,7 +50,7 @@ pub(super) struct GateObject {
     pub(super) data: BTreeMap<String, String>,
 }
 
-/// What the ConfigMap is to say.
+/// What the ConfigMap should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// The backlog gate of the whole cluster.
@@ -79,8 +79,7 @@ impl GateObject {
         }
     }
 
-    /// The keys to change so that the policy follows the profiles and the backlog; `None` if nothing
-    /// is.
+    /// The keys to change so that the policy follows the profiles and the backlog; `None` if none.
     pub(super) fn switched(&self, wanted: &Wanted, profiles: Mode) -> Option<Value> {
         let mut change = Map::new();
         if let Some(switch) = self.switch(wanted.gate, profiles) {
@@ -92,7 +91,7 @@ impl GateObject {
         }
         for name in wanted.closed.difference(&now) {
             let key = format!("{GATE_CLOSED_PREFIX}{name}");
-            // There already, by an admin's word: closed is closed.
+            // An admin has closed it already: it stays closed.
             if !self.data.contains_key(&key) {
                 change.insert(key, GATE_CLOSED_BY_BACKLOG.into());
             }
@@ -112,7 +111,7 @@ impl GateObject {
             (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => return None,
             _ if backlog != Some(BACKLOG_CLOSED) => return None,
             (Mode::Enforce, Some("off"), _) => json!({ GATE_KEY: "on", BACKLOG_KEY: null }),
-            // Somebody turned it off by another word meanwhile.
+            // It was turned off with another value in the meantime.
             (Mode::Enforce, ..) => json!({ BACKLOG_KEY: null }),
         };
         match change {

@@ -1,5 +1,5 @@
-//! What people are told when a gate closes or unselected pods are kept: a line in the log, and an
-//! Event on the gate ConfigMap, for the pods are many and not at fault.
+//! Reports that a gate closed or unselected pods are kept: by a line in the log, and by an Event on the
+//! gate ConfigMap, because there are many pods and the cause is not in them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::backlog::Limits;
 use crate::census::Standing;
 use crate::snapshot::{Gate, MassRelease};
 
-/// So many namespaces are told of at once; the ConfigMap and `/debug/holds` name all.
-const TOLD: usize = 10;
+/// At most this many namespaces are reported at once; the ConfigMap and `/debug/holds` name all.
+const REPORTED: usize = 10;
 
 impl Steward {
-    /// Reports what has changed since the last look.
-    pub(super) async fn tell_changes(&self, now: &Standing) {
+    /// Reports what has changed since the last tick.
+    pub(super) async fn report_changes(&self, now: &Standing) {
         let notices = self.notices(now);
         if notices.is_empty() {
             return;
@@ -48,7 +48,7 @@ impl Steward {
         }
         let closed = now.closed.iter();
         let new = closed.filter(|(name, _)| !self.last.closed.contains_key(*name));
-        for (namespace, waiting) in new.take(TOLD) {
+        for (namespace, waiting) in new.take(REPORTED) {
             let unreadable = self.finalizer.unreadable_in(namespace);
             notices.push(closed_in(namespace, *waiting, limits, &unreadable));
         }
@@ -62,7 +62,7 @@ impl Steward {
         }
         let kept_in = now.kept_in.iter();
         let new = kept_in.filter(|(name, _)| !self.last.kept_in.contains_key(*name));
-        for (namespace, mass_release) in new.take(TOLD) {
+        for (namespace, mass_release) in new.take(REPORTED) {
             notices.extend(kept(*mass_release, &format!("in namespace {namespace}")));
         }
         notices
@@ -80,21 +80,20 @@ fn warning(reason: &'static str, message: String) -> Notice {
 fn all_closed(limits: Limits, now: &Standing) -> Notice {
     let closed = match now.closed.len() {
         0 => String::new(),
-        1 => " (1 namespace is closed by itself)".to_owned(),
-        n => format!(" ({n} namespaces are closed by themselves)"),
+        1 => " (1 namespace is above its own limit)".to_owned(),
+        n => format!(" ({n} namespaces are above their own limit)"),
     };
     warning(
         "BacklogGateClosed",
         format!(
-            "no hold is added to any pod: more than {} held pods that are being deleted wait{closed}; it opens below \
-             half of that. `belayer status` names the namespaces, `belayer explain pod/NAME` what a pod waits for",
+            "no hold is added to any pod: more than {} held pods are being deleted{closed}; holds are added again below \
+             half of that. `belayer status` names the namespaces, `belayer explain pod/NAME` shows what a pod waits for",
             limits.cluster
         ),
     )
 }
 
-/// Those whose owner's status cannot be read are named: nothing that their consumer does takes them
-/// away.
+/// Names the pods whose owner's status cannot be read: nothing that their consumer does releases them.
 fn closed_in(
     namespace: &str,
     waiting: usize,
@@ -111,9 +110,9 @@ fn closed_in(
     warning(
         "BacklogNamespaceClosed",
         format!(
-            "no hold is added to pods of namespace {namespace}: {waiting} held pods there are being deleted and wait, \
-             more than {}; it opens below half of that, and other namespaces are not affected{unreadable}. `belayer \
-             explain pod/NAME -n {namespace}` says what a pod waits for",
+            "no hold is added to pods of namespace {namespace}: {waiting} held pods there are being deleted, more than \
+             {}; holds are added again below half of that; other namespaces are not affected{unreadable}. `belayer \
+             explain pod/NAME -n {namespace}` shows what a pod waits for",
             limits.namespace
         ),
     )
@@ -129,10 +128,10 @@ fn kept(mass_release: MassRelease, place: &str) -> Option<Notice> {
     Some(warning(
         "MassReleaseHeldBack",
         format!(
-            "{unselected} of {held} held pods {place} are selected by no profile any more; they are kept until there \
-             is other evidence, because that many at once look like a mistyped selector, or an admission policy \
-             reaches further than the profiles: `belayer check` compares them; if it is meant, `belayer drain \
-             --unselected` lets them go"
+            "no profile selects {unselected} of {held} held pods {place} any more; they are kept until there is other \
+             evidence, because that many at once look like a mistyped selector, or an admission policy that selects \
+             more than the profiles (`belayer check` compares them). If the change was intended, `belayer drain \
+             --unselected` releases them"
         ),
     ))
 }

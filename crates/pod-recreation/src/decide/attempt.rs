@@ -28,7 +28,7 @@ pub(super) fn waiting(
     let status = &record.status;
     let since = status.pod_deletion_time.unwrap_or(now);
     let pause = match holding {
-        // Whoever drains waits for it.
+        // A drain waits for it.
         Holding::Draining => Duration::ZERO,
         _ => record.policy.pause(status.attempts, spread(record)),
     };
@@ -58,7 +58,7 @@ pub(super) fn waiting(
 }
 
 /// Step 7: the pod is created. That it is not there means that it was never created: nobody takes a pod
-/// with our hold on it away. Where that hold may have been taken off, it means nothing.
+/// with our hold on it away. If that hold may have been removed, it proves nothing.
 pub(super) fn creating(
     record: &Record,
     pod: Option<&PodView>,
@@ -69,11 +69,11 @@ pub(super) fn creating(
     match pod {
         Some(pod) => in_the_way(record, pod, now),
         None if created == Some(status.attempts) => {
-            let why = "its pod was created, and went after somebody took its hold off";
+            let why = "its pod was created, and was deleted after its hold had been removed";
             hold_lost(record, why, now)
         }
         None if !status.is_true(ConditionType::HoldKept) => {
-            let why = "its attempt was reserved by an earlier version, after which its hold may have been drained";
+            let why = "its attempt was reserved by an earlier version, and a drain may have removed the hold of its pod since then";
             hold_lost(record, why, now)
         }
         None => match denied_too_long(status, now) {
@@ -122,7 +122,7 @@ pub(super) fn take_away(row: Row, pod: &PodView) -> Verdict {
     Verdict::of(row, Effect::DeletePod { pod })
 }
 
-/// The status of a record that knows of the pod that was created for it.
+/// The status of a record that names the pod that was created for it.
 pub fn adopt(record: &Record, pod: &Uid, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.phase = Some(Phase::Recreated);
@@ -157,7 +157,7 @@ fn attempt_of(record: &Record) -> String {
     format!("attempt {attempts} of {}", record.policy.max_retries)
 }
 
-/// Step 9: the pod is there. Counted once, for the write is a compare-and-swap.
+/// Step 9: the pod exists. Counted once, because the write is a compare-and-swap.
 fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
     let next = adopt(record, &pod.uid, now);
     Verdict::of(

@@ -58,9 +58,9 @@ pub(super) fn not_selected(record: &Record, now: Timestamp) -> Verdict {
     )
 }
 
-/// The pod of the reserved attempt is not there, and that does not say that it was never created.
+/// The pod of the reserved attempt does not exist, and that does not prove that it was never created.
 pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> Verdict {
-    let why = format!("not re-created: {why}, and a pod that may have run is never created again");
+    let why = format!("not re-created: {why}. A pod that may have run is never created again");
     let step = Step::to(cut_short(record, &why, now));
     let step = step.if_gone(Uid::new("")).counting("reported");
     Verdict::of(row::HOLD_LOST, Effect::Status(step)).telling(

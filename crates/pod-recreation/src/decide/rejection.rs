@@ -79,7 +79,7 @@ pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -
         return reported(record, pod, now);
     }
     if pod.hold == Hold::Off {
-        // Nothing of it ran, and a drain took its hold off: that comes first.
+        // No container of it ran, and a drain removed its hold: adding it again comes first.
         return Verdict::waits(row::NOTHING, UNKNOWN);
     }
     if status.attempts >= record.policy.max_retries {

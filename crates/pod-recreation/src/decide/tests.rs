@@ -1,5 +1,7 @@
 //! Rows of the state machine, in the order of its steps.
 
+mod case;
+
 use belayer_core::decision::Row;
 use belayer_core::holding::Holding;
 use belayer_core::object::{ObjectKey, ResourceVersion};
@@ -13,159 +15,9 @@ use crate::proof::{FirstSight, MayHaveRun, NeverRan};
 use crate::reason::Class;
 use crate::snapshot::{Deletion, Hold, Mark, Rejection, Selection};
 
+use case::*;
+
 const TTL: Duration = Duration::from_secs(3_600);
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
-
-fn meta(name: &str, uid: &str) -> ObjectMeta {
-    ObjectMeta::new(
-        ObjectKey::new("yard", name),
-        Uid::new(uid),
-        ResourceVersion::new(1),
-    )
-}
-
-fn pod(uid: &str) -> PodView {
-    let pod = Pod::new(meta("web", uid));
-    PodView {
-        hold: Hold::On,
-        selection: Selection::Eligible,
-        ..PodView::of(&pod, &Settings::default(), FirstSight::Earlier)
-    }
-}
-
-fn never_ran() -> Result<NeverRan, MayHaveRun> {
-    let failed = Pod {
-        phase: belayer_core::slim::Phase::Failed,
-        ..Pod::new(meta("web", "x"))
-    };
-    NeverRan::prove(&failed, FirstSight::Rejected)
-}
-
-fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
-    PodView {
-        node: Some("node-1".into()),
-        state: PodState::Rejected(Rejection {
-            reason: "OutOfcpu".into(),
-            message: Some("Pod was rejected: x".into()),
-            class,
-            never_ran,
-        }),
-        ..pod
-    }
-}
-
-fn refused(uid: &str) -> PodView {
-    with(Class::Race, never_ran(), pod(uid))
-}
-
-fn gone_soon(pod: PodView) -> PodView {
-    PodView {
-        deletion: Deletion::Asked,
-        ..pod
-    }
-}
-
-fn marked(attempt: u32, pod: PodView) -> PodView {
-    PodView {
-        mark: Some(Mark {
-            record: "web-u-1".into(),
-            record_uid: Uid::new("r-1"),
-            attempt,
-        }),
-        ..pod
-    }
-}
-
-fn started(pod: PodView) -> PodView {
-    PodView {
-        state: PodState::Started,
-        ..pod
-    }
-}
-
-fn record(phase: Option<Phase>) -> Record {
-    Record {
-        meta: meta("web-u-1", "r-1"),
-        pod_name: "web".into(),
-        first_uid: "u-1".into(),
-        policy: Policy::default(),
-        status: Status {
-            phase,
-            rejected_uid: Some("u-1".into()),
-            node_name: Some("node-1".into()),
-            pod_starts: 1,
-            conditions: vec![Condition {
-                r#type: ConditionType::HoldKept.as_str().to_owned(),
-                status: ConditionStatus::True,
-                reason: String::new(),
-                message: String::new(),
-                last_transition_time: at(0),
-            }],
-            ..Status::default()
-        },
-    }
-}
-
-fn attempts(attempts: u32, mut record: Record) -> Record {
-    record.status.attempts = attempts;
-    record
-}
-
-fn recreated_as(uid: &str, mut record: Record) -> Record {
-    record.status.pod_uid = Some(uid.to_owned());
-    record
-}
-
-fn deleted_at(second: i64, mut record: Record) -> Record {
-    record.status.pod_deletion_time = Some(at(second));
-    record
-}
-
-fn ended_at(second: i64, mut record: Record) -> Record {
-    record.status.finished_at = Some(at(second));
-    record.status.message = Some("why".into());
-    record
-}
-
-fn denied_since(second: i64, mut record: Record) -> Record {
-    record.status.set(
-        ConditionType::CreateDenied,
-        ConditionStatus::True,
-        ("Refused", "quota"),
-        at(second),
-    );
-    record
-}
-
-fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
-    record.policy.wipe = Wipe::Required;
-    record.policy.on_wipe_timeout = policy;
-    record.status.set(
-        ConditionType::PodRejected,
-        ConditionStatus::True,
-        ("OutOfcpu", ""),
-        at(1_000),
-    );
-    record
-}
-
-fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Snapshot {
-    Snapshot {
-        record: record.into().map(Box::new),
-        pod: match pod.into() {
-            Some(pod) => Sight::Present(Box::new(pod)),
-            None => Sight::Absent,
-        },
-        namespace: NamespaceSight::Active,
-        cancelled: Asked::No,
-        created: None,
-        holding: Holding::Allowed,
-        record_ttl: TTL,
-    }
-}
 
 /// What a verdict does, in a word or two.
 fn told(verdict: &Verdict) -> String {

@@ -77,19 +77,19 @@ pub enum Effect {
     DeleteRecord,
 }
 
-/// What a step is to a Belayer that is drained.
+/// What a step means while Belayer is draining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leads {
-    /// It begins a re-creation, of a pod that is still there: that pod stays as it is.
+    /// It begins a re-creation of a pod that still exists: that pod stays as it is.
     Begins,
-    /// It finishes one, of a pod that is in its record alone: whoever drains waits for that.
+    /// It finishes the re-creation of a pod that exists only in its record: a drain waits for that.
     Finishes,
     /// It leads to no new pod.
     Nowhere,
 }
 
 impl Verdict {
-    /// What the step is to a Belayer that is drained.
+    /// What the step means while Belayer is draining.
     pub fn leads(&self) -> Leads {
         match &self.effect {
             Some(Effect::CreateRecord { .. } | Effect::Intend { .. }) => Leads::Begins,

@@ -70,7 +70,7 @@ impl Shared {
         };
         match taken {
             Ok(outcome) => {
-                // What was not done after all is not told.
+                // What was not done is not reported.
                 if let Some(notice) = notice.filter(|_| matches!(outcome, Outcome::Done)) {
                     self.tell(snapshot, notice);
                 }

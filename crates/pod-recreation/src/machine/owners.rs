@@ -101,8 +101,8 @@ impl Shared {
             return Ok(None);
         };
         let key = match served.scope {
-            // Whoever writes a pod writes the name too: it must not choose any object of the
-            // cluster for Belayer to look at (T7).
+            // A user who writes a pod also chooses the owner's name: that must not make Belayer
+            // read any object of the cluster (T7).
             Scope::Cluster if !self.is_named(&served.resource) => return Ok(None),
             Scope::Cluster => ObjectKey::cluster(reference.name.as_str()),
             Scope::Namespaced => ObjectKey::new(namespace, reference.name.as_str()),

@@ -144,7 +144,7 @@ pub(super) enum Trial {
     Rehearsal,
 }
 
-/// The request that writes a status, if nobody wrote the record since.
+/// The request that writes a status, unless the record has changed since.
 pub fn status_patch(record: &Record, next: &Status) -> Request {
     let path = api::resource().subresource_path(&record.meta.key, "status");
     let body = json!({

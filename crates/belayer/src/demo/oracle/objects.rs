@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// With what the main container of a workflow's pod exited, if it has.
+/// The exit code of the main container of a workflow's pod, if it has exited.
 pub(super) fn main_exit_code(pod: &Value) -> Option<i64> {
     let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
     let main = statuses.iter().find(|status| status["name"] == "main")?;

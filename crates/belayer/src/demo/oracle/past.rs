@@ -45,7 +45,7 @@ pub(super) struct Past {
     held: HashMap<String, usize>,
     /// Pods of which something ran.
     ran: HashSet<String>,
-    /// Pods whose deletion met a main container that had not ended.
+    /// Pods whose main container had not ended when they were deleted.
     cut_short: HashSet<String>,
     by_hand: HashSet<String>,
 }

@@ -1,5 +1,5 @@
-//! How many held objects nothing selects, counted as a controller counts them right after its start:
-//! by what it is decided whether so many at once look like a mistake.
+//! How many held objects nothing selects, counted as a controller counts them right after its start.
+//! The guard against mass release decides by these counts.
 
 use std::collections::HashMap;
 

@@ -105,7 +105,7 @@ impl PodFinalizer {
         Ok(explained)
     }
 
-    /// Whether so many pods are unselected that this one is kept.
+    /// Whether too many pods are unselected, so that this one is kept.
     async fn mass_release(
         &self,
         pod: &Pod,
@@ -147,7 +147,7 @@ impl PodFinalizer {
         } = snapshot.mass_release
         {
             notes.push(
-                "counted as right after a start: a running Belayer counts pods whose own labels changed meanwhile in \
+                "counted as right after a start: a running Belayer counts pods whose own labels have changed since then in \
                  their namespace alone"
                     .to_owned(),
             );
@@ -155,7 +155,7 @@ impl PodFinalizer {
         let argo = view.and_then(|view| view.argo.as_ref());
         if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
             notes.push(
-                "whether it had ended when its deletion began, only a controller knows that watched it"
+                "only a controller that watched the pod knows whether it had ended when its deletion began"
                     .to_owned(),
             );
         }

@@ -83,10 +83,10 @@ impl PodRecreation {
         if record.is_none() && seen.only_the_leader_knows() {
             let namespace = self.gate.namespace().unwrap_or_default();
             explained.notes.push(format!(
-                "it was rejected without its hold: whether nothing of it ran, only the Belayer that leads can know, if \
-                 it has watched the pod from before. It holds the pod then, or says by the Event NotRecreated why not: \
+                "it was rejected without its hold: only the leader can know that no container of it ran, if it has \
+                 watched the pod since before. Then it holds the pod, or reports why not by the Event NotRecreated: \
                  kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated; kubectl -n \
-                 {namespace} get lease belayer names the pod that leads",
+                 {namespace} get lease belayer names the leader",
                 key.namespace().unwrap_or_default(),
                 key.name(),
             ));

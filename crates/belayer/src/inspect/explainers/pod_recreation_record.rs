@@ -124,8 +124,8 @@ pub(super) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String>
     let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
     (look.found()?["data"][MODE] == DRAINING).then(|| {
         format!(
-            "the drain has to end (belayer drain --resume): configmap {gate} says draining, and only pods that are in \
-             their records alone are re-created"
+            "the drain must end (belayer drain --resume): configmap {gate} says draining, and only pods that exist \
+             only in their records are re-created"
         )
     })
 }

@@ -79,19 +79,19 @@ impl PvcProtection {
         let explained = decided.explained(|action| {
             let next = match action {
                 Action::Keep if row == row::ADVISE => {
-                    "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
+                    "Kubernetes releases it when the last of these pods is gone; Belayer only reports"
                 }
                 Action::Keep if row == row::LEFT_OVER => {
-                    "a running Belayer lets go once no pod uses it, or Kubernetes protects it"
+                    "a running Belayer releases it once no pod uses it, or Kubernetes protects it"
                 }
                 Action::Keep if row == row::OWNER_FINISHED => {
-                    "Belayer lets go once the workflow has finished, or the last of these pods is gone"
+                    "Belayer releases it once the workflow has finished, or the last of these pods is gone"
                 }
                 Action::Keep if !self.mode.adds_holds() && decision.missing.is_empty() => {
-                    "a running Belayer removes it: pvc-protection only advises"
+                    "a running Belayer removes the finalizer: pvc-protection only reports"
                 }
                 Action::Nothing if !self.mode.adds_holds() => {
-                    "nothing: pvc-protection only advises, and adds no finalizer"
+                    "nothing: pvc-protection only reports, and adds no finalizer"
                 }
                 Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
                 Action::Keep => "Belayer lets go at once when the last of these pods is gone",
@@ -100,7 +100,7 @@ impl PvcProtection {
             next.to_owned()
         });
         match explained.action {
-            // It waits, but not for Belayer.
+            // Its deletion waits, but not for Belayer.
             Action::Keep if !held => Explained {
                 action: Action::Nothing,
                 ..explained
@@ -110,7 +110,7 @@ impl PvcProtection {
     }
 }
 
-/// The Workflow that owns a claim, read now.
+/// The Workflow that owns a PVC, read live.
 async fn owner_view(question: OwnerQuestion, reader: &Reader) -> Result<OwnerView, String> {
     let keep = DecodeContext {
         keep: Keep::nothing().labels([COMPLETED_LABEL]),

@@ -91,7 +91,7 @@ impl WorkflowFinalizer {
                 |workflow, namespace| {
                     let place = workflow.key.namespace().unwrap_or_default();
                     match namespace {
-                        // It goes by its pods, whatever selects it.
+                        // Its pods decide about its release, whether something selects it or not.
                         _ if workflow.is_deleting() => None,
                         _ if !rule.selects(&workflow.labels, place) => {
                             Some(UnselectedBy::Configuration)

@@ -329,7 +329,7 @@ async fn a_pod_that_the_api_server_refuses_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recreation_that_waits_for_the_end_of_a_drain_says_so() {
-    const SAYS: &str = "the drain has to end (belayer drain --resume)";
+    const SAYS: &str = "the drain must end (belayer drain --resume)";
     let stage = Stage::new().await;
     let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" });
     stage.record("a-1", "gone", status);

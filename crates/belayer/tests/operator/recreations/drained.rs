@@ -140,7 +140,7 @@ impl Phases {
             );
         }
         assert!(
-            text.contains("2 pods that are in a PodRecreation alone"),
+            text.contains("2 pods that exist only in a PodRecreation"),
             "{text}"
         );
     }
@@ -190,10 +190,7 @@ async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers
     yard.comes_to("web-2", "Started").await;
     belayer.stop().await;
     yard.delete("web-3");
-    yard.drain()
-        .resume(&belayer_drain::progress::Silent)
-        .await
-        .unwrap();
+    yard.drain().resume(&Silent).await.unwrap();
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(600)).await;
     assert!(yard.find("web-3").is_none());
@@ -251,10 +248,7 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
         .patch_in(&Gvr::PODS, Some(YARD), "web", ended, status);
     yard.delete("web");
     yard.wait_for(Duration::from_secs(3 * 86_400)).await;
-    yard.drain()
-        .resume(&belayer_drain::progress::Silent)
-        .await
-        .unwrap();
+    yard.drain().resume(&Silent).await.unwrap();
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(600)).await;
     assert!(yard.find("web").is_none(), "it runs a second time");
@@ -277,10 +271,7 @@ async fn what_stands_there_is_let_go_and_goes_on_when_draining_is_over() {
     );
     phases.check();
     phases.refused.remove();
-    yard.drain()
-        .resume(&belayer_drain::progress::Silent)
-        .await
-        .unwrap();
+    yard.drain().resume(&Silent).await.unwrap();
     yard.comes_to("web-4", "Recreated").await;
     assert_ne!(uid(&yard.find("web-4").unwrap()), phases.rejected);
     // The one that was re-created starts, and its record says so.

@@ -9,7 +9,7 @@ use belayer_sandbox::{Fault, Gvr, Match, Verb, WatchEnd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Fate, RECORDS, Yard, uid};
+use super::{Fate, RECORDS, Running, Yard, uid};
 use crate::world::BELAYER;
 
 #[tokio::test(start_paused = true)]
@@ -286,19 +286,24 @@ async fn without_its_definition_the_process_is_ready_and_begins_when_it_comes() 
     task.await.unwrap();
 }
 
-/// R1: bound and rejected before its hold was written. The write meets a conflict; and Belayer saw all of it.
-#[tokio::test(start_paused = true)]
-async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
-    let yard = Yard::new();
-    let faults = yard.world.sandbox.faults();
+/// Runs Belayer, and the pod `web` whose hold is sent and takes effect only after `delay`. Returns the pod's UID.
+async fn with_a_late_hold(yard: &Yard, delay: Duration) -> (Running, String) {
     let holds = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
-    let late = Fault::on(holds).nth(1).delay(Duration::from_secs(1));
-    let late = faults.inject(late);
+    let late = Fault::on(holds).nth(1).delay(delay);
+    let late = yard.world.sandbox.faults().inject(late);
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(1)).await;
     let first = yard.pod("web");
     yard.wait("its hold is on the way", || late.hits() == 1)
         .await;
+    (belayer, first)
+}
+
+/// R1: bound and rejected before its hold was written. The write meets a conflict; and Belayer saw all of it.
+#[tokio::test(start_paused = true)]
+async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
+    let yard = Yard::new();
+    let (belayer, first) = with_a_late_hold(&yard, Duration::from_secs(1)).await;
     yard.tell("web", Fate::Rejected("OutOfcpu"));
     yard.wait("it is re-created", || {
         yard.find("web").is_some_and(|pod| uid(&pod) != first)
@@ -324,15 +329,8 @@ async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
 #[tokio::test(start_paused = true)]
 async fn r1_what_a_list_brought_proves_nothing() {
     let yard = Yard::new();
+    let (belayer, first) = with_a_late_hold(&yard, Duration::from_secs(30)).await;
     let faults = yard.world.sandbox.faults();
-    let holds = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
-    let late = Fault::on(holds).nth(1).delay(Duration::from_secs(30));
-    let late = faults.inject(late);
-    let belayer = yard.run();
-    yard.wait_for(Duration::from_secs(1)).await;
-    let first = yard.pod("web");
-    yard.wait("its hold is on the way", || late.hits() == 1)
-        .await;
     let pods = || Match::watches().resource("pods").client(BELAYER);
     let cut = faults.inject(Fault::on(pods()).pause_watches());
     yard.tell("web", Fate::Rejected("OutOfcpu"));

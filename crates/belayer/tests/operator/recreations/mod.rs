@@ -7,6 +7,7 @@ mod drained;
 mod explained;
 mod life;
 mod many;
+mod refused;
 mod users;
 
 use std::borrow::Cow;

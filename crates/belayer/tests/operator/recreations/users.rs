@@ -5,7 +5,7 @@ use std::time::Duration;
 use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb};
 use rstest::rstest;
 use serde_json::json;
 
@@ -333,36 +333,6 @@ async fn a_pod_that_is_replaced_by_its_copy_is_its_users() {
 }
 
 #[rstest]
-#[case::denied(Answer::forbidden("no rights"))]
-#[case::too_large(Answer::error(belayer_sandbox::ApiError::internal(
-    "etcdserver: request is too large"
-)))]
-#[tokio::test(start_paused = true)]
-async fn a_rejection_that_cannot_be_recorded_is_told(#[case] answer: Answer) {
-    let yard = Yard::new();
-    let creates = Match::verb(Verb::Create)
-        .resource("podrecreations")
-        .client(BELAYER);
-    let refused = yard
-        .world
-        .sandbox
-        .faults()
-        .inject(Fault::on(creates).answer(answer));
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
-    yard.pass(Duration::from_secs(600)).await;
-    assert!(
-        refused.hits() < 30,
-        "tried {} times in ten minutes",
-        refused.hits()
-    );
-    assert!(yard.is_held("web"));
-    belayer.stop().await;
-}
-
-#[rstest]
 #[case::no_name("Not A Name!")]
 #[case::another_pods("web-0a1b2c3d")]
 #[tokio::test(start_paused = true)]
@@ -435,65 +405,6 @@ async fn the_namespace_is_deleted_meanwhile() {
         }
         belayer.stop().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_quota_refuses_stays_and_comes_once_there_is_room() {
-    let yard = Yard::new();
-    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    let quota = Answer::forbidden("exceeded quota: pods");
-    let fault = yard
-        .world
-        .sandbox
-        .faults()
-        .inject(Fault::on(creates).answer(quota));
-    let belayer = yard.run();
-    let first = yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
-    yard.pass(Duration::from_secs(300)).await;
-    let pod = yard.find("web").unwrap();
-    assert_eq!(uid(&pod), first, "the rejected pod is still there");
-    assert!(fault.hits() < 12, "{} tries in five minutes", fault.hits());
-    let conditions = yard.record()["status"]["conditions"].clone();
-    let denied = conditions
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|condition| condition["type"] == "CreateDenied")
-        .unwrap();
-    assert!(
-        denied["message"]
-            .as_str()
-            .unwrap()
-            .contains("exceeded quota")
-    );
-    yard.world.sandbox.faults().clear();
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(1_200);
-    while !yard.is_settled("web") {
-        assert!(tokio::time::Instant::now() < deadline, "it does not come");
-        yard.pass(Duration::from_secs(1)).await;
-    }
-    belayer.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_refused_for_an_hour_is_given_up() {
-    let yard = Yard::new();
-    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    yard.world
-        .sandbox
-        .faults()
-        .inject(Fault::on(creates).answer(Answer::forbidden("policy")));
-    let belayer = yard.run();
-    let first = yard.pod("web");
-    yard.pass(Duration::from_secs(3_000)).await;
-    assert_eq!(yard.phase(), "Rejected");
-    yard.pass(Duration::from_secs(1_800)).await;
-    assert_eq!(yard.phase(), "Ended");
-    assert_eq!(uid(&yard.find("web").unwrap()), first);
-    assert!(!yard.is_held("web"));
-    belayer.stop().await;
 }
 
 /// A record that somebody made by hand, for a pod that does not exist.

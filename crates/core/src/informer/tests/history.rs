@@ -56,8 +56,8 @@ fn rejected(version: u64) -> String {
     )
 }
 
-/// The pod once the store has seen `replies` and stands at `version`.
-async fn after(replies: impl IntoIterator<Item = Reply>, version: u64) -> Arc<Pod> {
+/// An informer whose store has reached `version` by these `replies`.
+async fn run_to(replies: impl IntoIterator<Item = Reply>, version: u64) -> Run<Pod> {
     let run: Run<Pod> = start(replies, |informer| {
         informer.streaming_list(StreamingList::Never)
     });
@@ -65,13 +65,17 @@ async fn after(replies: impl IntoIterator<Item = Reply>, version: u64) -> Arc<Po
         .wait_for(ResourceVersion::new(version))
         .await
         .unwrap();
-    Arc::clone(
-        &run.store
-            .lookup(&Run::<Pod>::key("a"))
-            .found()
-            .unwrap()
-            .object,
-    )
+    run
+}
+
+fn pod_of(run: &Run<Pod>) -> Arc<Pod> {
+    let found = run.store.lookup(&Run::<Pod>::key("a")).found().unwrap();
+    Arc::clone(&found.object)
+}
+
+/// The pod once the store has reached `version` by these `replies`.
+async fn after(replies: impl IntoIterator<Item = Reply>, version: u64) -> Arc<Pod> {
+    pod_of(&run_to(replies, version).await)
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,16 +160,9 @@ async fn what_ends_continuity(#[case] replies: [Reply; 4], #[case] expected: Con
         Continuity::Unbroken => 6,
         Continuity::Broken => 9,
     };
-    let run: Run<Pod> = start(replies, |informer| {
-        informer.streaming_list(StreamingList::Never)
-    });
-    run.store
-        .wait_for(ResourceVersion::new(version))
-        .await
-        .unwrap();
+    let run = run_to(replies, version).await;
     run.server.asked(3).await;
-    let found = run.store.lookup(&Run::<Pod>::key("a")).found().unwrap();
-    assert_eq!(found.object.continuity(), Some(expected));
+    assert_eq!(pod_of(&run).continuity(), Some(expected));
 }
 
 fn deleting(version: u64, containers: &Value) -> String {

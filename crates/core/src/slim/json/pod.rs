@@ -72,7 +72,7 @@ struct JsonStatus<'a> {
     ephemeral_container_statuses: bool,
 }
 
-/// What conditions say of a pod that is being deleted or has not run.
+/// The conditions of a pod that is being deleted or has not run.
 #[derive(Debug, Default)]
 struct Conditions<'a> {
     sandbox_ready: bool,

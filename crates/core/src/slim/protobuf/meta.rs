@@ -164,7 +164,7 @@ fn controlling(
 
 const TIME: &str = "metadata.managedFields.time";
 
-/// When it was created; a time that cannot be read is as good as none.
+/// When it was created; `None` also if the time cannot be parsed.
 pub(super) fn created(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
     for field in Fields::of(message) {
         let field = field?;

@@ -50,7 +50,7 @@ impl SlimProtobuf for Pod {
         } else {
             None
         };
-        // Most pods run and are not being deleted: they are spared a second look.
+        // Most pods run and are not being deleted: their conditions are not decoded.
         let has_run = status.started || status.has_ip;
         let conditions = if meta.is_deleting() || !has_run {
             Conditions::read(bytes)?
@@ -219,7 +219,7 @@ impl<'a> Status<'a> {
     }
 }
 
-/// What conditions say of a pod that is being deleted or has not run.
+/// The conditions of a pod that is being deleted or has not run.
 #[derive(Default)]
 struct Conditions {
     sandbox_ready: bool,

@@ -188,8 +188,8 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
         "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
 #[case::a1_records_that_are_not_written(json!({"consumer": "podOutcome"}), "consumer", "needs `capture: true`")]
 #[case::a1_records_that_nobody_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
-#[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "Argo Workflows alone")]
-#[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "Argo Workflows alone")]
+#[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "only to pods of Argo Workflows")]
+#[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "only to pods of Argo Workflows")]
 #[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "such as 30s")]
 fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
     let error = check(profile_with(changes)).unwrap_err();

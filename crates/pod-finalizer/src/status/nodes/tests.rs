@@ -160,8 +160,8 @@ fn no_nodes_are_no_evidence(#[case] status: Value) {
 
 #[rstest]
 #[case::offloaded(json!({"offloadNodeStatusVersion": "fnv:12"}), "offloaded")]
-#[case::no_base64(json!({"compressedNodes": "%%%"}), "no base64")]
-#[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "no gzip")]
+#[case::no_base64(json!({"compressedNodes": "%%%"}), "not valid base64")]
+#[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "not valid gzip")]
 #[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
 #[case::no_map(json!({"nodes": [3]}), "cannot be read")]
 #[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": [3]}), "cannot be read")]

@@ -1,0 +1,119 @@
+//! What drain reports, as steps, text and data.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_would_go_and_sends_nothing() {
+    let world = installed();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    assert!(report.taken.dry_run);
+    assert_eq!(report.taken.holds["belayer.dev/pod-status"]["Drained"], 1);
+    assert_eq!((report.passes, report.gate), (1, GateState::Untouched));
+    assert!(world.sandbox.recorder().writes_by(ADMIN).is_empty());
+    assert!(world.is_held("a"));
+}
+
+/// Keeps every step that was told.
+#[derive(Default)]
+struct Steps(parking_lot::Mutex<Vec<String>>);
+
+impl Progress for Steps {
+    fn step(&self, text: &str) {
+        self.0.lock().push(text.to_owned());
+    }
+}
+
+/// A policy of ours that ties a hold.
+fn policy(world: &World) {
+    let expression = json!({ "expression": "[\"belayer.dev/pod-status\"]" });
+    let policy = json!({
+        "metadata": { "name": "belayer-pod-hold", "labels": { "app.kubernetes.io/name": "belayer" } },
+        "spec": { "mutations": [{ "patchType": "JSONPatch", "jsonPatch": expression }] },
+    });
+    world.create(&policies(), None, policy);
+}
+
+#[rstest]
+#[case::in_earnest(
+    Writes::Sent,
+    "removed",
+    "Removed",
+    ["policiesRemoved", "objectsReleased", "released"],
+    ["policiesToRemove", "objectsToRelease", "toRelease"]
+)]
+#[case::in_a_dry_run(
+    Writes::DryRun,
+    "would remove",
+    "Would remove",
+    ["policiesToRemove", "objectsToRelease", "toRelease"],
+    ["policiesRemoved", "objectsReleased", "released"]
+)]
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
+    #[case] writes: Writes,
+    #[case] step: &str,
+    #[case] verb: &str,
+    #[case] there: [&str; 3],
+    #[case] not_there: [&str; 3],
+) {
+    const POLICY: &str = "mutatingadmissionpolicies.admissionregistration.k8s.io/belayer-pod-hold";
+    let world = installed();
+    policy(&world);
+    map(&world, "a", "belayer.dev/pod-status");
+    let steps = Steps::default();
+    let report = drain(&world, writes).run(&steps).await.unwrap();
+    let steps = steps.0.into_inner();
+    let about: Vec<&String> = steps.iter().filter(|step| step.contains(POLICY)).collect();
+    assert_eq!(about, [&format!("{step} {POLICY}")]);
+    let text = text::report(&report);
+    let says = format!("{verb} what adds holds at creation:\n  {POLICY}\n");
+    assert!(text.starts_with(&says), "{text}");
+    let data = serde_json::to_value(&report).unwrap();
+    assert_eq!(data[there[0]], json!([POLICY]));
+    assert_eq!(data[there[1]], 1);
+    assert_eq!(data[there[2]]["belayer.dev/pod-status"]["Drained"], 1);
+    for key in not_there {
+        assert!(data.get(key).is_none(), "{key}: {data}");
+    }
+    let yaml = serde_saphyr::to_string(&report).unwrap();
+    assert!(yaml.contains("dryRun: "), "{yaml}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
+    let world = World::new();
+    for writes in [Writes::DryRun, Writes::Sent] {
+        let report = drain(&world, writes).run(&Silent).await.unwrap();
+        let says =
+            "there is no namespace belayer-system: a Belayer that runs in another one is not told";
+        assert!(
+            report.notes.iter().any(|note| note.starts_with(says)),
+            "{:?}",
+            report.notes
+        );
+    }
+    world.create_namespace(OWN);
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    assert_eq!(report.notes, [""; 0]);
+}
+
+#[rstest]
+#[case::one(&["a"], "1 claim that is being deleted waits for kubernetes.io/pvc-protection", "if it stays,")]
+#[case::two(&["a", "b"], "2 claims that are being deleted wait for kubernetes.io/pvc-protection", "if they stay,")]
+#[tokio::test(start_paused = true)]
+async fn one_claim_waits_and_two_wait(
+    #[case] names: &[&str],
+    #[case] says: &str,
+    #[case] then: &str,
+) {
+    let world = installed();
+    for name in names {
+        claim(&world, name, &[KUBERNETES]);
+        world.delete(&CLAIMS, Some(NAMESPACE), name);
+    }
+    let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
+    let text = text::report(&report);
+    assert!(text.contains(says) && text.contains(then), "{text}");
+}

@@ -1,0 +1,131 @@
+//! Rules 5, 6, 8 and 9: what the pod's owner shows, and that the result was taken.
+
+use std::time::Duration;
+
+use belayer_core::decision::Missing;
+use belayer_core::facts::{Fact, OwnerState};
+
+use super::{Answer, Found, RECHECK, Reasons, ask};
+use crate::evidence::{Consumption, Evidence, OwnerDeletion};
+use crate::profile::Profile;
+use crate::question::PodQuestion;
+use crate::row;
+use crate::snapshot::{CachedOwner, ConsumedLabel, Judge, Owner, OwnerView, PodView, Selection};
+
+/// Rows 5 and 6.
+pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
+    let Owner::Known(owner) = &pod.owner else {
+        return None;
+    };
+    let OwnerView {
+        question,
+        cached,
+        fact,
+    } = &**owner;
+    if let CachedOwner::Present(meta) = cached {
+        return OwnerDeletion::prove(meta, question.uid())
+            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
+    }
+    let question = PodQuestion::Owner(question.clone());
+    match fact.as_ref().map(Fact::answer) {
+        Some(OwnerState::Gone(proof)) => {
+            Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
+        }
+        Some(OwnerState::Present(meta)) if meta.is_deleting() => {
+            OwnerDeletion::prove(meta, owner.question.uid())
+                .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
+        }
+        // The owner lives and the cache will show it; if its kind has no cache, ask now and then.
+        Some(OwnerState::Present(_)) => {
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: RECHECK,
+                },
+            );
+            None
+        }
+        Some(OwnerState::Unknown(why)) => {
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: RECHECK,
+                },
+            );
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Event(format!("whether the owner is gone is not known: {why}").into()),
+            );
+            None
+        }
+        None => {
+            reasons.add(
+                row::OWNER_GONE,
+                Missing::Answer {
+                    question,
+                    after: Duration::ZERO,
+                },
+            );
+            None
+        }
+    }
+}
+
+/// Row 8.
+pub(super) fn missing(pod: &PodView) -> Found {
+    matches!(pod.owner, Owner::Missing).then_some((row::NO_OWNER, Evidence::NoOwner))
+}
+
+/// Row 9.
+pub(super) fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
+    if pod.judges().any(|(_, label)| label == ConsumedLabel::Yes) {
+        return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
+    }
+    let Owner::Known(owner) = &pod.owner else {
+        return None;
+    };
+    pod.judges()
+        .find_map(|(profile, _)| finished(pod, owner, profile, reasons))
+}
+
+impl PodView {
+    /// The profile that selects the pod, or those by which it is judged if none does.
+    pub(super) fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
+        let selecting = match &self.selection {
+            Selection::By { profile, consumed } => Some((&**profile, *consumed)),
+            Selection::None | Selection::Ignored => None,
+        };
+        let others = self.judges.iter();
+        let others = others.map(|Judge { profile, consumed }| (&**profile, *consumed));
+        selecting.into_iter().chain(others)
+    }
+}
+
+fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut Reasons) -> Found {
+    let proof = owner.fact.as_ref().and_then(|fact| {
+        Consumption::prove_owner_finished(fact, owner.question.uid(), pod.first_seen, profile)
+    });
+    let CachedOwner::Present(cached) = &owner.cached else {
+        return proof.map(|proof| (row::CONSUMED, Evidence::Consumed(proof)));
+    };
+    if !profile.is_owner_finished(&cached.labels) {
+        return None;
+    }
+    let answer = Answer::at_hand(
+        owner.fact.as_ref(),
+        pod,
+        |state| matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version),
+    );
+    match (proof, answer) {
+        (Some(proof), Answer::Current) => Some((row::CONSUMED, Evidence::Consumed(proof))),
+        _ => {
+            reasons.add(
+                row::CONSUMED,
+                ask(PodQuestion::Owner(owner.question.clone()), answer),
+            );
+            None
+        }
+    }
+}

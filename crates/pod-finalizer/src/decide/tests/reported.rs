@@ -1,0 +1,102 @@
+//! What a decision reports, and when it is made again.
+
+use super::*;
+
+#[test]
+fn a6_a_deletion_that_is_not_judged_says_why() {
+    let decision = decide(&pod().held().deleting("11:59:59").0, now());
+    let says = decision.missing_in_words().join("; ");
+    assert!(says.contains("may still succeed"), "{says}");
+}
+
+#[rstest]
+#[case::once(1, 30)]
+#[case::again(2, 60)]
+#[case::for_long(40, 600)]
+fn a_record_that_is_refused_is_tried_again_ever_later(#[case] times: u32, #[case] seconds: i64) {
+    let looked_at = |waited: i64| {
+        let case = pod().held().ended().captured().refused_before(times);
+        let at = now() + jiff::SignedDuration::from_secs(waited);
+        outcome(&decide(&case.0, at))
+    };
+    assert_eq!(looked_at(seconds - 1), Expect::Keep(row::KEEP));
+    assert_eq!(looked_at(seconds), Expect::Record(row::CAPTURE));
+}
+
+#[test]
+fn a_record_that_is_refused_is_told_whatever_else_is_decided() {
+    for case in [
+        pod().held().ended().captured().refused("11:59:00"),
+        pod()
+            .held()
+            .ended()
+            .captured()
+            .refused("11:59:00")
+            .consumed(),
+    ] {
+        let notices = decide(&case.0, now()).notices;
+        assert_eq!(notices[0].reason, "OutcomeNotRecorded");
+        assert!(notices[0].message.contains("no quota"));
+    }
+}
+
+#[test]
+fn a_workflow_that_has_not_changed_is_not_asked_again() {
+    let decision = decide(
+        &pod().held().deleting("11:59:59").node(&["node-2"]).0,
+        now(),
+    );
+    let asks = |missing: &Missing<_>| matches!(missing, Missing::Answer { .. });
+    assert!(!decision.missing.iter().any(asks), "{:?}", decision.missing);
+    assert_eq!(decision.look_again, Some(Duration::from_secs(2)));
+}
+
+#[test]
+fn release_after_is_off_by_default_and_shouts_when_it_fires() {
+    let waiting = pod().held().ended().deleting("11:00:00");
+    assert_eq!(outcome(&decide(&waiting.0, now())), Expect::Keep(row::KEEP));
+    let limited = pod()
+        .held()
+        .ended()
+        .deleting("11:00:00")
+        .release_after(Duration::from_secs(1800));
+    let decision = decide(&limited.0, now());
+    assert_eq!(
+        outcome(&decision),
+        Expect::Release(row::KEEP, "ReleaseAfter")
+    );
+    assert_eq!(decision.notices[0].severity, Severity::Warning);
+    let early = pod()
+        .held()
+        .ended()
+        .deleting("11:00:00")
+        .release_after(Duration::from_secs(3900));
+    let decision = decide(&early.0, now());
+    assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
+    assert_eq!(decision.look_again, Some(Duration::from_secs(300)));
+}
+
+#[test]
+fn a_deletion_that_waits_is_told_once_its_grace_is_over() {
+    let fresh = decide(&pod().held().ended().deleting("11:59:58").0, now());
+    assert!(fresh.notices.is_empty());
+    assert_eq!(fresh.look_again, Some(TELL_AFTER - Duration::from_secs(2)));
+    let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
+    assert_eq!(old.notices[0].reason, "DeletionWaits");
+    assert!(
+        old.notices[0].message.contains("take the result"),
+        "{}",
+        old.notices[0].message
+    );
+}
+
+#[test]
+fn t3_a_status_that_is_too_large_is_told() {
+    let case = pod().held().deleting("11:59:59").status_too_large();
+    let decision = decide(&case.0, now());
+    let [notice] = &*decision.notices else {
+        panic!("{:?}", decision.notices);
+    };
+    assert_eq!(notice.reason, "WorkflowStatusTooLarge");
+    assert!(notice.message.contains("300 MiB"), "{}", notice.message);
+}

@@ -1,0 +1,155 @@
+//! Records and pods of which a case reads like its row.
+
+use super::*;
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+pub(super) fn meta(name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta::new(
+        ObjectKey::new("yard", name),
+        Uid::new(uid),
+        ResourceVersion::new(1),
+    )
+}
+
+pub(super) fn pod(uid: &str) -> PodView {
+    let pod = Pod::new(meta("web", uid));
+    PodView {
+        hold: Hold::On,
+        selection: Selection::Eligible,
+        ..PodView::of(&pod, &Settings::default(), FirstSight::Earlier)
+    }
+}
+
+pub(super) fn never_ran() -> Result<NeverRan, MayHaveRun> {
+    let failed = Pod {
+        phase: belayer_core::slim::Phase::Failed,
+        ..Pod::new(meta("web", "x"))
+    };
+    NeverRan::prove(&failed, FirstSight::Rejected)
+}
+
+pub(super) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
+    PodView {
+        node: Some("node-1".into()),
+        state: PodState::Rejected(Rejection {
+            reason: "OutOfcpu".into(),
+            message: Some("Pod was rejected: x".into()),
+            class,
+            never_ran,
+        }),
+        ..pod
+    }
+}
+
+pub(super) fn refused(uid: &str) -> PodView {
+    with(Class::Race, never_ran(), pod(uid))
+}
+
+pub(super) fn gone_soon(pod: PodView) -> PodView {
+    PodView {
+        deletion: Deletion::Asked,
+        ..pod
+    }
+}
+
+pub(super) fn marked(attempt: u32, pod: PodView) -> PodView {
+    PodView {
+        mark: Some(Mark {
+            record: "web-u-1".into(),
+            record_uid: Uid::new("r-1"),
+            attempt,
+        }),
+        ..pod
+    }
+}
+
+pub(super) fn started(pod: PodView) -> PodView {
+    PodView {
+        state: PodState::Started,
+        ..pod
+    }
+}
+
+pub(super) fn record(phase: Option<Phase>) -> Record {
+    Record {
+        meta: meta("web-u-1", "r-1"),
+        pod_name: "web".into(),
+        first_uid: "u-1".into(),
+        policy: Policy::default(),
+        status: Status {
+            phase,
+            rejected_uid: Some("u-1".into()),
+            node_name: Some("node-1".into()),
+            pod_starts: 1,
+            conditions: vec![Condition {
+                r#type: ConditionType::HoldKept.as_str().to_owned(),
+                status: ConditionStatus::True,
+                reason: String::new(),
+                message: String::new(),
+                last_transition_time: at(0),
+            }],
+            ..Status::default()
+        },
+    }
+}
+
+pub(super) fn attempts(attempts: u32, mut record: Record) -> Record {
+    record.status.attempts = attempts;
+    record
+}
+
+pub(super) fn recreated_as(uid: &str, mut record: Record) -> Record {
+    record.status.pod_uid = Some(uid.to_owned());
+    record
+}
+
+pub(super) fn deleted_at(second: i64, mut record: Record) -> Record {
+    record.status.pod_deletion_time = Some(at(second));
+    record
+}
+
+pub(super) fn ended_at(second: i64, mut record: Record) -> Record {
+    record.status.finished_at = Some(at(second));
+    record.status.message = Some("why".into());
+    record
+}
+
+pub(super) fn denied_since(second: i64, mut record: Record) -> Record {
+    record.status.set(
+        ConditionType::CreateDenied,
+        ConditionStatus::True,
+        ("Refused", "quota"),
+        at(second),
+    );
+    record
+}
+
+pub(super) fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
+    record.policy.wipe = Wipe::Required;
+    record.policy.on_wipe_timeout = policy;
+    record.status.set(
+        ConditionType::PodRejected,
+        ConditionStatus::True,
+        ("OutOfcpu", ""),
+        at(1_000),
+    );
+    record
+}
+
+pub(super) fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Snapshot {
+    Snapshot {
+        record: record.into().map(Box::new),
+        pod: match pod.into() {
+            Some(pod) => Sight::Present(Box::new(pod)),
+            None => Sight::Absent,
+        },
+        namespace: NamespaceSight::Active,
+        cancelled: Asked::No,
+        created: None,
+        holding: Holding::Allowed,
+        record_ttl: TTL,
+    }
+}
