@@ -16,6 +16,10 @@ use jiff::SignedDuration;
 /// A rejection at first admission is written within this time of the start.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
+/// The same for a pod without its hold that was first seen rejected. Nothing but its start time says that
+/// it did not run, and a kubelet that started it, ended, and rejected it after its restart needs longer.
+const AT_ONCE_UNSEEN: SignedDuration = SignedDuration::from_secs(2);
+
 /// A kubelet that reports nothing about a pod for longer than this after it was bound may be cut off.
 const UNHEARD_OF: SignedDuration = SignedDuration::from_secs(120);
 
@@ -71,9 +75,11 @@ impl NeverRan {
     ///
     /// What stands against it.
     pub fn prove(pod: &Pod, sight: FirstSight) -> Result<Self, MayHaveRun> {
-        if !pod.meta.has_finalizer(POD_RECREATION_HOLD) && sight == FirstSight::Earlier {
-            return Err(MayHaveRun::NotHeld);
-        }
+        let at_once = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), sight) {
+            (true, _) | (false, FirstSight::Throughout) => AT_ONCE,
+            (false, FirstSight::Rejected) => AT_ONCE_UNSEEN,
+            (false, FirstSight::Earlier) => return Err(MayHaveRun::NotHeld),
+        };
         if pod.started || pod.phase != Phase::Failed {
             return Err(MayHaveRun::ContainerStarted);
         }
@@ -91,7 +97,7 @@ impl NeverRan {
         match (start, times.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
             (Some(_), None) => Err(MayHaveRun::UnknownWrite),
-            (Some(start), Some(written)) if written.duration_since(start).abs() <= AT_ONCE => {
+            (Some(start), Some(written)) if written.duration_since(start).abs() <= at_once => {
                 Ok(Self(()))
             }
             (Some(_), Some(_)) => Err(MayHaveRun::StartedEarlier),
@@ -155,7 +161,10 @@ mod tests {
     }
 
     fn unheld() -> Pod {
-        let mut pod = rejected();
+        without_hold(rejected())
+    }
+
+    fn without_hold(mut pod: Pod) -> Pod {
         pod.meta.finalizers = Box::default();
         pod
     }
@@ -198,6 +207,12 @@ mod tests {
     )]
     #[case::without_its_hold(unheld(), FirstSight::Earlier, Err(MayHaveRun::NotHeld))]
     #[case::first_seen_rejected(unheld(), FirstSight::Rejected, Ok(()))]
+    #[case::r1_first_seen_rejected_at_once(without_hold(times(100, Some(102))), FirstSight::Rejected, Ok(()))]
+    #[case::r1_first_seen_rejected_after_it_may_have_run(
+        without_hold(times(100, Some(103))),
+        FirstSight::Rejected,
+        Err(MayHaveRun::StartedEarlier)
+    )]
     #[case::r1_observed_throughout(unheld(), FirstSight::Throughout, Ok(()))]
     #[case::r1_seen_to_start_before(Pod { unstarted: None, ..unheld() }, FirstSight::Throughout, Err(MayHaveRun::SeenStarted))]
     #[case::r1_seen_to_start_before_though_held(Pod { unstarted: None, ..rejected() }, FirstSight::Earlier, Err(MayHaveRun::SeenStarted))]

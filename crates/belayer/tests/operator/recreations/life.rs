@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::server::Health as _;
+use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
-use belayer_sandbox::{Fault, Gvr, Match, Verb, WatchEnd};
+use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb, WatchEnd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -340,5 +341,39 @@ async fn r1_what_a_list_brought_proves_nothing() {
     assert_eq!(uid(&yard.find("web").unwrap()), first);
     assert_eq!((yard.creates(), yard.records().len()), (0, 0));
     assert!(yard.world.events("NotRecreated") > 0, "nobody is told");
+    belayer.stop().await;
+}
+
+/// R1: it ran, its hold was released, and Belayer was killed before the kubelet restarted and rejected it. The
+/// next Belayer sees a rejected pod without the hold, which nobody but a start removes.
+#[tokio::test(start_paused = true)]
+async fn r1_a_pod_that_ran_is_not_created_again_after_a_restart() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    let held = || {
+        yard.find("web")
+            .is_some_and(|pod| pod["metadata"]["finalizers"][0] == POD_RECREATION_HOLD)
+    };
+    yard.wait("it is held", held).await;
+    let taken = yard.world.cluster().clock().now();
+    let start = json!({ "status": { "startTime": taken.to_string() } });
+    let status = |patch| {
+        let pods = &Gvr::PODS;
+        yard.world
+            .patch_in(pods, Some(super::YARD), "web", patch, Subresource::Status);
+    };
+    status(start);
+    yard.tell("web", Fate::Runs);
+    yard.wait("its hold is released", || !held()).await;
+    belayer.crash();
+    yard.wait_for(Duration::from_secs(5)).await;
+    status(json!({ "status": { "podIP": null, "containerStatuses": null } }));
+    yard.tell("web", Fate::Rejected("NodeAffinity"));
+
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!((yard.creates(), yard.records().len()), (0, 0));
     belayer.stop().await;
 }
