@@ -31,13 +31,13 @@ pub(crate) async fn look(reader: &Reader, server: Option<&str>) -> Option<Findin
     };
     let found = list["items"].as_array().and_then(|items| items.first())?;
     let text = |key: &str| found["metadata"][key].as_str().unwrap_or_default();
-    let server = server.unwrap_or("unknown");
+    let server = server.unwrap_or("of unknown version");
     Some(
         Finding::new(
             Level::Missing,
             About::Installation,
             format!(
-                "daemonset {}/{} is the node agent, and this API server has version {server}",
+                "daemonset {}/{} is the node agent, and this API server is {server}",
                 text("namespace"),
                 text("name")
             ),

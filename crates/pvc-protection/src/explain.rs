@@ -59,7 +59,7 @@ pub fn says(row: Row) -> &'static str {
         row::OWNER_FINISHED => {
             "being deleted, held, owned by a Workflow, and every pod that uses it has ended"
         }
-        row::ADVISE => "being deleted, kept by Kubernetes, and a pod uses it; Belayer only reports",
+        row::ADVISE => "being deleted, kept by Kubernetes, and a pod uses it; Belayer only advises",
         row::LEFT_OVER => {
             "held only by the finalizer of an earlier configuration, and a pod uses it; Belayer only reports"
         }

@@ -333,7 +333,7 @@ async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
         .find(|part| part.name == "pvc-protection");
     let findings = part.unwrap().findings.into_iter();
     findings
-        .filter(|one| one.what.contains("claim ") || one.what.contains("claims "))
+        .filter(|one| one.what.contains("PVC ") || one.what.contains("PVCs "))
         .collect()
 }
 

@@ -124,9 +124,7 @@ impl Held {
         match self {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "its deletion has not ended it yet, so it may still succeed",
-            Self::Failed => {
-                "one of its containers had failed before it was deleted, which is a result"
-            }
+            Self::Failed => "a container of it had failed before it was deleted, which is a result",
             Self::Succeeded => {
                 "it may have succeeded: its main container and Argo's own exited with 0"
             }

@@ -79,7 +79,7 @@ impl PvcProtection {
         let explained = decided.explained(|action| {
             let next = match action {
                 Action::Keep if row == row::ADVISE => {
-                    "Kubernetes releases it when the last of these pods is gone; Belayer only reports"
+                    "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
                 }
                 Action::Keep if row == row::LEFT_OVER => {
                     "a running Belayer releases it once no pod uses it, or Kubernetes protects it"
