@@ -188,7 +188,7 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     .await?;
     let checked = check(&cluster).await?;
     ensure!(
-        checked.contains("claims still have belayer.dev/pvc-protection"),
+        checked.contains("PVCs still have belayer.dev/pvc-protection"),
         "check says {checked}"
     );
 

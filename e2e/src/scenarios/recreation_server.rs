@@ -189,11 +189,7 @@ async fn drained_in_between(cluster: Cluster) -> Result<()> {
     told(&cluster, "web", rejection()).await?;
     in_phase(&cluster, "Waiting").await?;
     let said = cluster.drain(&["--dry-run"]).await?.ended_with(3)?;
-    ensure!(
-        said.out.contains("in a PodRecreation alone"),
-        "{}",
-        said.out
-    );
+    ensure!(said.out.contains("only in a PodRecreation"), "{}", said.out);
     let drained = async {
         cluster.drain(&[]).await?.ended_with(0)?;
         let pod = cluster.pods().get("web").await?;
