@@ -9,11 +9,11 @@ use crate::cargo::{pass_through, run_package};
 
 /// Belayer at work on an embedded API server, told live; half a minute
 ///
-/// Everything after `demo` goes to `belayer demo`: `cargo xtask demo --help` prints its options.
+/// Everything after `demo` goes to the program: `cargo xtask demo --help` prints its options.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Demo {
-    /// Options of `belayer demo`, for example `--speed 4 --seed 7 --keep-running`
+    /// Options, for example `--speed 4 --seed 7 --keep-running`
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -24,8 +24,8 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let mut command = run_package("belayer");
-        command.arg("demo").args(self.options);
+        let mut command = run_package("belayer-demo");
+        command.args(self.options);
         pass_through(command)
     }
 }

@@ -113,20 +113,37 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-workflow-finalizer",
+        ],
+    ),
+    (
+        "belayer-demo",
+        &[
+            "belayer",
+            "belayer-core",
+            "belayer-inspect",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
             "belayer-sandbox",
         ],
     ),
     (
-        "belayer-e2e",
-        // Components for their decisions, the instructions of which are counted.
+        "belayer-subject",
+        // Controllers for their decisions, whose instructions are counted.
         &[
             "belayer-core",
-            "belayer-metrics",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
-            "belayer-sandbox",
             "belayer-workflow-finalizer",
+        ],
+    ),
+    (
+        "belayer-e2e",
+        &[
+            "belayer-core",
+            "belayer-metrics",
+            "belayer-sandbox",
+            "belayer-subject",
         ],
     ),
     ("xtask", &[]),
@@ -151,6 +168,31 @@ fn only_the_allowed_edges_between_crates_exist() {
         assert!(
             !controller_in_sandbox,
             "the sandbox's tests stand on nothing of ours: {dependencies:?}"
+        );
+    }
+}
+
+/// What production never runs is not in what is installed.
+#[test]
+fn the_shipped_binary_holds_no_sandbox_and_no_demo() {
+    let edges = edges();
+    let mut shipped = BTreeSet::new();
+    let mut rest = vec!["belayer"];
+    while let Some(package) = rest.pop() {
+        if shipped.insert(package) {
+            rest.extend(edges.normal[package].iter().map(String::as_str));
+        }
+    }
+    assert!(shipped.contains("belayer-core"), "{shipped:?}");
+    for package in [
+        "belayer-sandbox",
+        "belayer-demo",
+        "belayer-subject",
+        "belayer-e2e",
+    ] {
+        assert!(
+            !shipped.contains(package),
+            "belayer is built with {package}"
         );
     }
 }

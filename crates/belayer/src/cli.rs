@@ -70,11 +70,6 @@ pub enum Command {
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[command(after_help = crate::node_agent::HELP)]
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
-    /// Show it live, in half a minute: an API server in this process, people
-    /// who delete things, and Belayer
-    #[cfg(feature = "demo")]
-    #[command(after_help = crate::demo::HELP)]
-    Demo(crate::demo::DemoArguments),
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
     #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
@@ -99,9 +94,8 @@ pub(crate) fn version() -> String {
     } else {
         controllers.join(", ")
     };
-    let demo = if cfg!(feature = "demo") { "yes" } else { "no" };
     format!(
-        "belayer {}\ncontrollers: {controllers}\nfeature gates: {}\ndemo: {demo}",
+        "belayer {}\ncontrollers: {controllers}\nfeature gates: {}",
         env!("CARGO_PKG_VERSION"),
         Gates::default()
     )
@@ -200,18 +194,6 @@ mod tests {
         assert_eq!(own.own_namespace.as_deref(), Some("ops"));
     }
 
-    #[cfg(feature = "demo")]
-    #[rstest]
-    #[case("0")]
-    #[case("-1")]
-    #[case("NaN")]
-    #[case("inf")]
-    #[case("fast")]
-    fn a_speed_is_a_sane_number(#[case] speed: &str) {
-        let speed = format!("--speed={speed}");
-        assert!(Cli::try_parse_from(["belayer", "demo", &speed]).is_err());
-    }
-
     /// The commands and flags that the help of each command shows.
     #[rstest]
     #[case::root("belayer", &["run", "stuck", "explain", "version", "--log-level", "Exit codes:", "2 wrong usage"])]
@@ -227,7 +209,6 @@ mod tests {
         "--dry-run", "--unselected", "--resume", "--timeout <TIME>", "[default: 2m]", "-o, --output <FORMAT>",
         "--concurrent-releases <N>", "3 something must stay", "4 the API server refuses", "belayer drain --dry-run",
     ])]
-    #[cfg_attr(feature = "demo", case::demo("demo", &["--speed <N>", "--seed <N>", "--keep-running", "--port <N>"]))]
     #[case::stuck("stuck", &[
         "--namespace <NAME>", "-A, --all-namespaces", "-l, --selector <LABELS>", "--older-than <TIME>",
         "--context <NAME>", "--kubeconfig <FILE>", "-o, --output <FORMAT>", "json", "3 something hangs",

@@ -6,8 +6,6 @@ pub mod cli;
 pub mod components;
 pub mod config;
 pub mod controllers;
-#[cfg(feature = "demo")]
-pub mod demo;
 pub mod drain;
 pub mod effective;
 pub mod election;
@@ -159,11 +157,6 @@ async fn command(cli: Cli) -> Result<(), Failure> {
         Command::Drain(arguments) => {
             logging::init(&cli.logging, logging::LevelName::Off);
             drain::run(*arguments).await
-        }
-        #[cfg(feature = "demo")]
-        Command::Demo(arguments) => {
-            logging::init(&cli.logging, logging::LevelName::Off);
-            demo::run(arguments).await
         }
     }
 }

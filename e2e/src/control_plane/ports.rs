@@ -1,34 +1,79 @@
 //! Free ports on the loopback address.
 
+use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where ports are looked for. Linux takes the ports of outgoing connections from 32768 on: one that lies
+/// below cannot be taken by a connection before the program that it was picked for listens on it.
+const FIRST: u32 = 15_000;
+const COUNT: u32 = 32_768 - FIRST;
+
+/// How many ports this process has looked at. Others begin elsewhere: see [`offset`].
+static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
 /// `N` different ports that were free a moment ago.
 ///
-/// All are held at once while picking, so that none is handed out twice. Another process may still
-/// take one before it is used: whoever starts a program on it must be ready to try again.
+/// None is handed out again before all others. Another program may still take one before it is used:
+/// whoever starts a program on it must be ready to try again.
 ///
 /// # Errors
-/// When the system has no port left.
-pub(crate) fn free_ports<const N: usize>() -> std::io::Result<[u16; N]> {
-    let mut listeners = Vec::with_capacity(N);
+/// When no port is free.
+pub(crate) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     for port in &mut ports {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
+        *port = free_port()?;
     }
     Ok(ports)
 }
 
+fn free_port() -> io::Result<u16> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..COUNT {
+        let offset = offset(LOOKED_AT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + offset).map_err(io::Error::other)?;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Processes with neighbouring ids begin far from each other.
+fn offset(looked_at: u32) -> u32 {
+    let begin = std::process::id().wrapping_mul(7_919) % COUNT;
+    (begin + looked_at % COUNT) % COUNT
+}
+
 #[cfg(test)]
 mod tests {
-    use super::free_ports;
+    use super::*;
 
     #[test]
-    fn no_port_is_handed_out_twice() {
+    fn no_port_is_handed_out_twice_nor_to_a_connection() {
         let mut ports = free_ports::<64>().unwrap().to_vec();
+        ports.extend(free_ports::<64>().unwrap());
+        assert!(ports.iter().all(|port| u32::from(*port) < FIRST + COUNT));
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!(ports.len(), 64);
+        assert_eq!(ports.len(), 128);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_passed_over() {
+        let next = LOOKED_AT.load(Ordering::Relaxed);
+        let taken: Vec<_> = (next..next + 200)
+            .step_by(2)
+            .filter_map(|n| {
+                let port = FIRST + offset(n);
+                TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).ok()
+            })
+            .collect();
+        let free = free_ports::<32>().unwrap();
+        for listener in taken {
+            let taken = listener.local_addr().unwrap().port();
+            assert!(!free.contains(&taken), "{taken} is taken");
+        }
     }
 }
