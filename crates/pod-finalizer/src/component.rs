@@ -29,7 +29,7 @@ use crate::backlog::Limits;
 use crate::census::{Census, HeldPod, Selected};
 use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
-use crate::observe::{World, admin_asked, adopted, held, node_of};
+use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
@@ -192,6 +192,9 @@ impl PodFinalizer {
                 if new.object.meta.is_deleting() && !known {
                     self.count_missed(new);
                 }
+                if !before.is_deleting() {
+                    self.count_undecided(new);
+                }
             }
             Event::Deleted { last, .. } => {
                 let meta = &last.object.meta;
@@ -272,10 +275,7 @@ impl PodFinalizer {
             if held(meta) == Held::No || !meta.is_deleting() {
                 return None;
             }
-            let Selection::By { profile, .. } = self.selection(meta) else {
-                return None;
-            };
-            let (_, question) = node_of(meta, &profile)?;
+            let question = self.status_question(meta)?;
             match self.world.status_facts.get(&question)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
                 // A status that is too large does not count as backlog.
@@ -354,14 +354,22 @@ impl PodFinalizer {
         self.census.note(&meta.key, entry);
     }
 
+    /// What to ask about the status of the owner of a pod that a profile selects.
+    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuestion> {
+        let selection = self.selection(pod);
+        let Selection::By { .. } = selection else {
+            return None;
+        };
+        let judges = judges(&self.world.profiles, pod, &selection);
+        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
+        found.map(|(_, question)| question)
+    }
+
     /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
     /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
     fn is_status_too_large(&self, pod: &Pod) -> bool {
-        let Selection::By { profile, .. } = self.selection(&pod.meta) else {
-            return false;
-        };
-        let fact = node_of(&pod.meta, &profile)
-            .and_then(|(_, question)| self.world.status_facts.get(&question));
+        let question = self.status_question(&pod.meta);
+        let fact = question.and_then(|question| self.world.status_facts.get(&question));
         fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
     }
 }

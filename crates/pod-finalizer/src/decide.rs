@@ -152,7 +152,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     } else {
         let message = format!(
             "deletion waits for Belayer's hold: {}",
-            explain(&decision.missing)
+            decision.missing_in_words().join("; ")
         );
         decision = decision.telling(Notice {
             severity: Severity::Normal,
@@ -390,6 +390,8 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
     match (&pod.selection, pod.ended) {
         (Selection::By { profile, .. }, Ended::Yes) => {
+            let reader = pod.judges.first().map(|judge| &judge.profile);
+            let profile = reader.unwrap_or(profile);
             let waits = format!(
                 "the consumer has to take the result (profile {})",
                 profile.name
@@ -404,14 +406,6 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
         }
         (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),
     }
-}
-
-fn explain(missing: &[Missing<PodQuestion>]) -> String {
-    let text = |missing: &Missing<PodQuestion>| match missing {
-        Missing::Answer { question, .. } => format!("to be found out: {question}"),
-        Missing::Event(text) => text.to_string(),
-    };
-    missing.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

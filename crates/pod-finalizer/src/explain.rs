@@ -17,7 +17,7 @@ use belayer_core::slim::{ObjectMeta, Pod};
 
 use crate::argo::{ArgoPod, NodeQuestion};
 use crate::observe::{
-    admin_asked, adopted, argo_pod, cleanup_of, held, judges, node_of, selection,
+    admin_asked, adopted, argo_pod, cleanup_of, held, judges, judging, node_of, owning, selection,
 };
 use crate::outcome::{self, RecordState};
 use crate::profile::{Capture, Profile, Profiles, is_of_kind};
@@ -59,27 +59,23 @@ impl Looks {
         let namespace = self.namespace(meta).await?;
         let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
         let judges = judges(&self.profiles, meta, &selection);
-        let owner = match (&selection, judges.first()) {
-            (Selection::By { profile, .. }, _) => self.owner(meta, profile).await?,
-            (_, Some(judge)) => self.owner(meta, &judge.profile).await?,
-            (_, None) => Owner::NotRequired,
+        let owner = match owning(&selection, &judges) {
+            Some(profile) => self.owner(meta, profile).await?,
+            None => Owner::NotRequired,
         };
-        let (record, node, cleanup) = match &selection {
+        let mut node = None;
+        for profile in judging(&selection, &judges) {
+            if node.is_none() {
+                node = self.node(pod, profile).await?;
+            }
+        }
+        let (record, cleanup) = match &selection {
             Selection::By { profile, .. } => (
                 self.record(pod, profile).await?,
-                self.node(pod, profile).await?,
                 // When a deletion that is due was first seen to be due only a controller knows.
                 cleanup_of(pod, profile, &owner, None),
             ),
-            Selection::None | Selection::Ignored => {
-                let mut node = None;
-                for judge in &judges {
-                    if node.is_none() {
-                        node = self.node(pod, &judge.profile).await?;
-                    }
-                }
-                (RecordState::Unknown, node, None)
-            }
+            Selection::None | Selection::Ignored => (RecordState::Unknown, None),
         };
         let ended = if pod.is_ended() {
             Ended::Yes
@@ -221,7 +217,11 @@ pub fn says(row: Row) -> &'static str {
         row::NODE_LOST => "held, and its release depends on whether its node is lost",
         row::KEEP => "held until its consumer has taken the result",
         row::ADD_HOLD => "selected and not held yet",
-        row::TOO_LATE => "selected, but its deletion began before it was held: too late",
+        // The object does not show which.
+        row::TOO_LATE => {
+            "selected and being deleted, without a finalizer of Belayer: either Belayer has released it, or its deletion \
+             began before it was held"
+        }
         _ => "see the decision table",
     }
 }
@@ -266,6 +266,14 @@ pub fn why_not_selected(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A released pod that still exists, and one that was deleted before it was held, look alike.
+    #[test]
+    fn row_14_explains_both_ways_into_it() {
+        let says = says(row::TOO_LATE);
+        assert!(says.contains("has released it"), "{says}");
+        assert!(says.contains("began before it was held"), "{says}");
+    }
 
     #[test]
     fn every_row_of_the_table_has_its_words() {

@@ -17,7 +17,7 @@ use crate::argo::{self as argo_pods, ArgoPod, NodeQuestion, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
-use crate::profile::{Cleanup, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
+use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::question::Delay;
 use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
@@ -47,26 +47,20 @@ impl World {
         let namespace = self.namespace(meta);
         let selection = self.selection(meta, namespace.cached.as_ref());
         let judges = judges(&self.profiles, meta, &selection);
-        let owner = match (&selection, judges.first()) {
-            (Selection::By { profile, .. }, _) => self.owner(meta, profile),
-            (_, Some(judge)) => self.owner(meta, &judge.profile),
-            (_, None) => Owner::NotRequired,
+        let owner = match owning(&selection, &judges) {
+            Some(profile) => self.owner(meta, profile),
+            None => Owner::NotRequired,
         };
         let adopted = adopted(meta, &selection);
-        let (node, cleanup) = match (&selection, &owner) {
-            (Selection::By { profile, .. }, owner) => (
-                self.node(meta, profile),
-                cleanup_of(
-                    &pod.object,
-                    profile,
-                    owner,
-                    self.due_since(&Delay::Cleanup(meta.uid.clone())),
-                ),
+        let node = judging(&selection, &judges).find_map(|profile| self.node(meta, profile));
+        let cleanup = match &selection {
+            Selection::By { profile, .. } => cleanup_of(
+                &pod.object,
+                profile,
+                &owner,
+                self.due_since(&Delay::Cleanup(meta.uid.clone())),
             ),
-            _ => (
-                judges.iter().find_map(|by| self.node(meta, &by.profile)),
-                None,
-            ),
+            Selection::None | Selection::Ignored => None,
         };
         PodView {
             uid: meta.uid.clone(),
@@ -204,14 +198,24 @@ fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
     }
 }
 
-/// The profiles by which a held pod that no profile selects is judged: every configured or built-in profile
-/// whose owner kind is that of the pod's controller.
+/// The profiles by which a pod is judged beside the one that selects it: every configured or built-in profile whose
+/// owner kind is that of the pod's controller.
+///
+/// A held pod that no profile selects is judged by them (A4), and so is a pod of Argo Workflows whose own profile waits
+/// for a record to be read: Argo reads only pods, so nothing else could ever release it (A1).
 pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
-    let (Selection::None | Selection::Ignored, Held::Yes, Some(controller)) =
-        (selection, held(pod), &pod.controller)
-    else {
+    let Some(controller) = &pod.controller else {
         return Box::default();
     };
+    let is_judged = match selection {
+        Selection::By { profile, .. } => {
+            profile.consumer == Consumer::PodOutcome && argo_pods::is_of_workflow(pod)
+        }
+        Selection::None | Selection::Ignored => held(pod) == Held::Yes,
+    };
+    if !is_judged {
+        return Box::default();
+    }
     let judges = profiles.owning(controller).into_iter();
     judges
         .map(|profile| Judge {
@@ -219,6 +223,23 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
             profile,
         })
         .collect()
+}
+
+/// The profiles by which a pod is judged.
+pub(crate) fn judging<'a>(
+    selection: &'a Selection,
+    judges: &'a [Judge],
+) -> impl Iterator<Item = &'a Profile> {
+    let selecting = match selection {
+        Selection::By { profile, .. } => Some(&**profile),
+        Selection::None | Selection::Ignored => None,
+    };
+    judges.iter().map(|judge| &*judge.profile).chain(selecting)
+}
+
+/// The profile that says what owner a pod has.
+pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Option<&'a Profile> {
+    judging(selection, judges).next()
 }
 
 /// Which node of its owner's status is a pod's, and what to ask about that status.

@@ -67,7 +67,7 @@ pub const ADD_HOLD: Row = Row {
     number: 13,
     name: "add-hold",
 };
-/// Selected, not held, and being deleted: too late.
+/// Selected, not held, and being deleted: released, or too late for a hold.
 pub const TOO_LATE: Row = Row {
     number: 14,
     name: "too-late",

@@ -74,8 +74,9 @@ pub struct PodView {
     pub namespace: NamespaceView,
     /// Its owner, as its profile wants one.
     pub owner: Owner,
-    /// If no profile selects it: the profiles whose owner kind is that of its controller. What is evidence
-    /// by one of them is evidence for this pod (row A4).
+    /// Further profiles by which it is judged, whose owner kind is that of its controller: if no profile selects it
+    /// (A4), or if it is a pod of Argo Workflows and its profile waits for a record to be read (A1). What is evidence
+    /// by one of them is evidence for this pod.
     pub judges: Box<[Judge]>,
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod answers;
+mod argo;
 mod backlog;
 mod claims;
 mod determinism;

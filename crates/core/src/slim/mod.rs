@@ -1,6 +1,7 @@
 //! Slim objects: of each kind only the fields that decisions read.
 
 mod claim;
+mod container_set;
 mod context;
 mod error;
 pub mod json;
@@ -10,12 +11,14 @@ mod pod;
 pub mod protobuf;
 
 pub use claim::Claim;
+pub use container_set::ContainerSet;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};
 pub use namespace::Namespace;
 pub use pod::{
-    Container, ContainerKind, ContainerState, Continuity, Failure, Phase, Pod, Shutdown, Unstarted,
+    BeforeDeletion, Container, ContainerKind, ContainerState, Continuity, Failure, Phase, Pod,
+    Shutdown, Unstarted,
 };
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{ObjectMeta, Slim, Transition};
+use super::{ContainerSet, ObjectMeta, Slim, Transition};
 
 /// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,6 +86,24 @@ pub struct Shutdown {
     /// Whether the condition `DisruptionTarget` says that pod garbage collection deletes it
     /// (`DeletionByPodGC`): its node is gone, or it was never bound to one that is there.
     pub by_pod_gc: bool,
+    /// Which of the containers are members of a container set of Argo Workflows.
+    pub container_set: ContainerSet,
+    /// What the store knows of the pod before its deletion.
+    pub before: BeforeDeletion,
+}
+
+/// What the store knows of a pod at the time when its deletion began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BeforeDeletion {
+    /// Nothing: the first version with a deletion timestamp came by a list, or follows versions that were missed. A
+    /// container that has ended in it ended before the deletion or by it.
+    #[default]
+    Unknown,
+    /// The version just before the first one with a deletion timestamp. What has ended in the first one had ended
+    /// before the deletion.
+    Watched,
+    /// A version without a deletion timestamp, and the pod had ended in it.
+    Ended,
 }
 
 /// A container of a pod that is being deleted.
@@ -229,6 +247,7 @@ impl Default for Unstarted {
 
 impl Shutdown {
     fn inherit(&mut self, previous: &Self) {
+        self.before = previous.before;
         for container in &mut self.containers {
             let same = |c: &&Container| c.name == container.name && c.kind == container.kind;
             let before = previous.containers.iter().find(same);
@@ -273,8 +292,13 @@ impl Slim for Pod {
     }
 
     fn inherit(&mut self, previous: &Self, transition: Transition) {
-        if let (Some(now), Some(before)) = (&mut self.shutdown, &previous.shutdown) {
-            now.inherit(before);
+        match (&mut self.shutdown, &previous.shutdown) {
+            (Some(now), Some(before)) => now.inherit(before),
+            (Some(now), None) if previous.is_ended() => now.before = BeforeDeletion::Ended,
+            (Some(now), None) if transition == Transition::Watched => {
+                now.before = BeforeDeletion::Watched;
+            }
+            _ => {}
         }
         match (&mut self.unstarted, &previous.unstarted) {
             (Some(now), Some(before)) => now.inherit(before, transition),

@@ -1,9 +1,10 @@
 //! Which containers of a step decide how it ended, as Argo judges it.
 //!
-//! Argo's main container is the one called `main`. In a container set the main containers are its members;
-//! the template has their names, but the pod does not show them: every container but Argo's own may be one.
+//! Argo's main container is the one called `main`. In a container set the main containers are its members; the
+//! template, which Argo writes into the pod, contains their names. If the pod does not contain its template, every
+//! container but Argo's own may be a member.
 
-use belayer_core::slim::{Container, ContainerKind, ContainerState, Pod};
+use belayer_core::slim::{Container, ContainerKind, ContainerSet, ContainerState, Pod};
 
 /// Argo's main container where a step is not a container set.
 const MAIN: &str = "main";
@@ -17,12 +18,22 @@ pub(super) struct Containers<'a> {
     /// Init containers. They include native sidecars, which keep running and cannot be distinguished from
     /// them here.
     pub(super) init: Vec<&'a Container>,
-    /// `main`; if none has that name, all containers but Argo's own.
+    /// `main`, or the members of a container set. If no container has such a name, all but Argo's own.
     pub(super) main: Vec<&'a Container>,
     /// Argo's own.
     pub(super) savers: Vec<&'a Container>,
-    /// Beside `main`: sidecars, or further members of a container set.
+    /// All others: sidecars, or members of a container set if [`Members::Unknown`].
     pub(super) others: Vec<&'a Container>,
+    members: Members,
+}
+
+/// Whether it is known which containers Argo reads the result from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Members {
+    /// They are the main containers; all others are sidecars.
+    Known,
+    /// Every container but Argo's own may be one.
+    Unknown,
 }
 
 impl<'a> Containers<'a> {
@@ -35,35 +46,51 @@ impl<'a> Containers<'a> {
         let (savers, rest): (Vec<_>, Vec<_>) = rest
             .into_iter()
             .partition(|container| SAVERS.contains(&&*container.name));
-        let (main, others): (Vec<&Container>, Vec<_>) = rest
-            .iter()
-            .copied()
-            .partition(|container| *container.name == *MAIN);
-        let (main, others) = if main.is_empty() {
-            (others, Vec::new())
-        } else {
-            (main, others)
+        let set = pod.shutdown.as_ref().map(|of| &of.container_set);
+        let (main, others): (Vec<&Container>, Vec<_>) =
+            rest.iter().copied().partition(|container| match set {
+                Some(ContainerSet::Of(members)) => members.contains(&container.name),
+                _ => *container.name == *MAIN,
+            });
+        let (main, others, members) = match set {
+            _ if main.is_empty() => (others, Vec::new(), Members::Unknown),
+            Some(ContainerSet::Unknown) => (main, others, Members::Unknown),
+            _ => (main, others, Members::Known),
         };
         Self {
             init,
             main,
             savers,
             others,
+            members,
         }
     }
 
-    /// The containers whose end is the end of the step: `main` and Argo's own. The pod does not show which
-    /// other containers are members of a set, but Argo's own outlast all members.
-    pub(super) fn deciding(&self) -> impl Iterator<Item = &'a Container> + '_ {
+    /// The containers that make the result, as far as that is known.
+    fn makers(&self) -> impl Iterator<Item = &'a Container> + '_ {
         let named = self
             .main
             .iter()
-            .filter(|container| *container.name == *MAIN);
-        named.chain(&self.savers).copied()
+            .filter(|container| self.members == Members::Known || *container.name == *MAIN);
+        named.copied()
     }
 
-    /// The containers that must have ended before the result of the step is known: `main` and Argo's own; in
-    /// a container set without a `main`, all.
+    /// The containers that may be members of a container set although they are not known to be.
+    fn perhaps(&self) -> &[&'a Container] {
+        match self.members {
+            Members::Known => &[],
+            Members::Unknown => &self.others,
+        }
+    }
+
+    /// The containers whose end is the end of the step: the main containers and Argo's own, which outlast
+    /// all members of a set.
+    pub(super) fn deciding(&self) -> impl Iterator<Item = &'a Container> + '_ {
+        self.makers().chain(self.savers.iter().copied())
+    }
+
+    /// The containers that must have ended before the result of the step is known: the main containers and
+    /// Argo's own.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &'a Container> + '_ {
         self.main.iter().chain(&self.savers).copied()
     }
@@ -99,19 +126,21 @@ impl<'a> Containers<'a> {
         deciding.peek().is_some() && deciding.all(has_ended)
     }
 
-    /// A container that failed at a known time, and no version shows that the deletion came first. Its
-    /// failure is a result.
-    pub(super) fn failed_by_itself(&self) -> Option<&'a Container> {
-        let all = self.init.iter().chain(&self.main).chain(&self.others);
-        all.copied()
-            .find(|container| has_failed(container) && !container.unfinished_at_deletion)
+    /// Whether an init or a main container failed at a known time, and no version shows that the deletion came
+    /// first. If it was before the deletion, its failure is a result. A sidecar has none.
+    pub(super) fn has_failed(&self) -> bool {
+        let mut all = self.init.iter().chain(&self.main).chain(self.perhaps());
+        all.any(|container| has_failed(container) && !container.unfinished_at_deletion)
     }
 
     /// Whether Argo may call the step a success: main and wait exited with 0, whatever the phase and
     /// the sidecars.
     pub(super) fn may_be_a_success(&self) -> bool {
-        self.savers.iter().all(|container| has_succeeded(container))
-            && self.main.iter().any(|container| has_succeeded(container))
+        let main = match self.members {
+            Members::Known => self.main.iter().all(|container| has_succeeded(container)),
+            Members::Unknown => self.main.iter().any(|container| has_succeeded(container)),
+        };
+        main && self.savers.iter().all(|container| has_succeeded(container))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use belayer_core::slim::{Phase, Pod};
+use belayer_core::slim::{BeforeDeletion, Phase, Pod};
 
 use super::containers::Containers;
 
@@ -41,13 +41,15 @@ pub enum Held {
     NotDeleted,
     /// Its main container or Argo's own has not ended: it may yet succeed.
     Running,
-    /// A container had failed before the deletion was seen.
+    /// A main or init container had failed before the deletion.
     Failed,
+    /// It had ended before the deletion.
+    Ended,
     /// Its main container and Argo's own have exited with 0, or one of a container set has and the
     /// pod does not show which containers are members.
     Succeeded,
-    /// No watched version shows it being deleted before it ended: it ended by itself, or the version
-    /// was missed by a restart or a new list.
+    /// It ended by itself or by its deletion: the version that shows which was missed by a restart or a new
+    /// list.
     Undecided,
 }
 
@@ -81,14 +83,21 @@ impl Ending {
         if is_without_a_start(pod) && !containers.has_begun() {
             return Self::by(How::NeverStarted);
         }
-        if containers.failed_by_itself().is_some() {
+        let before = pod.shutdown.as_ref().map(|of| of.before);
+        let before = before.unwrap_or_default();
+        let has_failed = containers.has_failed();
+        if has_failed && before != BeforeDeletion::Unknown {
             return Self::Held(Held::Failed);
         }
-        if !containers.are_over(pod) {
-            return Self::Held(Held::Running);
-        }
-        if pod.phase == Phase::Succeeded || containers.may_be_a_success() {
+        let is_over = containers.are_over(pod);
+        if is_over && (pod.phase == Phase::Succeeded || containers.may_be_a_success()) {
             return Self::Held(Held::Succeeded);
+        }
+        if has_failed {
+            return Self::Held(Held::Undecided);
+        }
+        if !is_over {
+            return Self::Held(Held::Running);
         }
         let unfinished = if containers.is_initialized() {
             containers.deciding().find(|one| one.unfinished_at_deletion)
@@ -98,6 +107,7 @@ impl Ending {
         };
         match unfinished {
             Some(container) => Self::by(How::Unfinished(Arc::clone(&container.name))),
+            None if before == BeforeDeletion::Ended => Self::Held(Held::Ended),
             None => Self::Held(Held::Undecided),
         }
     }
@@ -124,13 +134,15 @@ impl Held {
         match self {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "its deletion has not ended it yet, so it may still succeed",
-            Self::Failed => "a container of it had failed before it was deleted, which is a result",
+            Self::Failed => {
+                "one of its containers had failed before it was deleted, which is a result"
+            }
+            Self::Ended => "it had ended before it was deleted: that end is its result",
             Self::Succeeded => {
                 "it may have succeeded: its main container and Argo's own exited with 0"
             }
             Self::Undecided => {
-                "it is not known whether it ended by itself or by its deletion: no watched version shows it \
-                 being deleted before it ended"
+                "undecided: no watched version shows whether it ended by itself or by its deletion"
             }
         }
     }

@@ -53,7 +53,7 @@ impl PodFinalizer {
         }
     }
 
-    /// A held pod whose deletion was not watched, after a start: whether that ended it is not known.
+    /// A held pod whose deletion was not watched, after a start or a new list: whether that ended it is not known.
     pub(super) fn count_undecided(&self, pod: &Stored<Pod>) {
         let meta = &pod.object.meta;
         let undecided = held(meta) == Held::Yes

@@ -91,7 +91,7 @@ pub(super) fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
 }
 
 impl PodView {
-    /// The profile that selects the pod, or those by which it is judged if none does.
+    /// The profile that selects the pod, and those by which it is judged as well.
     pub(super) fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
         let selecting = match &self.selection {
             Selection::By { profile, consumed } => Some((&**profile, *consumed)),

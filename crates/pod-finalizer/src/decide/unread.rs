@@ -20,6 +20,10 @@ use crate::question::{Delay, PodQuestion};
 use crate::row;
 use crate::snapshot::{Ended, Held, PodView, Selection};
 
+/// How soon a node is read again that is not known to be lost: a pod that was deleted by force waits for no
+/// more than that once its node is not ready.
+const REREAD_NODE: Duration = Duration::from_secs(5);
+
 /// What these rules read. `None` if only finalizers of others hold the pod.
 fn argo(pod: &PodView) -> Option<&ArgoPod> {
     let bound_by_others = pod.held == Held::No && !pod.adopted.is_empty();
@@ -68,14 +72,18 @@ pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
 
 /// Why row 17 does not release a pod that is being deleted, in words.
 pub(super) fn held_because(pod: &PodView) -> Option<&'static str> {
+    let holds = profile(pod)
+        .is_some_and(|profile| profile.deleted_while_running == DeletedWhileRunning::Hold);
     match Ending::of(&argo(pod)?.pod) {
         Ending::Held(Because::NotDeleted) => None,
+        Ending::Held(Because::Undecided) if holds => Some(
+            "undecided: no watched version shows whether it ended by itself or by its deletion; its profile \
+             holds it in both cases (`deletedWhileRunning: hold`)",
+        ),
         Ending::Held(why) => Some(why.as_str()),
-        Ending::ByDeletion(_) => {
-            (profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold).then_some(
-                "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)",
-            )
-        }
+        Ending::ByDeletion(_) => holds.then_some(
+            "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)",
+        ),
     }
 }
 
@@ -123,13 +131,18 @@ fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let fact = view.fact.as_ref();
     let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
     let question = PodQuestion::Node(view.question.clone());
-    let after = if current.is_some() {
-        RECHECK
-    } else {
-        Duration::ZERO
+    let state = current.map(Fact::answer);
+    let after = match state {
+        Some(NodeState::Unknown(_)) => RECHECK,
+        Some(_) => REREAD_NODE,
+        None => Duration::ZERO,
     };
     reasons.add(row::NODE_LOST, Missing::Answer { question, after });
-    let says = match current.map(Fact::answer) {
+    let says = match state {
+        Some(NodeState::Ready) => {
+            "its node is ready, so it is not lost: its kubelet has yet to report how the containers ended"
+                .to_owned()
+        }
         Some(NodeState::Unknown(why)) => {
             format!("it is not known whether its node is lost: {why}")
         }

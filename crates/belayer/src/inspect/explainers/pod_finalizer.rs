@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use belayer_core::decision::Missing;
 use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, JsonDecoder};
@@ -155,7 +156,8 @@ impl PodFinalizer {
         let argo = view.and_then(|view| view.argo.as_ref());
         if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
             notes.push(
-                "only a controller that watched the pod knows whether it had ended when its deletion began"
+                "only a controller that watched the pod knows whether it had ended when its deletion began; the \
+                 Event DeletionWaits shows how it judged"
                     .to_owned(),
             );
         }
@@ -169,7 +171,8 @@ impl PodFinalizer {
         Explained {
             why_not: why_not.filter(|_| !held),
             notes,
-            ..decided.explained(|action| waits(action, held, self.looks.resync))
+            ..decided
+                .explained(|action| waits(action, held, looks_again(decision, self.looks.resync)))
         }
     }
 }
@@ -182,6 +185,16 @@ fn unselected_by(snapshot: &Snapshot) -> Option<UnselectedBy> {
         Selection::None => Some(UnselectedBy::Configuration),
         Selection::Ignored => Some(UnselectedBy::Namespace),
     }
+}
+
+/// How often the controller looks at a pod without any event: as often as it repeats a question about it, at least
+/// every `resync`.
+fn looks_again(decision: &PodDecision, resync: Duration) -> Duration {
+    let repeated = decision.missing.iter().filter_map(|missing| match missing {
+        Missing::Answer { after, .. } if !after.is_zero() => Some(*after),
+        Missing::Answer { .. } | Missing::Event(_) => None,
+    });
+    repeated.min().map_or(resync, |sooner| sooner.min(resync))
 }
 
 fn waits(action: Action, held: bool, resync: Duration) -> String {

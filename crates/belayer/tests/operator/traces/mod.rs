@@ -99,7 +99,7 @@ fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
 fn a2_pods_of_a_node_that_is_there_stay_held() {
     const LONGER: Duration = Duration::from_secs(20);
     // A Node is not watched: it is read again from time to time.
-    const READ_AGAIN: Duration = Duration::from_secs(35);
+    const READ_AGAIN: Duration = Duration::from_secs(6);
     let recording = Recording::read("node-lost", Side::Held);
     let lost = |uid: &String| Facts::of(&recording, uid).lost().unwrap();
     let pods: Vec<String> = recording.steps().into_values().flatten().collect();

@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::fields::{Text, each, nullable, present, timestamp};
 use super::{JsonMeta, SlimJson};
 use crate::slim::{
-    Container, ContainerKind, ContainerState, DecodeContext, DecodeError, Failure, Interner, Phase,
-    Pod, Shutdown, Unstarted,
+    BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
+    DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
 };
 
 /// A pod as it stands in the bytes.
@@ -29,6 +30,45 @@ struct JsonSpec<'a> {
     node_name: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     volumes: Vec<JsonVolume<'a>>,
+    /// Read only of a pod that is being deleted.
+    #[serde(borrow)]
+    containers: Option<&'a RawValue>,
+    #[serde(borrow)]
+    init_containers: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct JsonContainer<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    env: Vec<JsonVariable<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct JsonVariable<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    name: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    value: Text<'a>,
+}
+
+impl JsonSpec<'_> {
+    fn container_set(&self) -> ContainerSet {
+        let mut set = ContainerSet::default();
+        for raw in [self.init_containers, self.containers]
+            .into_iter()
+            .flatten()
+        {
+            let Ok(containers) = serde_json::from_str::<Vec<JsonContainer<'_>>>(raw.get()) else {
+                return ContainerSet::Unknown;
+            };
+            for variable in containers.iter().flat_map(|container| &container.env) {
+                set.note(&variable.name, &variable.value);
+            }
+        }
+        set
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -199,7 +239,7 @@ impl JsonStatus<'_> {
         self.ephemeral_container_statuses || of_the_pod().any(JsonContainerStatus::has_started)
     }
 
-    fn shutdown(&self, interner: &Interner) -> Shutdown {
+    fn shutdown(&self, spec: &JsonSpec<'_>, interner: &Interner) -> Shutdown {
         let init = self.init_container_statuses.iter();
         let main = self.container_statuses.iter();
         Shutdown {
@@ -208,6 +248,8 @@ impl JsonStatus<'_> {
                 .chain(main.map(|status| status.container(ContainerKind::Main, interner)))
                 .collect(),
             by_pod_gc: self.conditions.by_pod_gc,
+            container_set: spec.container_set(),
+            before: BeforeDeletion::default(),
         }
     }
 
@@ -286,7 +328,7 @@ impl SlimJson for Pod {
             failure,
             shutdown: meta
                 .is_deleting()
-                .then(|| Box::new(status.shutdown(interner))),
+                .then(|| Box::new(status.shutdown(spec, interner))),
             unstarted: (!started && !has_ip && !status.conditions.sandbox_ready)
                 .then(|| Box::new(status.unstarted(phase))),
             meta,

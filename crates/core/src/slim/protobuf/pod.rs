@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use super::meta::{created, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
 use crate::slim::{
-    Container, ContainerKind, ContainerState, DecodeContext, DecodeError, Failure, Interner, Phase,
-    Pod, Shutdown, Unstarted,
+    BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
+    DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
 };
 
 /// Field numbers of `PodStatus`.
@@ -38,6 +38,7 @@ impl SlimProtobuf for Pod {
             }
         }
         let meta = meta(metadata, context)?;
+        let spec_bytes = spec;
         let Spec {
             node_name,
             claims,
@@ -61,6 +62,8 @@ impl SlimProtobuf for Pod {
             Some(Box::new(Shutdown {
                 containers: containers(bytes, &context.interner)?,
                 by_pod_gc: conditions.by_pod_gc,
+                container_set: container_set(spec_bytes).unwrap_or(ContainerSet::Unknown),
+                before: BeforeDeletion::default(),
             }))
         } else {
             None
@@ -259,6 +262,37 @@ impl Conditions {
         }
         Ok(conditions)
     }
+}
+
+/// By the environment of the containers in the spec of a pod that is being deleted.
+fn container_set(spec: &[u8]) -> Result<ContainerSet, DecodeError> {
+    const PATH: &str = "spec.containers.env";
+    const CONTAINERS: u32 = 2;
+    const INIT_CONTAINERS: u32 = 20;
+    let mut set = ContainerSet::default();
+    for field in Fields::of(spec) {
+        let field = field?;
+        if !matches!(field.number, CONTAINERS | INIT_CONTAINERS) {
+            continue;
+        }
+        for field in Fields::of(field.bytes("spec.containers")?) {
+            let field = field?;
+            if field.number != 7 {
+                continue;
+            }
+            let (mut name, mut value) = (Cow::default(), Cow::default());
+            for field in Fields::of(field.bytes(PATH)?) {
+                let field = field?;
+                match field.number {
+                    1 => name = field.text(PATH)?,
+                    2 => value = field.text(PATH)?,
+                    _ => {}
+                }
+            }
+            set.note(&name, &value);
+        }
+    }
+    Ok(set)
 }
 
 /// The containers of a pod that is being deleted: init containers first.

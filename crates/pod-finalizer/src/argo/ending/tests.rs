@@ -5,7 +5,9 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta};
+use belayer_core::slim::{
+    BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, ObjectMeta,
+};
 
 use super::*;
 use crate::argo::NodeQuestion;
@@ -127,6 +129,27 @@ impl Case {
         self.add(name, ContainerKind::Main, state, Started::No)
     }
 
+    fn known(mut self, before: BeforeDeletion) -> Self {
+        self.0.shutdown.as_mut().unwrap().before = before;
+        self
+    }
+
+    /// The version just before its deletion was watched.
+    fn watched(self) -> Self {
+        self.known(BeforeDeletion::Watched)
+    }
+
+    fn set(mut self, set: ContainerSet) -> Self {
+        self.0.shutdown.as_mut().unwrap().container_set = set;
+        self
+    }
+
+    /// A container set with these members.
+    fn set_of(self, members: &[&str]) -> Self {
+        let members = members.iter().map(|name| (*name).into());
+        self.set(ContainerSet::Of(members.collect()))
+    }
+
     fn by_pod_gc(mut self) -> Self {
         self.0.shutdown.as_mut().unwrap().by_pod_gc = true;
         self
@@ -156,6 +179,14 @@ enum Started {
 #[case::between_init_and_main(pod(Phase::Failed).init(0, Before).waits("main").waits("wait"))]
 #[case::its_image_could_not_be_pulled(pod(Phase::Failed).init(0, Before).waits("main").ended("wait", 143, After))]
 #[case::a_member_of_a_set(pod(Phase::Failed).ended("one", 0, Before).ended("main", 143, After).ended("wait", 0, After))]
+#[case::a_sidecar_had_failed(pod(Phase::Failed).ended("main", 143, After).ended("side", 1, Before).ended("wait", 143, After).watched())]
+#[case::a_sidecar_had_been_killed(pod(Phase::Failed).ended("main", 143, After).ended("side", 143, Before).ended("wait", 143, After).watched())]
+#[case::a_sidecar_of_a_set_had_failed(
+    pod(Phase::Failed).ended("one", 143, After).ended("side", 1, Before).ended("wait", 143, After).set_of(&["one"]).watched()
+)]
+#[case::a_member_of_a_known_set(
+    pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 0, After).set_of(&["one", "two"]).watched()
+)]
 #[case::a_set_without_main(pod(Phase::Failed).ended("one", 143, After).ended("two", 143, After).ended("wait", 0, After))]
 #[case::a_set_that_was_not_saved(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 143, After))]
 #[case::unscheduled_deleted(pod(Phase::Pending))]
@@ -178,9 +209,31 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
 #[case::a_node_that_pod_gc_cannot_see(pod(Phase::Failed).by_pod_gc().runs("main").runs("wait"), Held::Running)]
 #[case::the_same_before_it_began(pod(Phase::Failed).by_pod_gc().init(0, Before).waits("main").waits("wait"), Held::Running)]
 #[case::a_shutdown_that_was_cut_off(pod(Phase::Failed).runs("main").runs("wait"), Held::Running)]
-#[case::it_had_failed(pod(Phase::Failed).init(0, Before).ended("main", 1, Before).ended("wait", 0, After), Held::Failed)]
-#[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait"), Held::Failed)]
-#[case::a_member_had_failed(pod(Phase::Failed).ended("one", 1, Before).ended("main", 143, After).ended("wait", 0, After), Held::Failed)]
+#[case::it_had_failed(pod(Phase::Failed).init(0, Before).ended("main", 1, Before).ended("wait", 0, After).watched(), Held::Failed)]
+#[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait").watched(), Held::Failed)]
+#[case::a_member_had_failed(
+    pod(Phase::Failed).ended("one", 1, Before).ended("main", 143, After).ended("wait", 0, After).set_of(&["one", "main"]).watched(),
+    Held::Failed
+)]
+#[case::a_member_or_a_sidecar_had_failed(
+    pod(Phase::Failed).ended("one", 1, Before).ended("main", 143, After).ended("wait", 0, After).set(ContainerSet::Unknown).watched(),
+    Held::Failed
+)]
+#[case::it_failed_before_it_was_listed(
+    pod(Phase::Failed).ended("main", 143, Before).ended("wait", 143, Before).known(BeforeDeletion::Ended),
+    Held::Failed
+)]
+#[case::it_failed_and_the_order_was_not_watched(pod(Phase::Failed).ended("main", 143, Before).ended("wait", 143, Before), Held::Undecided)]
+#[case::so_it_did_while_argo_still_saved(pod(Phase::Running).ended("main", 143, Before).runs("wait"), Held::Undecided)]
+#[case::its_sidecar_was_killed_and_the_order_was_not_watched(
+    pod(Phase::Failed).ended("main", 0, Before).ended("side", 137, Before).ended("wait", 0, Before),
+    Held::Succeeded
+)]
+#[case::the_same_where_the_sidecar_may_be_a_member(
+    pod(Phase::Failed).ended("main", 0, Before).ended("side", 137, Before).ended("wait", 0, Before).set(ContainerSet::Unknown),
+    Held::Succeeded
+)]
+#[case::a_kubelet_had_rejected_it(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
 #[case::sidecar_deleted_late(
     pod(Phase::Failed).init(0, Before).ended("main", 0, Before).ended("side", 137, After).ended("wait", 0, Before),
     Held::Succeeded

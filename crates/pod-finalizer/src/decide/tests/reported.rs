@@ -100,3 +100,36 @@ fn t3_a_status_that_is_too_large_is_told() {
     assert_eq!(notice.reason, "WorkflowStatusTooLarge");
     assert!(notice.message.contains("300 MiB"), "{}", notice.message);
 }
+
+#[test]
+fn a2_a_node_that_is_ready_is_reported_and_read_again_soon() {
+    let case = pod()
+        .held()
+        .deleting("11:59:00")
+        .forced()
+        .node_is(NodeState::Ready);
+    let decision = decide(&case.0, now());
+    let again = decision.missing.iter().find_map(|missing| match missing {
+        Missing::Answer { after, .. } => Some(*after),
+        Missing::Event(_) => None,
+    });
+    assert_eq!(again, Some(Duration::from_secs(5)));
+    let [event] = &*decision.notices else {
+        panic!("{:?}", decision.notices);
+    };
+    assert!(event.message.contains("its node is ready"), "{event:?}");
+    assert!(!event.message.contains("to be found out"), "{event:?}");
+}
+
+/// After a restart: whether the deletion or the pod came first was not watched.
+#[test]
+fn a6_a_pod_whose_order_was_not_watched_is_undecided() {
+    let ended = || pod().held().ended().deleting("11:59:00");
+    let says = |case: Case| decide(&case.0, now()).missing_in_words().join("; ");
+    let released = says(ended());
+    assert!(released.contains("undecided"), "{released}");
+    assert!(!released.contains("had failed before"), "{released}");
+    let held = says(ended().held_though_deleted());
+    assert!(held.contains("undecided"), "{held}");
+    assert!(held.contains("deletedWhileRunning: hold"), "{held}");
+}

@@ -151,12 +151,28 @@ messages! {
     SpecMessage {
         #[prost(message, repeated, tag = "1")]
         volumes: Vec<VolumeMessage>,
+        #[prost(message, repeated, tag = "2")]
+        containers: Vec<SpecContainerMessage>,
         #[prost(int64, optional, tag = "4")]
         termination_grace_period_seconds: Option<i64>,
         #[prost(string, optional, tag = "10")]
         node_name: Option<String>,
+        #[prost(message, repeated, tag = "20")]
+        init_containers: Vec<SpecContainerMessage>,
         #[prost(int32, optional, tag = "25")]
         priority: Option<i32>,
+    }
+    SpecContainerMessage {
+        #[prost(string, optional, tag = "1")]
+        name: Option<String>,
+        #[prost(message, repeated, tag = "7")]
+        env: Vec<VariableMessage>,
+    }
+    VariableMessage {
+        #[prost(string, optional, tag = "1")]
+        name: Option<String>,
+        #[prost(string, optional, tag = "2")]
+        value: Option<String>,
     }
     VolumeMessage {
         #[prost(string, optional, tag = "1")]

@@ -24,6 +24,8 @@ pub(super) struct ModelPod {
     pub(super) finalizers: Vec<String>,
     pub(super) managers: Vec<(String, String, Option<i64>)>,
     pub(super) volumes: Vec<(String, Source)>,
+    /// The environment of a container and of an init container.
+    pub(super) env: [Vec<(String, String)>; 2],
     pub(super) phase: String,
     pub(super) reason: String,
     pub(super) message: String,
@@ -174,6 +176,11 @@ impl ModelPod {
             })
         };
         let statuses = |of: &[Container]| of.iter().map(Container::json).collect::<Vec<_>>();
+        let containers = |env: &[(String, String)]| {
+            let variable =
+                |(name, value): &(String, String)| json!({ "name": name, "value": value });
+            json!([{ "name": "c", "env": env.iter().map(variable).collect::<Vec<_>>() }])
+        };
         let mut json = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -187,6 +194,7 @@ impl ModelPod {
             "spec": {
                 "nodeName": self.node_name, "priority": -5,
                 "volumes": self.volumes.iter().map(volume).collect::<Vec<_>>(),
+                "containers": containers(&self.env[0]), "initContainers": containers(&self.env[1]),
             },
             "status": {
                 "phase": self.phase, "reason": self.reason, "message": self.message,
@@ -252,6 +260,16 @@ impl ModelPod {
                     reason: Some(reason.clone()),
                 });
         let statuses = |of: &[Container]| of.iter().map(Container::message).collect();
+        let containers = |env: &[(String, String)]| {
+            let variable = |(name, value): &(String, String)| VariableMessage {
+                name: Some(name.clone()),
+                value: Some(value.clone()),
+            };
+            vec![SpecContainerMessage {
+                name: Some("c".into()),
+                env: env.iter().map(variable).collect(),
+            }]
+        };
         PodMessage {
             metadata: Some(MetaMessage {
                 name: Some(self.name.clone()),
@@ -270,6 +288,8 @@ impl ModelPod {
             }),
             spec: Some(SpecMessage {
                 volumes: volumes.collect(),
+                containers: containers(&self.env[0]),
+                init_containers: containers(&self.env[1]),
                 termination_grace_period_seconds: Some(30),
                 node_name: Some(self.node_name.clone()),
                 priority: Some(-5),
@@ -350,6 +370,13 @@ fn source() -> impl Strategy<Value = Source> {
     ]
 }
 
+fn variable() -> impl Strategy<Value = (String, String)> {
+    let name = prop_oneof![Just("ARGO_TEMPLATE".to_owned()), word()];
+    let set = |name| format!(r#"{{"containerSet":{{"containers":[{{"name":"{name}"}}]}}}}"#);
+    let value = prop_oneof![Just("{}".to_owned()), "[a-z]{1,2}".prop_map(set), word()];
+    (name, value)
+}
+
 fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
     let name = prop_oneof![
         Just("app".to_owned()),
@@ -392,6 +419,7 @@ prop_compose! {
         pod in identified(),
         node_name in word(),
         volumes in vec((word(), source()), 0..4),
+        env in [vec(variable(), 0..2), vec(variable(), 0..2)],
         phase in prop_oneof![
             Just("Failed".to_owned()), Just("Running".to_owned()),
             Just("Succeeded".to_owned()), Just("Pending".to_owned()), word(),
@@ -404,7 +432,7 @@ prop_compose! {
         containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],
     ) -> ModelPod {
         ModelPod {
-            node_name, volumes, phase, reason, message, pod_ip, start_time, conditions, containers,
+            node_name, volumes, env, phase, reason, message, pod_ip, start_time, conditions, containers,
             ..pod
         }
     }

@@ -1,0 +1,227 @@
+//! Pods of Argo Workflows whose end or whose profile is unusual.
+
+use std::time::Duration;
+
+use belayer_core::executor::Writes;
+use belayer_metrics::Exporter;
+use belayer_pod_finalizer::outcome::crd;
+use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
+use belayer_pod_finalizer::status::NODE_ID;
+use belayer_sandbox::workload::WORKFLOWS;
+use belayer_sandbox::{Actor, DeleteOptions, Gvr, ListOptions, Subresource};
+use serde_json::{Value, json};
+
+use crate::world::{NAMESPACE, World, eventually, let_pass};
+
+/// Longer than a release takes, and than an Event about a deletion that waits.
+const A_WHILE: Duration = Duration::from_secs(50);
+
+fn runs() -> Value {
+    json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } })
+}
+
+fn exited(code: i32) -> Value {
+    let at = "2026-01-01T00:00:05Z";
+    json!({ "terminated": { "exitCode": code, "startedAt": at, "finishedAt": at } })
+}
+
+/// The kubelet's report of a pod.
+fn report(world: &World, pod: &str, phase: &str, containers: &[(&str, Value)]) {
+    let statuses = containers
+        .iter()
+        .map(|(name, state)| json!({ "name": name, "state": state, "restartCount": 0 }));
+    let statuses: Vec<_> = statuses.collect();
+    let status = json!({ "status": { "phase": phase, "containerStatuses": statuses } });
+    world.patch_in(
+        &Gvr::PODS,
+        Some(NAMESPACE),
+        pod,
+        status,
+        Subresource::Status,
+    );
+}
+
+/// Deletes a pod that runs on a node, so that its end is the kubelet's to report.
+fn delete(world: &World, pod: &str) {
+    let options = DeleteOptions {
+        grace_period_seconds: Some(30),
+        ..DeleteOptions::default()
+    };
+    let deleted = world.cluster().delete(
+        &Actor::new("user"),
+        &Gvr::PODS,
+        Some(NAMESPACE),
+        pod,
+        &options,
+    );
+    deleted.unwrap();
+}
+
+/// A pod on a node, with the template that Argo writes into it.
+fn bound(world: &World, name: &str, uid: &str, template: &str) {
+    let mut pod = crate::world::pod(name, "build", uid);
+    pod["spec"]["nodeName"] = "n1".into();
+    let env = json!([{ "name": "ARGO_TEMPLATE", "value": template }]);
+    pod["spec"]["initContainers"] = json!([{ "name": "init", "image": "argoexec", "env": env }]);
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+}
+
+/// The messages of a pod's Events about a deletion that waits.
+fn waits(world: &World, pod: &str) -> String {
+    let events = world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events = events.unwrap().items;
+    let about = |event: &&std::sync::Arc<Value>| {
+        event["reason"] == "DeletionWaits" && event["involvedObject"]["name"] == pod
+    };
+    let notes = events
+        .iter()
+        .filter(about)
+        .map(|event| event["message"].to_string());
+    notes.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a6_a_sidecar_that_failed_before_the_deletion_is_no_result() {
+    const SET: &str = r#"{"containerSet":{"containers":[{"name":"side"},{"name":"main"}]}}"#;
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    let pods = [
+        ("one", 1, r#"{"name":"a","container":{}}"#),
+        ("killed", 143, r#"{"name":"a","container":{}}"#),
+        ("member", 1, SET),
+        ("offloaded", 1, "offloaded"),
+    ];
+    for (name, code, template) in pods {
+        bound(&world, name, &uid, template);
+        eventually("it is held", || world.is_held(name)).await;
+        let before = [("main", runs()), ("wait", runs()), ("side", exited(code))];
+        report(&world, name, "Running", &before);
+        delete(&world, name);
+        let_pass(Duration::from_secs(1)).await;
+        let after = [
+            ("main", exited(143)),
+            ("wait", exited(143)),
+            ("side", exited(code)),
+        ];
+        report(&world, name, "Failed", &after);
+    }
+    let_pass(A_WHILE).await;
+    assert!(!world.is_held("one"), "{}", waits(&world, "one"));
+    assert!(!world.is_held("killed"), "{}", waits(&world, "killed"));
+    for name in ["member", "offloaded"] {
+        assert!(world.is_held(name), "{name}");
+        let says = waits(&world, name);
+        assert!(says.contains("had failed before"), "{says}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a6_a_deletion_that_nobody_watched_is_undecided() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let belayer = world.run();
+    let template = r#"{"name":"a","container":{}}"#;
+    for name in ["killed", "side", "before"] {
+        bound(&world, name, &uid, template);
+        eventually("it is held", || world.is_held(name)).await;
+        let running = [("main", runs()), ("wait", runs()), ("side", runs())];
+        report(&world, name, "Running", &running);
+    }
+    // It fails, and only then it is deleted.
+    report(
+        &world,
+        "before",
+        "Failed",
+        &[("main", exited(1)), ("wait", exited(0))],
+    );
+    let_pass(Duration::from_secs(1)).await;
+    delete(&world, "before");
+    let_pass(A_WHILE).await;
+    let says = waits(&world, "before");
+    assert!(says.contains("had failed before"), "{says}");
+
+    belayer.crash();
+    delete(&world, "killed");
+    delete(&world, "side");
+    let ended = [("main", exited(143)), ("wait", exited(143))];
+    report(&world, "killed", "Failed", &ended);
+    let late = [
+        ("main", exited(0)),
+        ("wait", exited(0)),
+        ("side", exited(137)),
+    ];
+    report(&world, "side", "Failed", &late);
+    let _belayer = world.run();
+    let_pass(A_WHILE).await;
+    let says = waits(&world, "killed");
+    assert!(says.contains("undecided"), "{says}");
+    assert!(!says.contains("had failed before"), "{says}");
+    let says = waits(&world, "side");
+    assert!(says.contains("may have succeeded"), "{says}");
+    assert!(!says.contains("had failed before"), "{says}");
+    let text = exporter.render();
+    let counted = text
+        .lines()
+        .filter(|line| line.starts_with("belayer_unread_pods_total") && line.contains("Undecided"));
+    let counted: Vec<_> = counted.collect();
+    // `killed` and, after the restart, `before`.
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    assert!(counted[0].ends_with(" 2"), "{counted:?}");
+}
+
+/// No consumer of Argo's pods reads records, so a profile that waits for a record to be read cannot release them.
+#[tokio::test(start_paused = true)]
+async fn a1_argo_releases_a_pod_that_another_profile_captures() {
+    let config = json!({ "profiles": [
+        { "name": "batch", "selector": { "matchLabels": { "app": "batch" } }, "capture": true },
+        { "builtIn": "argo" },
+    ] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    let settings: Settings = config.try_into().unwrap();
+    let world = World::new();
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd());
+    let uid = world.workflow("build");
+    let _belayer = world.run_with(settings, Writes::Sent);
+    let names = ["by-status", "by-label", "by-end", "theirs"];
+    for name in names {
+        let mut pod = crate::world::pod(name, "build", &uid);
+        pod["metadata"]["labels"]["app"] = "batch".into();
+        pod["metadata"]["annotations"] = json!({ NODE_ID: format!("build-{name}") });
+        if name == "theirs" {
+            pod["metadata"]["ownerReferences"] = Value::Null;
+        }
+        world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+        eventually("it is held", || world.is_held(name)).await;
+        world.end(name);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+    }
+    let_pass(A_WHILE).await;
+    assert!(!world.is_held("theirs"), "its record is written");
+    assert_eq!(world.held_pods(), 3, "Argo has read none of its own");
+    let says = waits(&world, "by-status");
+    assert!(says.contains("(profile argo)"), "{says}");
+
+    let fulfilled =
+        json!({ "status": { "nodes": { "build-by-status": { "phase": "Succeeded" } } } });
+    let workflow = |patch| {
+        world.patch_in(
+            &WORKFLOWS,
+            Some(NAMESPACE),
+            "build",
+            patch,
+            Subresource::None,
+        );
+    };
+    workflow(fulfilled);
+    eventually("by status", || !world.is_held("by-status")).await;
+    world.consume("by-label");
+    eventually("by label", || !world.is_held("by-label")).await;
+    assert!(world.is_held("by-end"));
+    workflow(json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } }));
+    eventually("by the workflow's end", || !world.is_held("by-end")).await;
+}
