@@ -80,7 +80,7 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Answer { question, after } if after.is_zero() => {
-                write!(f, "to be found out: {question}")
+                write!(f, "waiting for an answer: {question}")
             }
             Self::Answer { question, after } => {
                 write!(f, "asked again every {} s: {question}", after.as_secs())

@@ -66,5 +66,9 @@ pub const GATE_CLOSED_PREFIX: &str = "closed.";
 /// The value of such a key if the backlog closed the namespace; any other value is an admin's.
 pub const GATE_CLOSED_BY_BACKLOG: &str = "backlog";
 
+/// Reason of the Event by which Belayer reports, on that ConfigMap or on its own namespace, that unselected
+/// objects are kept because they are too many.
+pub const HELD_BACK: &str = "MassReleaseHeldBack";
+
 /// Name that Belayer writes under: `fieldManager`, user agent, event source.
 pub const FIELD_MANAGER: &str = "belayer";

@@ -189,10 +189,10 @@ impl Follower {
     fn complain(&self, error: &RequestError) {
         let gate = self.gate.key();
         if error.class() == ErrorClass::Forbidden {
-            tracing::warn!(%gate, %error, "the gate ConfigMap may not be read: as long as nobody knows whether \
+            tracing::warn!(%gate, error = error.in_words(), "the gate ConfigMap may not be read: as long as nobody knows whether \
                 Belayer is drained, no hold is added; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, %error, "the gate ConfigMap cannot be read or watched: trying again");
+            tracing::info!(%gate, error = error.in_words(), "the gate ConfigMap cannot be read or watched: trying again");
         }
     }
 
@@ -214,9 +214,16 @@ impl Follower {
         }
         // Whoever wrote at the same time causes another look, which comes back to this.
         match self.gate.write(state, &change).await {
-            Ok(()) => tracing::info!(?change, "switches of the admission policies written"),
+            Ok(()) => {
+                let switches = change.iter().map(|(key, word)| format!("{key}: {word}"));
+                let switches = switches.collect::<Vec<_>>().join(", ");
+                tracing::info!(switches, "switches of the admission policies written");
+            }
             Err(error) => {
-                tracing::info!(%error, "the switches of the admission policies could not be written");
+                tracing::info!(
+                    error = error.in_words(),
+                    "the switches of the admission policies could not be written"
+                );
             }
         }
     }

@@ -106,7 +106,8 @@ impl Records {
             }
             let request = status_patch(&record, &adopt(&record, pod, ambient::now()));
             attempt += 1;
-            match self.executor.write(&request, Class::Release).await {
+            let written = self.executor.write(&request, Class::Release);
+            match self.reader.contact().asked(written).await {
                 Ok(_) => {
                     tracing::info!(record = %key, %pod, "the pod was written into its record");
                     return Recorded::Yes;

@@ -76,6 +76,8 @@ enum Next {
 
 impl Releaser<'_> {
     pub(crate) async fn let_go(&self, mut object: Found) -> LetGo {
+        // Also between the attempts.
+        let _waiting = self.reader.contact().waiting();
         let mut look: Option<Look> = None;
         let mut recorded: Option<Recorded> = None;
         let mut attempt = 0;
@@ -111,9 +113,9 @@ impl Releaser<'_> {
             };
             attempt += 1;
             let (kind, key) = (&object.kind, &object.meta.key);
-            let error = match self.executor.patch(kind, key, &patch, Class::Release).await {
+            let sent = self.executor.patch(kind, key, &patch, Class::Release);
+            let error = match self.reader.contact().asked(sent).await {
                 Ok(_) => {
-                    self.reader.contact().heard();
                     let names = verdict.release.iter();
                     done.released = names.map(|(hold, why)| (*hold, why.name())).collect();
                     for (hold, evidence) in &done.released {
@@ -123,7 +125,6 @@ impl Releaser<'_> {
                 }
                 Err(error) => error,
             };
-            self.reader.contact().failed(&error);
             match self.failed(&object, &error, attempt).await {
                 Next::Decide(newer) => {
                     look = None;

@@ -5,14 +5,15 @@ mod pass;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
-use belayer_core::object::Resource;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::words::one_or_many;
 use belayer_inspect::kinds::discover;
-use belayer_inspect::reader::{Reader, Trouble, explain};
+use belayer_inspect::reader::{Look, Reader, Trouble, explain};
 
 use crate::decide::Purpose;
 use crate::findings::Findings;
@@ -242,6 +243,7 @@ impl Drain {
         } else {
             Duration::ZERO
         };
+        self.look_for_excepted(report, progress).await;
         let mut passes = Passes::new(self.timeout, settle);
         loop {
             let mut pass = Pass {
@@ -307,12 +309,29 @@ impl Drain {
         Ok(())
     }
 
+    /// Warns of a namespace that is to be ignored and does not exist: its name may be mistyped. It is no
+    /// error, because the namespace may have been deleted since.
+    async fn look_for_excepted(&self, report: &mut Report, progress: &dyn Progress) {
+        for name in &self.except_namespaces {
+            let key = ObjectKey::cluster(&**name);
+            let namespaces = Resource::namespaces();
+            let look: Look<IgnoredAny> = self.site.reader.object(&namespaces, &key).await;
+            if matches!(look, Look::Absent) {
+                let note = format!("there is no namespace {name} (--except-namespace)");
+                progress.step(&format!("warning: {note}"));
+                report.notes.push(note);
+            }
+        }
+    }
+
     /// The kinds to look at. A server that is away for a moment is waited for.
     async fn kinds(&self, report: &mut Report) -> Result<Vec<Resource>, DrainError> {
         if let Kinds::These(kinds) = &self.kinds {
             return Ok(kinds.clone());
         }
         let mut pause = DISCOVERY_PAUSE;
+        // Nothing else can be done meanwhile: the pauses between the attempts count as silence.
+        let _waiting = self.site.reader.contact().waiting();
         loop {
             match discover(&self.site.reader).await {
                 Ok(discovered) => {

@@ -93,23 +93,28 @@ impl PolicyObject {
 }
 
 impl Site {
-    /// Notes whether the server answered.
-    fn heard<T>(&self, answer: Result<T, RequestError>) -> Result<T, RequestError> {
-        match &answer {
-            Ok(_) => self.reader.contact().heard(),
-            Err(error) => self.reader.contact().failed(error),
-        }
-        answer
+    /// Waits for the answer to one request; a server that gives none is reported.
+    async fn asked<T>(
+        &self,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        self.reader.contact().asked(request).await
     }
 
     /// Sets the gate to draining, if it is not; makes it where there is none.
     pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
         let mut attempt = 0;
         loop {
-            let written = match self.heard(self.gate.read().await)? {
+            let written = match self.asked(self.gate.read()).await? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
-                Some(state) => self.gate.write(&state, &state.to_draining()).await,
-                None => self.gate.create(&State::made_draining()).await,
+                Some(state) => {
+                    let change = state.to_draining();
+                    self.asked(self.gate.write(&state, &change)).await
+                }
+                None => {
+                    let made = State::made_draining();
+                    self.asked(self.gate.create(&made)).await
+                }
             };
             let error = match written {
                 Ok(()) => return Ok(GateState::Draining),
@@ -135,7 +140,7 @@ impl Site {
     pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
         let mut attempt = 0;
         loop {
-            let Some(state) = self.heard(self.gate.read().await)? else {
+            let Some(state) = self.asked(self.gate.read()).await? else {
                 return Ok(Vec::new());
             };
             let change = state.to_normal();
@@ -143,7 +148,7 @@ impl Site {
             if change.is_empty() {
                 return Ok(stay_off);
             }
-            match self.gate.write(&state, &change).await {
+            match self.asked(self.gate.write(&state, &change)).await {
                 Ok(()) => return Ok(stay_off),
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     attempt += 1;
@@ -191,7 +196,8 @@ impl Site {
     pub(crate) async fn remove(&self, policy: &Policy) -> Result<(), RequestError> {
         let path = policy.kind.object_path(&ObjectKey::cluster(&*policy.name));
         let request = Request::delete(path, r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#);
-        match self.executor.write(&request, Class::Write).await {
+        let written = self.executor.write(&request, Class::Write);
+        match self.asked(written).await {
             Ok(_) => Ok(()),
             Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
             Err(error) => Err(error),
@@ -231,7 +237,8 @@ impl Site {
         let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
         let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
-        match self.executor.write(&request, Class::Write).await {
+        let written = self.executor.write(&request, Class::Write);
+        match self.asked(written).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
                 Ok(())

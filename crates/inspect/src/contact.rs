@@ -6,20 +6,57 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use belayer_core::http::RequestError;
+use belayer_core::http::{ErrorClass, RequestError};
 
 use crate::reader::explain;
 
-/// When the server last gave a usable answer, and why it has given none since.
-#[derive(Debug)]
+/// How long requests have waited for a usable answer of the server, and why there has been none.
+///
+/// Time in which no request waits, such as a pause between two looks at a cluster, is no silence.
+#[derive(Debug, Default)]
 pub struct Contact(watch::Sender<Known>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Known {
-    /// The last usable answer; before the first, the beginning.
-    at: Instant,
+    /// Requests that wait for an answer.
+    waiting: usize,
+    /// While requests wait: since when, or the last usable answer if that was later.
+    since: Option<Instant>,
+    /// How long requests waited before that, since the last usable answer.
+    waited: Duration,
     answers: u64,
     trouble: Option<Trouble>,
+}
+
+impl Known {
+    /// When requests will have waited for `limit` in all, if one waits now.
+    fn silent_at(&self, limit: Duration) -> Option<Instant> {
+        Some(self.since? + limit.saturating_sub(self.waited))
+    }
+
+    /// The time without an answer begins now.
+    fn begin(&mut self) {
+        self.waited = Duration::ZERO;
+        self.since = (self.waiting > 0).then(Instant::now);
+    }
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+#[must_use = "the request waits until this is dropped"]
+pub struct Waiting<'a>(&'a Contact);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|known| {
+            known.waiting -= 1;
+            if known.waiting == 0
+                && let Some(since) = known.since.take()
+            {
+                known.waited += since.elapsed();
+            }
+        });
+    }
 }
 
 /// Why a request had no usable answer.
@@ -54,7 +91,11 @@ impl From<&RequestError> for Trouble {
         };
         Self {
             reached,
-            why: explain(error),
+            why: match error.class() {
+                ErrorClass::Unauthorized => "does not accept the credentials".to_owned(),
+                ErrorClass::Forbidden => "does not allow it".to_owned(),
+                _ => explain(error),
+            },
         }
     }
 }
@@ -65,28 +106,46 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl Default for Contact {
-    fn default() -> Self {
-        Self(watch::Sender::new(Known {
-            at: Instant::now(),
-            answers: 0,
-            trouble: None,
-        }))
-    }
-}
-
 impl Contact {
     /// The server gave a usable answer.
-    pub fn heard(&self) {
+    fn heard(&self) {
         self.0.send_modify(|known| {
-            known.at = Instant::now();
+            known.begin();
             known.answers += 1;
             known.trouble = None;
         });
     }
 
+    /// A request waits for its answer until what is returned is dropped: while it is sent, and between
+    /// the attempts if it is sent several times.
+    pub fn waiting(&self) -> Waiting<'_> {
+        self.0.send_modify(|known| {
+            known.waiting += 1;
+            known.since.get_or_insert_with(Instant::now);
+        });
+        Waiting(self)
+    }
+
+    /// Waits for the answer to one request and notes it.
+    ///
+    /// # Errors
+    ///
+    /// As the request.
+    pub async fn asked<T>(
+        &self,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        let _waiting = self.waiting();
+        let answer = request.await;
+        match &answer {
+            Ok(_) => self.heard(),
+            Err(error) => self.failed(error),
+        }
+        answer
+    }
+
     /// A request failed. A permanent refusal is a usable answer too.
-    pub fn failed(&self, error: &RequestError) {
+    fn failed(&self, error: &RequestError) {
         if error.api().is_some() && !error.class().is_transient() {
             return self.heard();
         }
@@ -96,7 +155,7 @@ impl Contact {
 
     /// The time without an answer begins now.
     pub fn begin(&self) {
-        self.0.send_modify(|known| known.at = Instant::now());
+        self.0.send_modify(Known::begin);
     }
 
     /// Whether there has been any usable answer.
@@ -109,18 +168,22 @@ impl Contact {
         self.0.borrow().trouble.clone()
     }
 
-    /// Waits until there has been no usable answer for `limit`.
+    /// Waits until requests have had no usable answer for `limit`.
     pub async fn silence(&self, limit: Duration) {
+        let mut known = self.0.subscribe();
         loop {
-            let end = self.0.borrow().at + limit;
-            if Instant::now() >= end {
-                return;
+            let end = known.borrow_and_update().silent_at(limit);
+            match end {
+                Some(end) if Instant::now() >= end => return,
+                // It can only become later meanwhile.
+                Some(end) => sleep_until(end).await,
+                // The sender is ours, so that it does not end.
+                None => drop(known.wait_for(|known| known.waiting > 0).await),
             }
-            sleep_until(end).await;
         }
     }
 
-    /// Waits until there has been no usable answer for `first`, or for `later` if there has been one before.
+    /// The same for `first`, or for `later` if there has been a usable answer before.
     /// Returns which of the two it was.
     pub async fn silence_from(&self, first: Duration, later: Duration) -> Duration {
         loop {
@@ -153,26 +216,52 @@ mod tests {
         ApiError::from_answer(code, None, b"no").into()
     }
 
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    async fn answer(contact: &Contact, after: u64, answer: Result<(), RequestError>) {
+        let request = async {
+            tokio::time::sleep(seconds(after)).await;
+            answer
+        };
+        drop(contact.asked(request).await);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn l6_silence_is_counted_from_the_last_usable_answer() {
         let (contact, begun) = (Contact::default(), Instant::now());
         let answers = async {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            contact.heard();
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            contact.failed(&error(403));
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            contact.failed(&error(503));
-            std::future::pending::<()>().await;
+            answer(&contact, 5, Ok(())).await;
+            answer(&contact, 5, Err(error(403))).await;
+            answer(&contact, 5, Err(error(503))).await;
+            answer(&contact, 60, Ok(())).await;
         };
         tokio::select! {
             () = answers => {}
-            () = contact.silence(Duration::from_secs(8)) => {}
+            () = contact.silence(seconds(8)) => {}
         }
-        assert_eq!(begun.elapsed(), Duration::from_secs(18));
+        assert_eq!(begun.elapsed(), seconds(18));
         assert!(contact.is_made());
         let trouble = contact.trouble().unwrap();
         assert_eq!(trouble.at("https://a"), "https://a answers 503: no");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l6_a_pause_in_which_no_request_waits_is_no_silence() {
+        let (contact, begun) = (Contact::default(), Instant::now());
+        let answers = async {
+            answer(&contact, 1, Ok(())).await;
+            // One API is down for good, and its answer is the last before the pause.
+            answer(&contact, 2, Err(error(503))).await;
+            tokio::time::sleep(seconds(60)).await;
+            answer(&contact, 60, Ok(())).await;
+        };
+        tokio::select! {
+            () = answers => {}
+            () = contact.silence(seconds(8)) => {}
+        }
+        assert_eq!(begun.elapsed(), seconds(1 + 2 + 60 + 6));
     }
 
     #[test]

@@ -99,17 +99,15 @@ impl Reader {
     ///
     /// As [`Request::send`].
     pub async fn read(&self, request: &Request) -> Result<Answer, RequestError> {
+        let _waiting = self.contact.waiting();
         let mut attempt = 1;
         loop {
             self.requests.fetch_add(1, Ordering::Relaxed);
-            let error = match self.executor.read(request, Class::Evidence).await {
-                Ok(answer) => {
-                    self.contact.heard();
-                    return Ok(answer);
-                }
+            let sent = self.executor.read(request, Class::Evidence);
+            let error = match self.contact.asked(sent).await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            self.contact.failed(&error);
             let Some(wait) = wait_before_retry(&error, attempt) else {
                 return Err(error);
             };
@@ -125,6 +123,25 @@ impl Reader {
     /// As [`Reader::read`], and when the answer is something else.
     pub async fn json<T: DeserializeOwned>(&self, request: &Request) -> Result<T, RequestError> {
         self.read(request).await?.json()
+    }
+
+    /// The version of the API server; `None` if not everybody may ask for it.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached or does not accept the credentials: then nothing can be known.
+    pub async fn server_version(&self) -> Result<Option<String>, RequestError> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Version {
+            git_version: String,
+        }
+        match self.json::<Version>(&Request::get("/version")).await {
+            Ok(version) => Ok(Some(version.git_version)),
+            Err(error) if error.class() == ErrorClass::Unauthorized => Err(error),
+            Err(error) if error.api().is_some() && !error.class().is_transient() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Looks at one object.

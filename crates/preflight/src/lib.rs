@@ -12,9 +12,8 @@ mod text;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use serde::Deserialize;
 
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::RequestError;
 use belayer_inspect::reader::Reader;
 
 pub use needs::{Claims, Kind, Part, Policy};
@@ -45,22 +44,13 @@ pub struct Query {
 ///
 /// # Errors
 ///
-/// When the API server cannot be reached at all. What cannot be found out is part of the report.
+/// As [`Reader::server_version`]. What cannot be found out is part of the report.
 pub async fn check(
     reader: &Reader,
     authorizer: &dyn Authorizer,
     query: &Query,
 ) -> Result<Report, RequestError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Version {
-        git_version: String,
-    }
-    let server = match reader.json::<Version>(&Request::get("/version")).await {
-        Ok(version) => Some(version.git_version),
-        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
-        Err(error) => return Err(error),
-    };
+    let server = reader.server_version().await?;
     let mut parts = Vec::new();
     for part in &query.parts {
         let granted = futures::stream::iter(&part.rights)

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::decision::{Notice, Severity};
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::informer::{Lookup, Store};
+use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::selection::MassRelease;
 use belayer_core::slim::Namespace;
@@ -118,7 +119,7 @@ fn tell(
     };
     let notice = Notice {
         severity: Severity::Warning,
-        reason: "MassReleaseHeldBack",
+        reason: names::HELD_BACK,
         message: message.into(),
     };
     events.tell(&regarding, &notice);

@@ -186,11 +186,12 @@ async fn one(off: &SwitchedOff, drain: &Drain, dry: bool) {
                 LEFT_AGAIN
             }
             Outcome::NewHolds => {
-                let namespaces: Vec<_> = report.new_holds.namespaces.keys().collect();
+                let namespaces = report.new_holds.namespaces.keys();
+                let namespaces = namespaces.map(String::as_str).collect::<Vec<_>>();
                 tracing::warn!(
                     component,
                     released,
-                    ?namespaces,
+                    namespaces = namespaces.join(", "),
                     "component adds no finalizers, but someone else keeps adding its finalizer in these namespaces"
                 );
                 LEFT_AGAIN

@@ -45,8 +45,10 @@ Exit codes:
 /// What stands below the options of `status`.
 pub(crate) const STATUS_HELP: &str = "\
 It only reads: metadata of the kinds that are held, Belayer's own pods and
-Lease, and Events that tell of a denied release. What a running Belayer counts
-itself is asked by the API server's proxy to its pod, if that is allowed.
+Lease, and Events that report a denied release. What a running Belayer counts
+itself is asked by the API server's proxy to its pod, if that is allowed. If no
+pod answers, the holds that it keeps back are counted by --config; without
+--config only an Event of the last hour reports them.
 
 Examples:
   belayer status                     held, waiting, denied, oldest; who leads

@@ -26,13 +26,6 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
-    #[cfg(feature = "pod-recreation")]
-    if source
-        .pod_recreation(None)
-        .is_ok_and(|settings| settings.argo_left_out)
-    {
-        anstream::eprintln!("warning: {}", belayer_pod_recreation::config::ARGO_LEFT_OUT);
-    }
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
     let (reader, _, server) = super::connect(&arguments.cluster).await?;

@@ -70,6 +70,24 @@ pub(super) fn belayer(
     })
 }
 
+/// How many holds this component keeps back by this configuration; `None` if it never keeps any.
+pub(super) async fn kept(
+    reader: &Reader,
+    source: &Source,
+    component: &str,
+) -> Option<Result<usize, String>> {
+    let _ = (reader, source);
+    match component {
+        #[cfg(feature = "pod-finalizer")]
+        belayer_pod_finalizer::component::NAME => Some(pod_finalizer::kept(reader, source).await),
+        #[cfg(feature = "workflow-finalizer")]
+        belayer_workflow_finalizer::component::NAME => {
+            Some(workflow_finalizer::kept(reader, source).await)
+        }
+        _ => None,
+    }
+}
+
 /// `namespace/name` of the record of a pod that is not there, the newest of several.
 #[cfg(feature = "pod-recreation")]
 pub(super) async fn record_of(

@@ -57,10 +57,7 @@ pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Fa
             }
             #[cfg(feature = "pod-recreation")]
             crate::controllers::Controller::PodRecreation => {
-                source
-                    .pod_recreation(None)
-                    .map_err(Failure::configuration)?;
-                parts.push(pod_recreation());
+                parts.push(pod_recreation(source)?);
             }
             #[cfg(feature = "pvc-protection")]
             crate::controllers::Controller::PvcProtection => parts.push(pvc_protection(source)?),
@@ -207,11 +204,17 @@ fn owner_kind(kind: &Resource) -> Kind {
 }
 
 #[cfg(feature = "pod-recreation")]
-fn pod_recreation() -> Part {
+fn pod_recreation(source: &Source) -> Result<Part, Failure> {
+    use belayer_pod_recreation::config::ARGO_LEFT_OUT;
     use belayer_pod_recreation::{NAME, api, rights};
 
+    let settings = source
+        .pod_recreation(None)
+        .map_err(Failure::configuration)?;
+    let advice = settings.argo_left_out.then(|| ARGO_LEFT_OUT.to_owned());
     let pods = Resource::pods();
-    Part {
+    Ok(Part {
+        advice: advice.into_iter().collect(),
         kinds: vec![Kind {
             resource: api::resource(),
             without: "the component waits for it and starts when it appears; the others work",
@@ -229,7 +232,7 @@ fn pod_recreation() -> Part {
         }],
         holds: vec![(pods, names::POD_RECREATION_HOLD.to_owned())],
         ..part(NAME, "ClusterRole belayer-pod-recreation", rights::rights())
-    }
+    })
 }
 
 #[cfg(feature = "pvc-protection")]

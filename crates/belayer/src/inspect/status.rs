@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 
-use belayer_inspect::status::{Hold, Query, status, text};
+use belayer_inspect::reader::Reader;
+use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
 use super::arguments::StatusArguments;
-use super::{INCOMPLETE, connect, lease, must_be_there};
+use super::{INCOMPLETE, connect, explainers, lease, must_be_there};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
@@ -36,7 +37,10 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
             must_be_there(&reader, namespace).await?;
         }
         let found = status(&reader, &query, Timestamp::now).await;
-        found.map_err(|error| server.failed(&error))
+        let mut found = found.map_err(|error| server.failed(&error))?;
+        let by = arguments.look.config.is_some().then_some(&source);
+        ask_the_cluster(&reader, by, &query.own_namespace, &mut found).await;
+        Ok(found)
     });
     let found = found.await?;
     let screen = Screen::of_stdout(arguments.look.output);
@@ -45,6 +49,44 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
         () if found.needs_somebody() => Err(Failure::Found(NEEDS_SOMEBODY)),
         () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
         () => Ok(()),
+    }
+}
+
+/// The controllers that keep holds back, and the kind of object on which they report it in Belayer's namespace.
+const KEEPERS: [(&str, &str); 2] = [
+    ("pod-finalizer", "ConfigMap"),
+    ("workflow-finalizer", "Namespace"),
+];
+
+/// Finds out which holds are kept back, where no running Belayer could be asked: by its configuration if that
+/// is given, otherwise by what it reported.
+async fn ask_the_cluster(
+    reader: &Reader,
+    by: Option<&Source>,
+    own_namespace: &str,
+    found: &mut Status,
+) {
+    for (component, kind) in KEEPERS {
+        if !found.has_to_ask(component) {
+            continue;
+        }
+        let kept = match by {
+            Some(source) => match explainers::kept(reader, source, component).await {
+                Some(Ok(count)) => Kept::Counted(u64::try_from(count).unwrap_or(u64::MAX)),
+                Some(Err(why)) => Kept::Unknown(why),
+                None => continue,
+            },
+            None => match reported(reader, own_namespace, kind).await {
+                Ok(Some(message)) => Kept::Reported(message),
+                Ok(None) => Kept::Unknown(
+                    "no pod of Belayer could be asked; with --config FILE status counts them by Belayer's \
+                     configuration"
+                        .to_owned(),
+                ),
+                Err(why) => Kept::Unknown(why),
+            },
+        };
+        found.note_kept(component, kept);
     }
 }
 

@@ -74,6 +74,26 @@ pvc-protection: 8 of 8 rights
     assert_eq!(answer.out, expected);
 }
 
+/// A7: what `belayer run` warns of at its start, `check` reports as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a7_owners_that_are_left_alone_are_reported() {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &config,
+        "apiVersion: config.belayer.dev/v1alpha1\npodRecreation:\n  owners: [Workflow.argoproj.io]\n",
+    )
+    .unwrap();
+    let config = format!("--config={}", config.display());
+    let answer = world
+        .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
+        .await;
+    let findings = answer.json()["parts"][2]["findings"].to_string();
+    let says = "podRecreation.owners names Workflow.argoproj.io";
+    assert!(findings.contains(says), "{findings}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn controllers_and_configuration_say_what_is_checked() {
     let world = World::new().await;

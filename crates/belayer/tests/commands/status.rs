@@ -144,6 +144,9 @@ shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 Warning: pod-finalizer may not release 1: an Event ReleaseDenied on each says why; `belayer check
   --service-account` names rights that are missing
 
+Not known: whether pod-finalizer keeps holds back: no pod of Belayer could be asked; with --config
+  FILE status counts them by Belayer's configuration
+
 Note: what pod belayer-a counts itself (missed, kept back, gate): its metrics by the API server's
   proxy: not served
 ";
@@ -398,4 +401,96 @@ async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str
         "{}",
         answer.err
     );
+}
+
+/// As many held pods as look like a mistake if no profile selects them.
+fn many_held(world: &World) {
+    namespace(world, "shop");
+    let labels = json!({ "workflows.argoproj.io/workflow": "build" });
+    for index in 0..30 {
+        let held = json!({ "finalizers": ["belayer.dev/pod-status"], "labels": labels });
+        pod(world, "shop", &format!("build-{index}"), held);
+    }
+}
+
+fn config(text: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &file,
+        format!("apiVersion: config.belayer.dev/v1alpha1\n{text}"),
+    )
+    .unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    (dir, file)
+}
+
+/// A4: no pod of Belayer says what it counts, because it runs outside of the cluster or its metrics may not be
+/// read.
+#[rstest]
+#[case::no_pod_of_it_selected("profiles: [{builtIn: argo, namespaces: {include: [nowhere]}}]", 3)]
+#[case::all_are_selected("profiles: [{builtIn: argo}]", 0)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a4_holds_that_are_kept_back_are_counted_by_the_configuration(
+    #[case] profiles: &str,
+    #[case] code: i32,
+) {
+    let world = World::new().await;
+    installed(&world);
+    many_held(&world);
+    let (_dir, file) = config(&format!("podFinalizer:\n  {profiles}\n"));
+    let answer = world.run(&["status", "--config", &file]).await;
+    assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
+    let says = "Warning: pod-finalizer keeps 30 holds back";
+    assert_eq!(answer.out.contains(says), code == 3, "{}", answer.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a4_without_its_configuration_only_an_event_tells_that_holds_are_kept_back() {
+    let world = World::new().await;
+    installed(&world);
+    many_held(&world);
+    let answer = world.run(&["status"]).await;
+    assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
+    let says = "Not known: whether pod-finalizer keeps holds back";
+    assert!(answer.out.contains(says), "{}", answer.out);
+    world.create(
+        &Gvr::EVENTS,
+        Some(OWN),
+        json!({
+            "metadata": { "name": "belayer-gate.1" },
+            "involvedObject": { "kind": "ConfigMap", "namespace": OWN, "name": "belayer-gate", "uid": "u" },
+            "reason": "MassReleaseHeldBack", "type": "Warning",
+            "message": "no profile selects 30 of 30 held pods in the cluster any more",
+        }),
+    );
+    let answer = world.run(&["status", "-n", "shop"]).await;
+    assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
+    let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = "MassReleaseHeldBack of the last hour: no profile selects 30 of 30 held pods";
+    assert!(text.contains(says), "{}", answer.out);
+}
+
+/// With a wrong token nothing can be known: a status of zeros would be read as good news.
+#[rstest]
+#[case(&["status"])]
+#[case(&["status", "-n", "shop"])]
+#[case(&["check"])]
+#[case(&["stuck"])]
+#[case(&["explain", "pod/a"])]
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_the_server_does_not_accept_are_an_error(#[case] arguments: &[&str]) {
+    let world = World::new().await;
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401, "reason": "Unauthorized",
+        "message": "Unauthorized",
+    });
+    let no = Fault::on(Match::any().client(TOOL));
+    let no = no.answer(Answer::raw(401, "application/json", status.to_string()));
+    let _no = world.sandbox.faults().inject(no);
+    let answer = world.run(arguments).await;
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.out.is_empty(), "{}", answer.out);
+    let says = "does not accept the credentials";
+    assert!(answer.err.contains(says), "{}", answer.err);
 }

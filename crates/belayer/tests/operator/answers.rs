@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
 use belayer_core::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
@@ -39,6 +40,27 @@ async fn answer_200_releases_with_exactly_one_write() {
     eventually("the release", || world.find("a").is_none()).await;
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(world.pod_writes().len(), before + 1);
+}
+
+/// What is logged of a hold and its release: the rule by its name, times with their unit, and no text of a
+/// data type.
+#[tokio::test(start_paused = true)]
+async fn log_lines_of_holds_and_releases_are_in_plain_words() {
+    let log = Log::kept_from(tracing::Level::INFO);
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    world.consume("a");
+    eventually("the release", || world.find("a").is_none()).await;
+    let lines = log.lines("released");
+    assert_eq!(lines.len(), 1, "{}", log.text());
+    for says in ["rule=\"consumed\"", "evidence=\"Consumed\"", "took=\"0s\""] {
+        assert!(lines[0].contains(says), "{says}: {}", lines[0]);
+    }
+    assert_eq!(log.lines("hold added").len(), 1);
+    for debug in ["Some(", "row=", "0ns"] {
+        assert!(log.lines(debug).is_empty(), "{:#?}", log.lines(debug));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -243,7 +243,7 @@ impl Elector {
             }
             (Standing::Standby | Standing::Alone { .. } | Standing::InDoubt, _) => {
                 self.publish(true);
-                tracing::info!(lease = %self.settings.lease, ?ground, "leading");
+                tracing::info!(lease = %self.settings.lease, why = ground.map(Ground::in_words), "leading");
             }
         }
     }
@@ -304,10 +304,7 @@ impl Elector {
         if standing == Standing::InDoubt {
             self.publish(false);
         }
-        let reason = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
+        let reason = error.in_words();
         let help = match error.class() {
             ErrorClass::Forbidden => {
                 "; the election needs get, create and patch of leases.coordination.k8s.io in that \
@@ -320,7 +317,7 @@ impl Elector {
         };
         // The same again and again is told once.
         if self.told.as_deref() != Some(reason.as_str()) {
-            tracing::warn!(lease = %self.settings.lease, ?standing, "could not {verb} the lease: {reason}{help}");
+            tracing::warn!(lease = %self.settings.lease, state = standing.in_words(), "could not {verb} the lease: {reason}{help}");
             self.told = Some(reason);
         }
     }

@@ -96,6 +96,18 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// For a log line.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Standby => "standby",
+            Self::Leading { .. } => "leading",
+            Self::Alone { .. } => "working without an election",
+            Self::InDoubt => {
+                "no longer leading, unless the lease can be renewed before another takes it"
+            }
+        }
+    }
+
     /// Until when it may write; nothing if it may not.
     pub fn until(self) -> Option<Local> {
         match self {
@@ -116,6 +128,18 @@ pub enum Ground {
     Expired,
     /// It is ours already.
     Ours,
+}
+
+impl Ground {
+    /// For a log line.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Absent => "there was no lease",
+            Self::GivenBack => "the previous leader gave the lease back",
+            Self::Expired => "the previous leader did not renew the lease in time",
+            Self::Ours => "this replica held the lease already",
+        }
+    }
 }
 
 impl Candidate {

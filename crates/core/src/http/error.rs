@@ -123,6 +123,19 @@ impl RequestError {
         }
     }
 
+    /// In words, with the first cause: `the connection failed: Connection refused (os error 111)`. What libraries
+    /// say in between names only their own parts.
+    pub fn in_words(&self) -> String {
+        let mut cause = std::error::Error::source(self);
+        while let Some(next) = cause.and_then(std::error::Error::source) {
+            cause = Some(next);
+        }
+        match cause {
+            Some(cause) => format!("{self}: {cause}"),
+            None => self.to_string(),
+        }
+    }
+
     /// The server's own words, if it said any.
     pub fn api(&self) -> Option<&ApiError> {
         match self {
@@ -150,5 +163,24 @@ impl RequestError {
 impl From<ApiError> for RequestError {
     fn from(error: ApiError) -> Self {
         Self::Api(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_in_words_has_its_first_cause_and_none_of_a_library() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("ServiceError: client error (Connect)")]
+        struct Library(#[source] io::Error);
+        let refused = io::Error::other("connection refused");
+        let error = RequestError::Interrupted(Box::new(Library(refused)));
+        assert_eq!(error.in_words(), "the answer broke off: connection refused");
+        let timeout = RequestError::Timeout(Duration::from_secs(3));
+        assert_eq!(timeout.in_words(), "no complete answer within 3s");
     }
 }

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::store::Fit;
 use super::{Event, Informer, InformerState, Store};
+use crate::duration;
 use crate::http::{ErrorClass, RequestError};
 use crate::outage::{News, Over};
 use crate::slim::Slim;
@@ -28,6 +29,22 @@ pub(super) enum Cause {
     Refused,
     /// Something came that did not even say whose it was: only a list can tell what is there.
     Unreadable,
+}
+
+impl Cause {
+    /// For a log line.
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Initial => "it is the first list",
+            Self::Expired => "the server no longer has the history since the last version",
+            Self::Unserved => "the kind was not served for a while",
+            Self::Lagging => "the server keeps answering from before the last version",
+            Self::Refused => "the server keeps refusing a watch from the last version",
+            Self::Unreadable => {
+                "the watch sent something that does not say which object it is about"
+            }
+        }
+    }
 }
 
 impl Cause {
@@ -68,7 +85,11 @@ impl<K: Slim> Informer<K> {
         loop {
             let stream = self.list_until_complete(cause).await;
             cause = self.watch_until_lost(stream).await;
-            tracing::info!(kind = self.telemetry.kind(), ?cause, "listing again");
+            tracing::info!(
+                kind = self.telemetry.kind(),
+                why = cause.in_words(),
+                "listing again"
+            );
         }
     }
 
@@ -94,10 +115,7 @@ impl<K: Slim> Informer<K> {
             return self.wait_until_served().await;
         }
         let delay = self.backoff.next(error.retry_after());
-        let reason = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
+        let reason = error.in_words();
         let since = match self.store.state() {
             InformerState::Failing { since, .. } => since,
             _ => tokio::time::Instant::now(),
@@ -121,7 +139,12 @@ impl<K: Slim> Informer<K> {
             News::OtherCause => {
                 tracing::warn!(kind, reason, "list or watch fails for another reason");
             }
-            News::None => tracing::debug!(kind, reason, ?delay, "list or watch failed again"),
+            News::None => tracing::debug!(
+                kind,
+                reason,
+                delay = duration::format(delay),
+                "list or watch failed again"
+            ),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::component::By;
+use crate::duration;
 use crate::object::{ObjectKey, Uid};
 
 /// Something the runner did about an object.
@@ -98,14 +99,14 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         What::Held => {
             metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => *component)
                 .increment(1);
-            tracing::info!(component, %row, object = %key, %uid, "hold added");
+            tracing::info!(component, rule = row.name, object = %key, %uid, "hold added");
         }
         What::Released { evidence, took } => {
             metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => *evidence)
                 .increment(1);
             metrics::histogram!(belayer_metrics::RELEASE_DURATION, "controller" => *component)
                 .record(took.as_secs_f64());
-            tracing::info!(component, %row, object = %key, %uid, evidence, ?took, "released");
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, took = duration::format(*took), "released");
         }
         What::Adopted {
             finalizers,
@@ -113,22 +114,22 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         } => {
             metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => ADOPTED)
                 .increment(finalizers.len() as u64);
-            tracing::info!(component, %row, object = %key, %uid, evidence, ?finalizers, "released adopted finalizers of others");
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "released adopted finalizers of others");
         }
         What::Recorded => {
-            tracing::debug!(component, %row, object = %key, %uid, "record settled");
+            tracing::debug!(component, rule = row.name, object = %key, %uid, "record settled");
         }
         What::Deleted { evidence } => {
             metrics::counter!(belayer_metrics::CLEANUPS, "controller" => *component).increment(1);
-            tracing::info!(component, %row, object = %key, %uid, evidence, "deleted");
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "deleted");
         }
         What::Denied { code, message } => {
             metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))
                 .increment(1);
-            tracing::warn!(component, %row, object = %key, %uid, code, message, "the API server refuses the write");
+            tracing::warn!(component, rule = row.name, object = %key, %uid, code, message, "the API server refuses the write");
         }
         What::Pretended { evidence } => {
-            tracing::info!(component, %row, object = %key, %uid, evidence, "dry run: not sent");
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "dry run: not sent");
         }
     }
     observer.executed(executed);

@@ -147,20 +147,21 @@ pub(super) fn tag(image: &str) -> String {
     }
 }
 
-/// What only the process knows that works: the leader, or the only one where nobody is elected.
+/// What only the process knows that works: the leader, or the only one where nobody is elected. Returns
+/// whether it answered.
 pub(super) async fn own(
     reader: &Reader,
     installation: &mut Installation,
     components: &mut [Component],
     notes: &mut Vec<String>,
-) {
+) -> bool {
     let elected = installation.leader.is_some();
     let pods = installation.pods.iter_mut().flatten();
     let mut asked: Vec<&mut Replica> = pods
         .filter(|pod| pod.ready && (pod.leads || !elected))
         .collect();
     let [pod] = asked.as_mut_slice() else {
-        return;
+        return false;
     };
     match ask(reader, &installation.namespace, &pod.name).await {
         Ok(said) => {
@@ -170,11 +171,15 @@ pub(super) async fn own(
             for component in components {
                 component.own = said.own.get(component.component).copied();
             }
+            true
         }
-        Err(why) => notes.push(format!(
-            "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
-            pod.name
-        )),
+        Err(why) => {
+            notes.push(format!(
+                "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
+                pod.name
+            ));
+            false
+        }
     }
 }
 

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use serde::Deserialize;
 
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::RequestError;
 use belayer_core::names;
 use belayer_core::words::one_or_many;
 
@@ -37,20 +36,13 @@ pub struct Query {
 ///
 /// # Errors
 ///
-/// When the API server does not even say its version: then nothing can be known. A kind that
-/// cannot be listed is part of the answer.
+/// As [`Reader::server_version`]. A kind that cannot be listed is part of the answer.
 pub async fn status(
     reader: &Reader,
     query: &Query,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Status, RequestError> {
-    let server = reader.json::<Version>(&Request::get("/version")).await;
-    let server = match server {
-        Ok(version) => Some(version.git_version),
-        // Not everybody may ask.
-        Err(error) if error.api().is_some() && !error.class().is_transient() => None,
-        Err(error) => return Err(error),
-    };
+    let server = reader.server_version().await?;
     let mut unknown = Vec::new();
     let denied = denied(reader, query.namespace.as_deref())
         .await
@@ -122,7 +114,7 @@ pub async fn status(
     if let Some(only) = &query.namespace {
         closed.retain(|namespace, _| namespace == only);
     }
-    own(reader, &mut installation, &mut components, &mut notes).await;
+    let asked = own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
         .map(|((namespace, component), numbers)| Place {
@@ -155,13 +147,8 @@ pub async fn status(
         warnings,
         unknown,
         notes,
+        asked,
     })
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    git_version: String,
 }
 
 /// At most this many namespaces are named.
@@ -236,11 +223,7 @@ fn warnings(query: &Query, installation: &Installation, components: &[Component]
         }
         let Some(own) = component.own else { continue };
         if own.unselected_kept > 0 {
-            warnings.push(format!(
-                "{name} keeps {} back: so many unselected objects at once look like a mistyped selector; \
-                 if it is meant, `belayer drain --unselected` releases them",
-                one_or_many(own.unselected_kept, "hold", "holds")
-            ));
+            warnings.push(keeps(name, own.unselected_kept));
         }
         if own.backlog_gate_closed {
             warnings.push(format!(
@@ -249,6 +232,15 @@ fn warnings(query: &Query, installation: &Installation, components: &[Component]
         }
     }
     warnings
+}
+
+/// That a component keeps so many holds back, and what to do.
+pub(super) fn keeps(component: &str, count: u64) -> String {
+    format!(
+        "{component} keeps {} back: so many unselected objects at once look like a mistyped selector; if it is meant, \
+         `belayer drain --unselected` releases them",
+        one_or_many(count, "hold", "holds")
+    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod count;
 mod installation;
+mod kept;
 mod look;
 mod own;
 mod text;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use belayer_core::object::Resource;
 
 pub use crate::report::API_VERSION;
+pub use kept::{Kept, reported};
 pub use look::{Query, status};
 pub use own::leader_of;
 pub use text::text;
@@ -58,6 +60,9 @@ pub struct Status {
     /// What would have been good to know besides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Whether a running Belayer said what it counts itself.
+    #[serde(skip)]
+    pub asked: bool,
 }
 
 /// Versions.
@@ -86,6 +91,12 @@ pub struct Installation {
 }
 
 impl Installation {
+    /// Whether it may run somewhere.
+    fn may_run(&self) -> bool {
+        let pods = self.pods.as_ref();
+        self.is_led() || pods.is_none_or(|pods| pods.iter().any(|pod| pod.ready))
+    }
+
     /// Whether somebody leads: then it runs, in whatever pod or outside of the cluster.
     pub fn is_led(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| !leader.lapsed)

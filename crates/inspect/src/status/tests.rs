@@ -77,6 +77,7 @@ fn status() -> Status {
         warnings: vec!["pod-finalizer may not release 1".into()],
         unknown: vec!["who knows: not allowed".into()],
         notes: vec!["by the way".into()],
+        asked: true,
     }
 }
 
@@ -122,6 +123,50 @@ fn what_could_not_be_listed_is_not_told_as_nothing() {
     assert!(
         text.starts_with("Belayer holds at least 0 objects"),
         "{text}"
+    );
+}
+
+#[test]
+fn a4_what_is_kept_back_is_asked_of_the_cluster_where_belayer_was_not_asked() {
+    let mut status = status();
+    assert!(!status.has_to_ask("pod-finalizer"), "Belayer said it");
+    status.asked = false;
+    assert!(status.has_to_ask("pod-finalizer"));
+    status.components[0].numbers.held = 0;
+    assert!(!status.has_to_ask("pod-finalizer"), "it holds nothing");
+    status.components[0].numbers.held = 1;
+    status.installation.leader = None;
+    status.installation.pods = Some(Vec::new());
+    assert!(!status.has_to_ask("pod-finalizer"), "it does not run");
+}
+
+#[test]
+fn a4_each_answer_has_its_place() {
+    let after = |kept: Kept| {
+        let mut status = Status {
+            warnings: Vec::new(),
+            unknown: Vec::new(),
+            ..status()
+        };
+        status.note_kept("pod-finalizer", kept);
+        (status.warnings.join(""), status.unknown.join(""))
+    };
+    let none = (String::new(), String::new());
+    assert_eq!(after(Kept::Counted(0)), none);
+    let (warning, unknown) = after(Kept::Counted(106));
+    assert!(
+        warning.starts_with("pod-finalizer keeps 106 holds back"),
+        "{warning}"
+    );
+    assert_eq!(unknown, "");
+    let (warning, unknown) = after(Kept::Reported("no profile selects 106".into()));
+    assert!(warning.ends_with("no profile selects 106"), "{warning}");
+    assert_eq!(unknown, "");
+    let (warning, unknown) = after(Kept::Unknown("not allowed".into()));
+    assert_eq!(warning, "");
+    assert_eq!(
+        unknown,
+        "whether pod-finalizer keeps holds back: not allowed"
     );
 }
 

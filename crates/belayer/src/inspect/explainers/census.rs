@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use belayer_core::http::RequestError;
+use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::object::Resource;
 use belayer_core::selection::{Guard, MaxUnselected, UnselectedBy};
@@ -62,5 +62,9 @@ async fn each(
             async move { page.map_err(|error| RequestError::Decode(error.to_string())) }
         })
         .await;
-    read.map_err(|error| format!("{kind}: {}", explain(&error)))
+    match read {
+        // A kind that is not installed has no objects.
+        Err(error) if error.class() == ErrorClass::NotServed => Ok(()),
+        read => read.map_err(|error| format!("{kind}: {}", explain(&error))),
+    }
 }

@@ -14,8 +14,8 @@ use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::selection::{MassRelease, Scope, UnselectedBy};
-use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_core::selection::{Guard, MassRelease, Scope, UnselectedBy};
+use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, Pod};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
@@ -24,7 +24,7 @@ use belayer_pod_finalizer::argo::{Ending, NodeOracle};
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::{PodDecision, decide};
 use belayer_pod_finalizer::explain::{self, Looks};
-use belayer_pod_finalizer::profile::MaxUnselected;
+use belayer_pod_finalizer::profile::{MaxUnselected, Profiles};
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::{Gate, Held, Selection, Snapshot};
 use belayer_pod_finalizer::steward::gate_by;
@@ -113,21 +113,7 @@ impl PodFinalizer {
         by: UnselectedBy,
         reader: &Reader,
     ) -> Result<MassRelease, String> {
-        let profiles = &self.looks.profiles;
-        let keeps = (
-            component::keep_of_pods(profiles),
-            component::keep_of_namespaces(),
-        );
-        let pods = Resource::pods();
-        let counted = census(
-            reader,
-            &pods,
-            names::POD_STATUS_HOLD,
-            keeps,
-            self.max_unselected,
-            |pod, namespace| explain::unselected_by(profiles, pod, namespace),
-        );
-        let mut guard = counted.await?;
+        let mut guard = counted(reader, &self.looks.profiles, self.max_unselected).await?;
         Ok(guard.of(pod.meta.key.shared_namespace(), by))
     }
 
@@ -175,6 +161,32 @@ impl PodFinalizer {
                 .explained(|action| waits(action, held, looks_again(decision, self.looks.resync)))
         }
     }
+}
+
+/// All held pods, counted as a controller counts them right after its start.
+async fn counted(
+    reader: &Reader,
+    profiles: &Profiles,
+    max: MaxUnselected,
+) -> Result<Guard, String> {
+    let keeps = (
+        component::keep_of_pods(profiles),
+        component::keep_of_namespaces(),
+    );
+    let unselected = |pod: &ObjectMeta, namespace: Option<&ObjectMeta>| {
+        explain::unselected_by(profiles, pod, namespace)
+    };
+    let (pods, hold) = (Resource::pods(), names::POD_STATUS_HOLD);
+    census(reader, &pods, hold, keeps, max, unselected).await
+}
+
+/// How many pods it keeps by this configuration although no profile selects them.
+pub(super) async fn kept(reader: &Reader, source: &Source) -> Result<usize, String> {
+    let settings = source
+        .pod_finalizer(None)
+        .map_err(|error| error.to_string())?;
+    let guard = counted(reader, &settings.profiles, settings.max_unselected);
+    Ok(guard.await?.kept())
 }
 
 /// Only a held pod that nothing selects is let go by a rule that counts all others.

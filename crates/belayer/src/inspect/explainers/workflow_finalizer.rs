@@ -10,12 +10,12 @@ use belayer_core::http::{METADATA_ONLY, Request};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::selection::UnselectedBy;
+use belayer_core::selection::{Guard, UnselectedBy};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 use belayer_workflow_finalizer::component;
-use belayer_workflow_finalizer::config::Settings;
+use belayer_workflow_finalizer::config::{OwnerRule, Settings};
 use belayer_workflow_finalizer::decide::decide;
 use belayer_workflow_finalizer::explain::{self, Looks};
 use belayer_workflow_finalizer::look::PodsOracle;
@@ -78,39 +78,47 @@ impl WorkflowFinalizer {
             .as_ref()
             .is_some_and(|view| view.held == Held::Yes && view.selection != Selection::Yes);
         if unselected {
-            let keeps = (
-                component::keep_of_owners(&self.settings),
-                component::keep_of_namespaces(),
-            );
-            let counted = census(
-                reader,
-                kind,
-                names::WORKFLOW_HOLD,
-                keeps,
-                self.settings.max_unselected,
-                |workflow, namespace| {
-                    let place = workflow.key.namespace().unwrap_or_default();
-                    match namespace {
-                        // Its pods decide about its release, whether something selects it or not.
-                        _ if workflow.is_deleting() => None,
-                        _ if !rule.selects(&workflow.labels, place) => {
-                            Some(UnselectedBy::Configuration)
-                        }
-                        Some(namespace) if is_ignored(&namespace.labels) => {
-                            Some(UnselectedBy::Namespace)
-                        }
-                        _ => None,
-                    }
-                },
-            );
+            let mut guard = counted(reader, &self.settings, rule).await?;
             let by = match snapshot.workflow.as_ref().map(|view| view.selection) {
                 Some(Selection::Ignored) => UnselectedBy::Namespace,
                 _ => UnselectedBy::Configuration,
             };
-            snapshot.mass_release = counted.await?.of(key.shared_namespace(), by);
+            snapshot.mass_release = guard.of(key.shared_namespace(), by);
         }
         Ok(in_its_words(&workflow, &snapshot))
     }
+}
+
+/// All held workflows of a kind, counted as a controller counts them right after its start.
+async fn counted(reader: &Reader, settings: &Settings, rule: &OwnerRule) -> Result<Guard, String> {
+    let keeps = (
+        component::keep_of_owners(settings),
+        component::keep_of_namespaces(),
+    );
+    let unselected = |workflow: &ObjectMeta, namespace: Option<&ObjectMeta>| {
+        let place = workflow.key.namespace().unwrap_or_default();
+        match namespace {
+            // Its pods decide about its release, whether something selects it or not.
+            _ if workflow.is_deleting() => None,
+            _ if !rule.selects(&workflow.labels, place) => Some(UnselectedBy::Configuration),
+            Some(namespace) if is_ignored(&namespace.labels) => Some(UnselectedBy::Namespace),
+            _ => None,
+        }
+    };
+    let (max, hold) = (settings.max_unselected, names::WORKFLOW_HOLD);
+    census(reader, &rule.kind, hold, keeps, max, unselected).await
+}
+
+/// How many workflows it keeps by this configuration although nothing selects them.
+pub(super) async fn kept(reader: &Reader, source: &Source) -> Result<usize, String> {
+    let settings = source
+        .workflow_finalizer(None)
+        .map_err(|error| error.to_string())?;
+    let mut kept = 0;
+    for rule in &settings.owners {
+        kept += counted(reader, &settings, rule).await?.kept();
+    }
+    Ok(kept)
 }
 
 fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {

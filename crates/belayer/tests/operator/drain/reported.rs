@@ -1,5 +1,7 @@
 //! What drain reports, as steps, text and data.
 
+use belayer_inspect::reader::Trouble;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -20,9 +22,66 @@ async fn a_dry_run_says_what_would_go_and_sends_nothing() {
 struct Steps(parking_lot::Mutex<Vec<String>>);
 
 impl Progress for Steps {
+    fn waiting(&self, trouble: Option<&Trouble>) {
+        self.0.lock().push(format!("waits: {trouble:?}"));
+    }
+
     fn step(&self, text: &str) {
         self.0.lock().push(text.to_owned());
     }
+}
+
+/// L6: between its passes drain sends no request for longer than the time after which a server that does not
+/// answer is reported. That is no silence of the server, also if one API is down for good.
+#[rstest]
+#[case::every_api_answers(None)]
+#[case::one_api_is_down(Some("secrets"))]
+#[tokio::test(start_paused = true)]
+async fn l6_a_server_that_answers_is_never_reported_as_silent(#[case] down: Option<&str>) {
+    let world = installed();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    if let Some(resource) = down {
+        let lists = Match::verb(Verb::List).resource(resource).client(ADMIN);
+        let fault = Fault::on(lists).answer(Answer::internal_error());
+        world.sandbox.faults().inject(fault);
+    }
+    let steps = Steps::default();
+    drain(&world, Writes::Sent).run(&steps).await.unwrap();
+    let steps = steps.0.into_inner();
+    assert!(
+        steps.iter().all(|step| !step.starts_with("waits")),
+        "{steps:?}"
+    );
+}
+
+/// L6: it does wait for a request that hangs, and says so once.
+#[tokio::test(start_paused = true)]
+async fn l6_a_server_that_falls_silent_is_reported() {
+    let world = installed();
+    let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
+    let fault = Fault::on(lists).times(1).delay(Duration::from_secs(20));
+    world.sandbox.faults().inject(fault);
+    let steps = Steps::default();
+    let report = drain(&world, Writes::Sent).run(&steps).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Clean);
+    let steps = steps.0.into_inner();
+    let waits = steps.iter().filter(|step| step.starts_with("waits"));
+    assert_eq!(waits.count(), 1, "{steps:?}");
+}
+
+/// T4: a mistyped namespace would only show by an exit code of 3 at the end.
+#[tokio::test(start_paused = true)]
+async fn t4_an_excepted_namespace_that_does_not_exist_is_warned_of() {
+    let world = installed();
+    let steps = Steps::default();
+    let drain = drain_except(&world, Writes::Sent, &[NAMESPACE, "nosuchns"]);
+    let report = drain.run(&steps).await.unwrap();
+    assert_eq!(report.exit_code, 0);
+    let says = "there is no namespace nosuchns (--except-namespace)";
+    assert_eq!(report.notes, [says]);
+    let steps = steps.0.into_inner();
+    assert!(steps.contains(&format!("warning: {says}")), "{steps:?}");
 }
 
 /// A policy of ours that ties a hold.

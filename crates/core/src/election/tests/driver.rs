@@ -241,6 +241,31 @@ async fn giving_back_hands_over_within_a_retry_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn log_lines_of_the_election_are_in_plain_words() {
+    let log = crate::logged::Log::kept();
+    let server = Server::new();
+    let first = server.elector("first", Timing::default());
+    first.tenure.begun().await;
+    assert_eq!(first.resigns().await, Ended::Resigned);
+    let second = server.elector("second", Timing::default());
+    second.tenure.begun().await;
+    server.mood(Mood::Down);
+    second.tenure.ended().await;
+    let lines = log.text();
+    for says in [
+        "why=\"there was no lease\"",
+        "why=\"the previous leader gave the lease back\"",
+        "state=\"leading\"",
+    ] {
+        assert!(lines.contains(says), "{says}: {lines}");
+    }
+    assert!(
+        !lines.contains("Some(") && !lines.contains("Leading {"),
+        "{lines}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_is_gone_is_waited_for_and_then_replaced() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
