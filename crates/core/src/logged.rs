@@ -1,9 +1,10 @@
 //! What is logged in a test.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 
 /// Paper for a subscriber to write on. Clones are the same page.
@@ -27,6 +28,10 @@ impl io::Write for Page {
     }
 }
 
+/// A second subscriber, which keeps nothing. While there is only one, tracing asks the thread that logs a line
+/// for the first time whether anybody wants it: if that thread has no subscriber, nobody ever gets that line.
+static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
+
 /// Keeps what this thread logs, as long as it lives.
 #[derive(Debug)]
 pub struct Log {
@@ -42,6 +47,10 @@ impl Log {
 
     /// Keeps everything from `level` on.
     pub fn kept_from(level: tracing::Level) -> Self {
+        ANOTHER.get_or_init(|| {
+            let nothing = tracing::level_filters::LevelFilter::OFF;
+            Dispatch::new(tracing_subscriber::fmt().with_max_level(nothing).finish())
+        });
         let page = Page::default();
         let written = page.clone();
         let subscriber = tracing_subscriber::fmt()
