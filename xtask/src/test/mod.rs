@@ -165,7 +165,7 @@ fn clippy() -> Command {
 fn docs() -> Command {
     let mut command = cargo();
     command
-        .args(["doc", "--no-deps", "--lib", "--bins"])
+        .args(["doc", "--no-deps", "--lib", "--bin", "xtask"])
         .args(AS_TESTS)
         .env("RUSTDOCFLAGS", "-D warnings");
     command
