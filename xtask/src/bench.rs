@@ -2,10 +2,10 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{built, cargo, pass_through};
+use crate::cargo::{built, cargo, compile, pass_through};
 use crate::e2e;
 
 /// Measure Belayer against its peers, side by side in one run
@@ -41,11 +41,11 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn execute(self) -> Result<ExitCode> {
         let mut command = if self.names == ["instructions"] {
-            done(e2e::build())?;
-            done(build_subject())?;
+            compile(e2e::build())?;
+            compile(build_subject())?;
             instructions()
         } else {
-            done(build())?;
+            compile(build())?;
             let mut command = built("release", "belayer-e2e");
             command.arg("bench").args(self.names);
             command
@@ -65,12 +65,6 @@ impl Bench {
         }
         pass_through(command)
     }
-}
-
-fn done(mut build: Command) -> Result<()> {
-    let status = build.status().context("start cargo")?;
-    ensure!(status.success(), "belayer or its benchmarks do not compile");
-    Ok(())
 }
 
 /// Belayer, the benchmarks and what they measure, as they are released.

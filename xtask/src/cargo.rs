@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// The cargo that runs us, in the workspace's root.
 pub(crate) fn cargo() -> Command {
@@ -42,6 +42,16 @@ pub(crate) fn built(profile: &str, program: &str) -> Command {
     let mut command = Command::new(target.join(profile).join(program));
     command.current_dir(root());
     command
+}
+
+/// Runs a `cargo build` that another command needs.
+pub(crate) fn compile(mut command: Command) -> Result<()> {
+    let status = command.status().context("start cargo")?;
+    ensure!(
+        status.success(),
+        "Belayer or its test programs do not compile"
+    );
+    Ok(())
 }
 
 /// Runs to the end and passes the exit code on.

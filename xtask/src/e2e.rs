@@ -2,10 +2,10 @@
 
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{AS_TESTS, built, cargo, pass_through};
+use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through};
 
 /// The scenarios: written once, run on three providers
 ///
@@ -60,8 +60,7 @@ impl Provider {
 
 impl E2e {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let status = build().status().context("start cargo")?;
-        ensure!(status.success(), "belayer or its scenarios do not compile");
+        compile(build())?;
         if let Some((_, names)) = self.names.split_first().filter(|(n, _)| *n == CONFORMANCE) {
             let mut command = conformance(self.provider);
             if self.list {

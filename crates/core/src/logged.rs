@@ -28,8 +28,9 @@ impl io::Write for Page {
     }
 }
 
-/// A second subscriber, which keeps nothing. While there is only one, tracing asks the thread that logs a line
-/// for the first time whether anybody wants it: if that thread has no subscriber, nobody ever gets that line.
+/// A second subscriber, which keeps nothing. While only one subscriber exists, tracing decides whether a log
+/// statement is enabled by the thread that first executes it. If that thread has no subscriber, the statement stays
+/// disabled for all threads.
 static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
 
 /// Keeps what this thread logs, as long as it lives.

@@ -189,8 +189,8 @@ impl Follower {
     fn complain(&self, error: &RequestError) {
         let gate = self.gate.key();
         if error.class() == ErrorClass::Forbidden {
-            tracing::warn!(%gate, error = error.in_words(), "the gate ConfigMap may not be read: as long as nobody knows whether \
-                Belayer is drained, no hold is added; grant the Role belayer-gate");
+            tracing::warn!(%gate, error = error.in_words(), "no permission to read the gate ConfigMap: no hold is added until it \
+                shows that Belayer is not drained; grant the Role belayer-gate");
         } else {
             tracing::info!(%gate, error = error.in_words(), "the gate ConfigMap cannot be read or watched: trying again");
         }

@@ -5,15 +5,14 @@ mod pass;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_inspect::kinds::discover;
-use belayer_inspect::reader::{Look, Reader, Trouble, explain};
+use belayer_inspect::reader::{Reader, Trouble, explain};
 
 use crate::decide::Purpose;
 use crate::findings::Findings;
@@ -313,10 +312,7 @@ impl Drain {
     /// error, because the namespace may have been deleted since.
     async fn look_for_excepted(&self, report: &mut Report, progress: &dyn Progress) {
         for name in &self.except_namespaces {
-            let key = ObjectKey::cluster(&**name);
-            let namespaces = Resource::namespaces();
-            let look: Look<IgnoredAny> = self.site.reader.object(&namespaces, &key).await;
-            if matches!(look, Look::Absent) {
+            if self.site.lacks_namespace(name).await {
                 let note = format!("there is no namespace {name} (--except-namespace)");
                 progress.step(&format!("warning: {note}"));
                 report.notes.push(note);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor, Writes};
@@ -249,18 +250,20 @@ impl Site {
 
     /// That Belayer's namespace is not there, in words: its gate is in another, or it is gone.
     pub(crate) async fn without_its_namespace(&self) -> Option<String> {
-        let key = ObjectKey::cluster(&*self.namespace);
-        let look = self
-            .reader
-            .object::<Value>(&Resource::namespaces(), &key)
-            .await;
-        matches!(look, Look::Absent).then(|| {
+        self.lacks_namespace(&self.namespace).await.then(|| {
             format!(
-                "there is no namespace {}: a Belayer that runs in another one is not told, and goes on adding holds; \
-                 --own-namespace names it",
+                "there is no namespace {}: if Belayer runs in another one, it keeps adding holds; name that namespace by \
+                 --own-namespace",
                 self.namespace
             )
         })
+    }
+
+    /// Whether the server says that there is no namespace of this name.
+    pub(crate) async fn lacks_namespace(&self, name: &str) -> bool {
+        let key = ObjectKey::cluster(name);
+        let look: Look<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
+        matches!(look, Look::Absent)
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use belayer_subject::memory;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -222,6 +222,10 @@ pub(super) async fn prepare(client: &Client, count: usize, prefix: &str) -> Resu
             let api = kinds::pods(client, NAMESPACE);
             let pod = pod(&*name).of(&owner).held().build()?;
             api.create(&PostParams::default(), &pod).await?;
+            // With a result: one that its deletion ended would be released before it is measured.
+            let ended = json!({ "status": { "phase": "Succeeded" } });
+            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(ended))
+                .await?;
             let deleted = api.delete(&name, &DeleteParams::default()).await?;
             let pod = deleted.left().context("a held pod is gone at once")?;
             let uid = pod.uid().context("a pod without UID")?;

@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::belayer::{Belayer, BelayerOptions};
 use super::cluster::{Cluster, Setting};
 use super::scenario::{Load, Scenario, Sharing};
-use crate::providers::{Backend, Capability, Clusters, Provider, ensure_workflow_crd};
+use crate::providers::{Backend, Capability, Clusters, Provider, restore};
 
 /// Shared scenarios mostly wait: many fit beside each other.
 const SHARED_AT_ONCE: usize = 8;
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
                 None => self.provider.start().await?,
             };
             if !self.skips(&*backend, scenario) {
-                ensure_workflow_crd(backend.client()).await?;
+                restore(backend.client()).await?;
                 let _share = self.machine.acquire_many(scenario.load.shares()).await?;
                 let here = Arc::clone(&backend);
                 let report = one(scenario, here, None, self.options, self.files).await;

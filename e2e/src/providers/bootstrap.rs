@@ -137,6 +137,26 @@ pub(crate) async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     .await
 }
 
+/// A cluster that earlier scenarios used has the Workflow kind and the gate ConfigMap as a new one has them.
+///
+/// Each Belayer writes into the gate ConfigMap which of its controllers are off.
+pub(crate) async fn restore(client: &Client) -> Result<()> {
+    ensure_workflow_crd(client).await?;
+    let deployed: DynamicObject = serde_saphyr::from_str(manifest("gate-configmap")?)?;
+    let maps = kinds::config_maps(client, "belayer-system");
+    let name = deployed.name_any();
+    let current = maps.get(&name).await?;
+    if current.data["data"] == deployed.data["data"] {
+        return Ok(());
+    }
+    let mut restored = deployed;
+    restored.metadata.resource_version = current.metadata.resource_version;
+    maps.replace(&name, &PostParams::default(), &restored)
+        .await
+        .context("restore the gate ConfigMap")?;
+    Ok(())
+}
+
 /// Belayer's namespace, account, rights and switch, as `deploy` has them.
 pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     for name in [

@@ -82,7 +82,6 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("pod-recreation-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
-    switch(&cluster, "holdRecreations", "on").await?;
     shown?;
     ties(&cluster, Ties::No).await
 }

@@ -202,7 +202,11 @@ async fn a1_argo_releases_a_pod_that_another_profile_captures() {
     }
     let_pass(A_WHILE).await;
     assert!(!world.is_held("theirs"), "its record is written");
-    assert_eq!(world.held_pods(), 3, "Argo has read none of its own");
+    assert_eq!(
+        world.held_pods(),
+        3,
+        "Argo has not read the result of any pod"
+    );
     let says = waits(&world, "by-status");
     assert!(says.contains("(profile argo)"), "{says}");
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 
-use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_core::object::Resource;
+use belayer_core::http::{ErrorClass, RequestError};
 
+use super::events::events;
 use super::{Hold, Numbers, Oldest};
 use crate::object::Item;
 use crate::reader::{Reader, explain};
@@ -107,42 +107,14 @@ fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Pla
     }
 }
 
-/// UIDs of objects whose release was refused, by the Events that say so. Those live for an hour,
-/// and are written anew as long as the refusal lasts.
+/// UIDs of objects whose release was refused, by the Events that report it.
 pub(super) async fn denied(
     reader: &Reader,
     namespace: Option<&str>,
 ) -> Result<HashSet<String>, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Event {
-        #[serde(default)]
-        reason: String,
-        #[serde(default)]
-        involved_object: Involved,
-    }
-    #[derive(Deserialize, Default)]
-    struct Involved {
-        #[serde(default)]
-        uid: String,
-    }
-    #[derive(Deserialize)]
-    struct List {
-        items: Option<Vec<Event>>,
-    }
-    let path = Resource::new("", "v1", "Event", "events").path(namespace);
-    let request = Request::get(path).query("fieldSelector", "reason=ReleaseDenied");
-    let list: List = reader
-        .json(&request)
-        .await
-        .map_err(|error| explain(&error))?;
-    Ok(list
-        .items
-        .ok_or("the answer is no list")?
-        .into_iter()
-        .filter(|event| event.reason == "ReleaseDenied")
-        .map(|event| event.involved_object.uid)
-        .collect())
+    let denied = events(reader, namespace, "ReleaseDenied").await?;
+    let uids = denied.into_iter().map(|event| event.involved_object.uid);
+    Ok(uids.collect())
 }
 
 impl Numbers {

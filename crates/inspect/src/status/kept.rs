@@ -1,15 +1,12 @@
 //! Holds that are kept back because so many unselected objects at once look like a mistake: what is known of
 //! them where no running Belayer could be asked (A4).
 
-use serde::Deserialize;
-
-use belayer_core::http::Request;
 use belayer_core::names;
-use belayer_core::object::Resource;
 
 use super::Status;
+use super::events::{Event, events};
 use super::look::keeps;
-use crate::reader::{Reader, explain};
+use crate::reader::Reader;
 
 /// What is known of the holds that a component keeps back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +23,8 @@ impl Status {
     /// Whether only the cluster can tell if this component keeps holds back: it holds something, it may run,
     /// and no running Belayer could be asked.
     pub fn has_to_ask(&self, component: &str) -> bool {
-        let holds = |each: &&super::Component| each.component == component && each.numbers.held > 0;
-        !self.asked && self.installation.may_run() && self.components.iter().find(holds).is_some()
+        let holds = |each: &super::Component| each.component == component && each.numbers.held > 0;
+        !self.asked && self.installation.may_run() && self.components.iter().any(holds)
     }
 
     /// Notes what the cluster tells of the holds that a component keeps back.
@@ -46,8 +43,7 @@ impl Status {
     }
 }
 
-/// What Belayer reported in its own namespace on objects of this kind: that holds are kept back. Events live
-/// for an hour.
+/// What Belayer reported in its own namespace on objects of this kind: that holds are kept back.
 ///
 /// # Errors
 ///
@@ -57,34 +53,10 @@ pub async fn reported(
     own_namespace: &str,
     kind: &str,
 ) -> Result<Option<String>, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Event {
-        #[serde(default)]
-        reason: String,
-        #[serde(default)]
-        message: String,
-        #[serde(default)]
-        involved_object: Involved,
-    }
-    #[derive(Deserialize, Default)]
-    struct Involved {
-        #[serde(default)]
-        kind: String,
-    }
-    let path = Resource::new("", "v1", "Event", "events").path(Some(own_namespace));
-    let request = Request::get(path).query("fieldSelector", format!("reason={}", names::HELD_BACK));
-    #[derive(Deserialize)]
-    struct List {
-        items: Option<Vec<Event>>,
-    }
-    let list: List = reader
-        .json(&request)
+    let events = events(reader, Some(own_namespace), names::HELD_BACK)
         .await
-        .map_err(|error| format!("events of {own_namespace}: {}", explain(&error)))?;
-    let of_this_kind =
-        |event: &Event| event.reason == names::HELD_BACK && event.involved_object.kind == kind;
-    let events = list.items.ok_or("the answer is no list")?;
+        .map_err(|why| format!("events of {own_namespace}: {why}"))?;
+    let of_this_kind = |event: &Event| event.involved_object.kind == kind;
     Ok(events
         .into_iter()
         .rfind(of_this_kind)

@@ -1,6 +1,7 @@
 //! What Belayer holds in a cluster, and who runs it: the documented form of `belayer status`.
 
 mod count;
+mod events;
 mod installation;
 mod kept;
 mod look;

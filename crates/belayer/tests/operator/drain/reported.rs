@@ -145,8 +145,8 @@ async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
     let world = World::new();
     for writes in [Writes::DryRun, Writes::Sent] {
         let report = drain(&world, writes).run(&Silent).await.unwrap();
-        let says =
-            "there is no namespace belayer-system: a Belayer that runs in another one is not told";
+        let says = "there is no namespace belayer-system: if Belayer runs in another one, it keeps adding holds; name \
+                    that namespace by --own-namespace";
         assert!(
             report.notes.iter().any(|note| note.starts_with(says)),
             "{:?}",

@@ -345,7 +345,7 @@ async fn r1_what_a_list_brought_proves_nothing() {
 }
 
 /// R1: it ran, its hold was released, and Belayer was killed before the kubelet restarted and rejected it. The
-/// next Belayer sees a rejected pod without the hold, which nobody but a start removes.
+/// next Belayer sees a rejected pod without the finalizer, which is removed when a pod starts.
 #[tokio::test(start_paused = true)]
 async fn r1_a_pod_that_ran_is_not_created_again_after_a_restart() {
     let yard = Yard::new();
