@@ -69,41 +69,59 @@ fn edges() -> Edges {
 const ALLOWED: &[(&str, &[&str])] = &[
     ("belayer-metrics", &[]),
     ("belayer-core", &["belayer-metrics"]),
+    ("belayer-holds", &["belayer-core", "belayer-metrics"]),
+    ("belayer-lifecycles", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-finalizer",
-        &["belayer-core", "belayer-metrics"],
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
     ),
-    ("belayer-inspect", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-inspect",
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
+    ),
     // Who uses a claim is pvc-protection's to know, and what a record knows pod-recreation's, whether
     // they run or not.
     (
         "belayer-drain",
         &[
             "belayer-core",
+            "belayer-holds",
             "belayer-inspect",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
         ],
     ),
-    ("belayer-node-agent", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-node-agent",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-lifecycles",
+            "belayer-metrics",
+        ],
+    ),
     (
         "belayer-pod-recreation",
-        &["belayer-core", "belayer-metrics"],
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
     ),
-    ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
+    (
+        "belayer-preflight",
+        &["belayer-core", "belayer-holds", "belayer-inspect"],
+    ),
     (
         "belayer-pvc-protection",
-        &["belayer-core", "belayer-metrics"],
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
     ),
     (
         "belayer-workflow-finalizer",
-        &["belayer-core", "belayer-metrics"],
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
     ),
     ("belayer-sandbox", &[]),
     (
         "belayer",
         &[
             "belayer-core",
+            "belayer-holds",
             "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
@@ -120,6 +138,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "belayer",
             "belayer-core",
+            "belayer-holds",
             "belayer-inspect",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
@@ -131,6 +150,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         // Controllers for their decisions, whose instructions are counted.
         &[
             "belayer-core",
+            "belayer-holds",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
@@ -141,6 +161,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-e2e",
         &[
             "belayer-core",
+            "belayer-holds",
             "belayer-metrics",
             "belayer-sandbox",
             "belayer-subject",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use belayer_core::names::DEFAULT_NAMESPACE;
+use belayer_holds::names::DEFAULT_NAMESPACE;
 
 use crate::config::Source;
 use crate::exit::Failure;

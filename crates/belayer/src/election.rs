@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belayer_core::election::{self, Ended, Pulse, Tenure, Timing, TimingError};
 use belayer_core::object::ObjectKey;
-use belayer_core::selection::is_dns_subdomain;
 use belayer_core::{client, duration};
+use belayer_holds::selection::is_dns_subdomain;
 use belayer_metrics::{Known, KnownValues};
 use clap::Args;
 use tokio::task::JoinHandle;
@@ -233,6 +233,7 @@ impl Running {
         let (elector, tenure) = election::Elector::new(
             client,
             election::Settings {
+                field_manager: belayer_holds::names::FIELD_MANAGER,
                 lease: election.lease.clone(),
                 identity: election::identity(&host()),
                 timing: election.timing,

@@ -235,7 +235,7 @@ mod tests {
         let levels: Levels = "warn,belayer_core::informer=debug".parse().unwrap();
         let filter = levels.filter(LevelName::Info);
         assert!(filter.would_enable("belayer_core::informer::list", &Level::DEBUG));
-        assert!(!filter.would_enable("belayer_core::runner", &Level::INFO));
+        assert!(!filter.would_enable("belayer_holds::runner", &Level::INFO));
         assert!(filter.would_enable("hyper", &Level::WARN));
         assert!(!filter.would_enable("kube_client::client::builder", &Level::ERROR));
         let levels: Levels = "kube_client=error".parse().unwrap();

@@ -17,10 +17,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::decision::{Notice, Severity};
 use crate::executor::{Class, Executor};
 use crate::http::Request;
-use crate::names;
 use crate::object::{ObjectKey, Resource, Uid};
 
 /// How many notices may stand in line.
@@ -38,6 +36,26 @@ const CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// The memory of what was told is swept when it grows beyond this.
 const REMEMBERED: usize = 16_384;
+
+/// Something a person should be told: a Kubernetes Event on the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// `Normal` or `Warning`.
+    pub severity: Severity,
+    /// CamelCase reason.
+    pub reason: &'static str,
+    /// Text.
+    pub message: Cow<'static, str>,
+}
+
+/// How bad a [`Notice`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// For information.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
 
 /// The object that a notice is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -171,7 +189,8 @@ impl EventSender {
             let Some((regarding, notice)) = next else {
                 return;
             };
-            let request = event(&regarding, &notice, crate::ambient::now());
+            let reporter = self.executor.field_manager();
+            let request = event(&regarding, &notice, reporter, crate::ambient::now());
             // An Event is for information: what cannot be told now is not worth a retry.
             if let Err(error) = self.executor.write(&request, Class::Notice).await {
                 tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "an Event was not written");
@@ -181,7 +200,7 @@ impl EventSender {
     }
 }
 
-fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
+fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp) -> Request {
     // Events of cluster-scoped objects live in `default`, as kubectl expects.
     let namespace = regarding.key.namespace().unwrap_or("default");
     let severity = match notice.severity {
@@ -211,8 +230,8 @@ fn event(regarding: &Regarding, notice: &Notice, now: Timestamp) -> Request {
         "type": severity,
         "reason": notice.reason,
         "message": truncated(&notice.message),
-        "source": { "component": names::FIELD_MANAGER },
-        "reportingComponent": names::FIELD_MANAGER,
+        "source": { "component": reporter },
+        "reportingComponent": reporter,
         "firstTimestamp": seconds,
         "lastTimestamp": seconds,
         "count": 1,
@@ -266,7 +285,7 @@ mod tests {
 
     #[test]
     fn an_event_names_its_object_and_fits_the_servers_limits() {
-        let request = event(&regarding(), &notice(), Timestamp::UNIX_EPOCH);
+        let request = event(&regarding(), &notice(), "manager", Timestamp::UNIX_EPOCH);
         assert_eq!(request.path(), "/api/v1/namespaces/shop/events");
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
         assert_eq!(body["involvedObject"]["uid"], "u-1");

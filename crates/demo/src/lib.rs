@@ -18,7 +18,7 @@ mod world;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use belayer_core::names;
+use belayer_holds::names;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use arguments::Demo;

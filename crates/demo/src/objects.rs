@@ -1,6 +1,6 @@
 //! What people create besides workflows: a database on a claim, and bare pods.
 
-use belayer_core::names::RECREATE_ANNOTATION;
+use belayer_holds::names::RECREATE_ANNOTATION;
 use belayer_sandbox::companions::NodeSpec;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use belayer_core::names;
+use belayer_holds::names;
 use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
 use belayer_sandbox::workload::{
     Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,

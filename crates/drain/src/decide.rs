@@ -14,9 +14,9 @@
 //! | 10 | the same, and the pod could not be written into its record | left, and reported |
 
 use belayer_core::moment::Moment;
-use belayer_core::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};
 use belayer_pvc_protection::uses::Users;
 
 use crate::evidence::{Evidence, NoUser, Order, StillProtected};

@@ -1,10 +1,10 @@
 //! Why a hold may be taken off without its component: a person's word, and for claims a proof that
 //! no data is lost by it (invariants EVIDENCE and IN-USE).
 
-use belayer_core::decision;
 use belayer_core::moment::Moment;
-use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::decision;
+use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::uses::Users;
 
 /// Why a hold is taken off.

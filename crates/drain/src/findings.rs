@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::names::POD_RECREATION_HOLD;
 
 use belayer_pod_recreation::api;
 

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use belayer_core::ambient;
 use belayer_core::executor::Writes;
-use belayer_core::holding::{HoldSwitch, Holding};
 use belayer_core::http::{ErrorClass, RequestError};
+use belayer_holds::holding::{HoldSwitch, Holding};
 
 use crate::gate::{Gate, State};
 

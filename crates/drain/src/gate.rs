@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::names;
 
 /// The key that says whether Belayer is drained.
 pub const MODE: &str = "mode";

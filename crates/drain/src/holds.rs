@@ -1,7 +1,9 @@
 //! Which finalizers are holds of ours, and whose they are.
 
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
 use belayer_core::object::Resource;
+use belayer_holds::names::{
+    KUBERNETES_PVC_PROTECTION, OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD,
+};
 
 /// What the names of our finalizers begin with.
 pub const PREFIX: &str = "belayer.dev/";

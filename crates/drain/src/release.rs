@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belayer_core::ambient;
-use belayer_core::decision::Evidence as _;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::moment::Moment;
-use belayer_core::release::FinalizerPatch;
 use belayer_core::slim::OwnerMeta;
+use belayer_holds::decision::Evidence as _;
+use belayer_holds::release::FinalizerPatch;
 use belayer_inspect::reader::Reader;
 
 use crate::decide::{Kept, Look, Purpose, View, Wanted, decide};
@@ -113,7 +113,7 @@ impl Releaser<'_> {
             };
             attempt += 1;
             let (kind, key) = (&object.kind, &object.meta.key);
-            let sent = self.executor.patch(kind, key, &patch, Class::Release);
+            let sent = self.executor.patch(kind, key, patch.body(), Class::Release);
             let error = match self.reader.contact().asked(sent).await {
                 Ok(_) => {
                     let names = verdict.release.iter();

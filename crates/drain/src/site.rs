@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::names;
 use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};

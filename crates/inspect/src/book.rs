@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn every_hold_of_ours_is_in_it() {
-        use belayer_core::names::{OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
+        use belayer_holds::names::{OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
         let book = book();
         let holds = POD_HOLDS.iter().chain(OWNER_HOLDS);
         for hold in holds.chain([&PVC_PROTECTION_HOLD]) {

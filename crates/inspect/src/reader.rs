@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use belayer_core::executor::{Bounds, Class, Executor, Writes};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::names::FIELD_MANAGER;
 
 pub use crate::contact::{Contact, Trouble};
 
@@ -72,7 +73,7 @@ impl Reader {
     /// A reader over `client`, within these bounds. The executor under it sends no write at all.
     pub fn new(client: kube::Client, bounds: Bounds) -> Self {
         Self {
-            executor: Arc::new(Executor::new(client, bounds, Writes::DryRun)),
+            executor: Arc::new(Executor::new(client, FIELD_MANAGER, bounds, Writes::DryRun)),
             requests: Arc::default(),
             contact: Arc::default(),
         }

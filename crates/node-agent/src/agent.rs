@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoders, Event, Informer, InformerState, JsonDecoder, Store};
-use belayer_core::lifecycles::{Lifecycles, Options as LifecycleOptions};
-use belayer_core::names::WIPE_ANNOTATION;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_core::workqueue::{Band, WorkQueue, Workers};
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::names::WIPE_ANNOTATION;
+use belayer_lifecycles::{Lifecycles, Options as LifecycleOptions};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -133,7 +134,7 @@ impl Agent {
         }))
         .build();
         let world = Arc::new(World::new(node.clone(), pod_store, record_store));
-        let executor = Executor::new(client, bounds, Writes::Sent);
+        let executor = Executor::new(client, FIELD_MANAGER, bounds, Writes::Sent);
         let work = PodWork {
             world: Arc::clone(&world),
             api: Api::new(executor, pod_decoders, node),

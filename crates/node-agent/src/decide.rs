@@ -1,8 +1,8 @@
 //! Whether a node is to be wiped of a pod now: a pure table.
 
-use belayer_core::names::WIPE_ANNOTATION;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::{Phase, Pod};
+use belayer_holds::names::WIPE_ANNOTATION;
 
 use crate::record::Wish;
 

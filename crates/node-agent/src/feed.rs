@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::informer::{Lookup, Stored};
-use belayer_core::lifecycles::{Deadline, Identity, Known, Lifecycles, Pass, Phase};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim;
 use belayer_core::workqueue::Outcome;
+use belayer_lifecycles::{Deadline, Identity, Known, Lifecycles, Pass, Phase};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use belayer_core::lifecycles::Identity;
 use belayer_core::object::{ObjectKey, Uid};
+use belayer_lifecycles::Identity;
 
 /// Between the name and the UID of a pod that has lost its name. No name contains it.
 const BESIDE: char = '/';

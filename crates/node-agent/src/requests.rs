@@ -6,10 +6,10 @@ use belayer_core::ambient;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
-use belayer_core::names::FIELD_MANAGER;
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::slim::{DecodeContext, Pod};
 use belayer_core::workqueue::Backoff;
+use belayer_holds::names::FIELD_MANAGER;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

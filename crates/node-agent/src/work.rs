@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::lifecycles::{Deadline, End, Identity, Lifecycle, Synced};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::{Backoff, Band, WorkQueue};
+use belayer_lifecycles::{Deadline, End, Identity, Lifecycle, Synced};
 use belayer_metrics::wipe as outcome;
 use hashbrown::HashMap;
 use parking_lot::Mutex;

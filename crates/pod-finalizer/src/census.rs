@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
-use belayer_core::selection::{Guard, UnselectedBy};
+use belayer_holds::selection::{Guard, UnselectedBy};
 
 use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;

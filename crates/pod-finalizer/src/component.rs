@@ -11,18 +11,20 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::decision::Decision;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Asker, Facts, NamespaceQuestion, OwnerQuestion};
+use belayer_core::facts::{Asker, Facts};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::runner::{Change, Component, Recorded};
-use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::decision::Decision;
+use belayer_holds::names;
+use belayer_holds::namespace::NamespaceQuestion;
+use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::runner::{Change, Component, Recorded};
+use belayer_holds::selection::UnselectedBy;
 
 use crate::argo::NodeQuestion;
 use crate::backlog::Limits;

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, IgnoredNamespace, NamespaceState, NamespaceView};
+use belayer_core::facts::Fact;
 use belayer_core::object::ResourceVersion;
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::namespace::{IgnoredNamespace, NamespaceState, NamespaceView};
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;

@@ -1,11 +1,14 @@
 //! Why a pod may go. No variant can be had without its proof (invariant EVIDENCE).
 
-use belayer_core::decision::{self, Reach};
-use belayer_core::facts::{Fact, GoneProof, IgnoredNamespace, OwnerState};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::object::{ResourceVersion, Uid};
+use belayer_holds::decision::{self, Reach};
+use belayer_holds::namespace::IgnoredNamespace;
+use belayer_holds::owner::{GoneProof, OwnerState};
 
-pub use belayer_core::facts::{NamespaceDeletion, OwnerDeletion, is_ignored};
+pub use belayer_holds::namespace::{NamespaceDeletion, is_ignored};
+pub use belayer_holds::owner::OwnerDeletion;
 
 use crate::argo::{EndedByDeletion, NeverHeld, NodeLost};
 use crate::outcome::Captured;

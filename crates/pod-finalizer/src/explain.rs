@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::Row;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{
-    LookError, NamespaceQuestion, NamespaceState, NamespaceView, Oracle, OwnerQuestion, OwnerState,
-    look,
-};
+use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::moment::Moment;
-use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
-use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{ObjectMeta, Pod};
+use belayer_holds::decision::Row;
+use belayer_holds::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::selection::UnselectedBy;
 
 use crate::argo::{ArgoPod, NodeQuestion};
 use crate::observe::{

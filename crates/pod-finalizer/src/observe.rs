@@ -6,12 +6,14 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{Fact, Facts, NamespaceQuestion, NamespaceView, OwnerQuestion};
+use belayer_core::facts::{Fact, Facts};
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::moment::Moment;
-use belayer_core::names;
 use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
+use belayer_holds::names;
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceView};
+use belayer_holds::owner::OwnerQuestion;
 
 use crate::argo::{self as argo_pods, ArgoPod, NodeQuestion, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};

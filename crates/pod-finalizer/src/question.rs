@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use belayer_core::facts::{NamespaceQuestion, OwnerQuestion};
 use belayer_core::object::Uid;
+use belayer_holds::namespace::NamespaceQuestion;
+use belayer_holds::owner::OwnerQuestion;
 
 use crate::argo::NodeQuestion;
 use crate::status::StatusQuestion;

@@ -1,6 +1,6 @@
 //! The rows of the decision table, by number and name.
 
-use belayer_core::decision::Row;
+use belayer_holds::decision::Row;
 
 /// Not in the cache, or being of no concern: not selected and not held.
 pub const NOT_OURS: Row = Row {

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Fact, NamespaceView, OwnerQuestion, OwnerState};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::namespace::NamespaceView;
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
 
-pub use belayer_core::selection::MassRelease;
+pub use belayer_holds::selection::MassRelease;
 
 use crate::argo::ArgoPod;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};

@@ -20,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::events::EventRecorder;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::ticks::Ticks;
+use belayer_holds::holding::HoldSwitch;
+use belayer_holds::names;
 
 use crate::census::Standing;
 use crate::component::{NAME, PodFinalizer};
@@ -48,6 +49,7 @@ const REREAD: Duration = Duration::from_secs(60);
 pub struct Steward {
     finalizer: Arc<PodFinalizer>,
     executor: Arc<Executor>,
+    switch: HoldSwitch,
     events: EventRecorder,
     /// The gate ConfigMap.
     gate: ObjectKey,
@@ -64,12 +66,14 @@ impl Steward {
     pub fn new(
         finalizer: Arc<PodFinalizer>,
         executor: Arc<Executor>,
+        switch: HoldSwitch,
         events: EventRecorder,
         namespace: &str,
     ) -> Self {
         Self {
             finalizer,
             executor,
+            switch,
             events,
             gate: ObjectKey::new(namespace, names::GATE_CONFIG_MAP),
             shown: None,
@@ -137,7 +141,7 @@ impl Steward {
     /// Writes the wanted state into the gate ConfigMap, unless it is there already.
     async fn show(&mut self, now: &Standing) {
         // While Belayer is drained the switch is not ours; afterwards it is looked at anew.
-        if !self.executor.holding().allows() {
+        if !self.switch.allows() {
             self.shown = None;
             return;
         }

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::facts::look;
 use belayer_core::object::{OwnerReference, Uid};
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_pod_finalizer::profile::argo;
 use belayer_pod_finalizer::status::{Asked, NodeRef, StatusOracle, StatusQuestion, StatusState};
 use bytes::Bytes;
@@ -58,7 +59,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
         async move { Ok::<_, Infallible>(http::Response::new(Full::new(body))) }
     });
     let client = Client::new(service, "default");
-    let executor = Executor::new(client, Bounds::default(), Writes::Sent);
+    let executor = Executor::new(client, FIELD_MANAGER, Bounds::default(), Writes::Sent);
     let node = NodeRef::Id("w-479999".into());
     let oracle = StatusOracle::new(Arc::new(executor), Asked::One(node.clone()));
     let owner = OwnerReference {

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
-use belayer_core::decision::Decision;
-use belayer_core::facts::{Asker, Facts, OwnerQuestion, is_ignored};
-use belayer_core::holding::Holding;
+use belayer_core::facts::{Asker, Facts};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
-use belayer_core::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
-use belayer_core::owned::{OwnerStores, RECREATION_BY_OWNER};
-use belayer_core::runner::{Change, Component};
 use belayer_core::slim::{
     Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
 };
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::decision::Decision;
+use belayer_holds::holding::Holding;
+use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
+use belayer_holds::namespace::is_ignored;
+use belayer_holds::owned::{OwnerStores, RECREATION_BY_OWNER};
+use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::runner::{Change, Component};
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 use parking_lot::Mutex;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belayer_core::selection::config::Path;
+use belayer_holds::selection::config::Path;
 use serde::Deserialize;
 
-pub use belayer_core::selection::config::ConfigError;
+pub use belayer_holds::selection::config::ConfigError;
 
 use crate::api::{OnWipeTimeout, Policy};
 use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};

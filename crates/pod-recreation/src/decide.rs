@@ -8,9 +8,9 @@ mod verdict;
 
 use std::time::Duration;
 
-use belayer_core::decision::Severity;
-use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
+use belayer_holds::decision::Severity;
+use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
 use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};

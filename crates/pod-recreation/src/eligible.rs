@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use belayer_core::names::{MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::slim::Pod;
+use belayer_holds::names::{MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
 
 /// Kinds that replace their own pods: they can never be named in the configuration.
 pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[

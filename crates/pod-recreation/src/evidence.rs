@@ -2,11 +2,12 @@
 //! EVIDENCE): a state of the pod at the version that the patch names, a state of the record that is
 //! never taken back, or a live look.
 
-use belayer_core::decision::{self, Reach};
-use belayer_core::facts::{Fact, GoneProof, OwnerState};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::object::Uid;
-use belayer_core::owned::EndedOwner;
+use belayer_holds::decision::{self, Reach};
+use belayer_holds::owned::EndedOwner;
+use belayer_holds::owner::{GoneProof, OwnerState};
 
 use crate::api::Phase;
 use crate::record::Record;

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::Row;
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{
-    LookError, NamespaceQuestion, NamespaceState, Oracle, OwnerQuestion, OwnerState, is_ignored,
-    look,
-};
-use belayer_core::holding::Holding;
+use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::informer::Decoders;
 use belayer_core::moment::Moment;
-use belayer_core::names::{IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_core::object::Resource;
-use belayer_core::owned::OwnerSight;
 use belayer_core::slim::{Phase as PodPhase, Pod};
+use belayer_holds::decision::Row;
+use belayer_holds::holding::Holding;
+use belayer_holds::names::{
+    IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
+};
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, is_ignored};
+use belayer_holds::owned::OwnerSight;
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
 use jiff::Timestamp;
 
 use crate::api::{self, Phase};

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
-use belayer_core::owned::{OwnerEnd, OwnerSight};
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::owned::{OwnerEnd, OwnerSight};
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
 use jiff::Timestamp;
 
 use crate::api::{Phase, Status};

@@ -14,17 +14,18 @@ pub use requests::status_patch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::decision::Notice;
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::executor::{Executor, Tickets};
-use belayer_core::facts::{Oracle, OwnerQuestion};
+use belayer_core::facts::Oracle;
 use belayer_core::freshness::OwnWrites;
-use belayer_core::holding::Holding;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::runner::Clock;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::{Band, Outcome, Workers};
+use belayer_holds::decision::Notice;
+use belayer_holds::holding::{HoldSwitch, Holding};
+use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::runner::Clock;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ pub struct Parts {
     pub owners: Arc<dyn Oracle<OwnerQuestion>>,
     /// Tells people.
     pub events: EventRecorder,
+    /// Whether Belayer is drained, or leaves.
+    pub switch: HoldSwitch,
     /// Wall-clock time.
     pub clock: Clock,
 }
@@ -111,7 +114,7 @@ impl Machine {
             let mut before = Holding::Unknown;
             loop {
                 self.shared.report_breakers();
-                let now = self.shared.executor().holding().now();
+                let now = self.shared.parts.switch.now();
                 if now == Holding::Draining && before != now {
                     self.shared.hurry();
                 }
@@ -185,7 +188,7 @@ impl Shared {
             self.free(self.own.seen(records.resource_version()));
             return Outcome::Done;
         }
-        let holding = self.executor().holding().now();
+        let holding = self.parts.switch.now();
         let snapshot = Snapshot {
             holding,
             ..self.parts.component.observe_record(&key)

@@ -9,8 +9,8 @@
 //! it, restarted, and rejected the pod as if it had just come. So there is no proof for a pod that was bound for
 //! a long time before its kubelet reported anything but the rejection.
 
-use belayer_core::names::POD_RECREATION_HOLD;
 use belayer_core::slim::{Failure, Phase, Pod};
+use belayer_holds::names::POD_RECREATION_HOLD;
 use jiff::SignedDuration;
 
 /// A rejection at first admission is written within this time of the start.

@@ -1,7 +1,7 @@
 //! What this component has to be allowed.
 
 use belayer_core::object::Resource;
-use belayer_core::rights::{FOLLOW, Right};
+use belayer_holds::rights::{FOLLOW, Right};
 
 use crate::api;
 

@@ -1,6 +1,6 @@
 //! The rows of both tables, by number and name: logged, explained and tested by these.
 
-use belayer_core::decision::Row;
+use belayer_holds::decision::Row;
 
 const fn row(number: u8, name: &'static str) -> Row {
     Row { number, name }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use belayer_core::names::{
+use belayer_core::object::Uid;
+use belayer_core::slim::{Phase, Pod};
+use belayer_holds::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION, WIPE_ANNOTATION,
 };
-use belayer_core::object::Uid;
-use belayer_core::slim::{Phase, Pod};
 
 use crate::api;
 use crate::config::Settings;
@@ -219,8 +219,8 @@ impl PodView {
 
 /// The annotations that we read.
 pub const ANNOTATIONS: &[&str] = &[
-    belayer_core::names::RECREATE_ANNOTATION,
-    belayer_core::names::MIRROR_ANNOTATION,
+    belayer_holds::names::RECREATE_ANNOTATION,
+    belayer_holds::names::MIRROR_ANNOTATION,
     RECREATION_ANNOTATION,
     RECREATION_UID_ANNOTATION,
     RECREATION_ATTEMPT_ANNOTATION,

@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use belayer_core::http::RequestError;
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_inspect::evidence::pods;
 use belayer_inspect::reader::{Look, Reader, explain};
 

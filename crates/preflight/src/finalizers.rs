@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_core::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 use belayer_core::object::Resource;
+use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::beside;

@@ -1,8 +1,8 @@
 //! What is needed, as data: the binary fills it in from the configuration.
 
 use belayer_core::object::Resource;
-use belayer_core::rights::Right;
-use belayer_core::selection::Namespaces;
+use belayer_holds::rights::Right;
+use belayer_holds::selection::Namespaces;
 
 /// A component, or an optional half of one.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use belayer_core::http::{ErrorClass, Request};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::selection::config::{self, Path, SelectorConfig};
+use belayer_holds::names;
+use belayer_holds::selection::config::{self, Path, SelectorConfig};
 use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::needs::Policy;
@@ -269,7 +269,7 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
 mod tests {
     use std::sync::Arc;
 
-    use belayer_core::selection::Namespaces;
+    use belayer_holds::selection::Namespaces;
     use rstest::rstest;
     use serde_json::json;
 

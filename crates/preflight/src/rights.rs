@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::Request;
-use belayer_core::rights::{Place, Right};
+use belayer_holds::rights::{Place, Right};
 use belayer_inspect::reader::explain;
 
 use crate::report::{About, Finding, Level};

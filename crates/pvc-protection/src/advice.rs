@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_core::words::one_or_many;
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::config::Mode;
 

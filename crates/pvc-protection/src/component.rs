@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::Decision;
-use belayer_core::facts::{Asker, Facts, OwnerQuestion, Pace};
+use belayer_core::facts::{Asker, Facts, Pace};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
-use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::ObjectKey;
-use belayer_core::runner::{Change, Component};
 use belayer_core::slim::{Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::decision::Decision;
+use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
+use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::runner::{Change, Component};
 
 use crate::advice::Signs;
 use crate::census::{Census, Entry};

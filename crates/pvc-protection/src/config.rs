@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
-use belayer_core::selection::config::Path;
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_holds::selection::config::Path;
 
-pub use belayer_core::selection::config::ConfigError;
+pub use belayer_holds::selection::config::ConfigError;
 
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "pvcProtection";

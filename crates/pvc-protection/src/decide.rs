@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_core::facts::Fact;
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::evidence::{Evidence, OwnerFinished, Unused};
 use crate::look::PodsLook;

@@ -1,9 +1,9 @@
 //! Why a PVC may be released. No variant can be built without its proof (invariants EVIDENCE and
 //! IN-USE).
 
-use belayer_core::decision::{self, Reach};
 use belayer_core::facts::Fact;
-use belayer_core::invariants;
+use belayer_holds::decision::{self, Reach};
+use belayer_holds::invariants;
 
 use crate::look::PodsLook;
 use crate::owner::Finished;

@@ -1,9 +1,9 @@
 //! The same decision for a person: a snapshot from one live look, and its row in words.
 
-use belayer_core::decision::Row;
 use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::decision::Row;
 
 use crate::config::Mode;
 use crate::look::{PodsLook, PodsQuestion};
@@ -71,9 +71,9 @@ pub fn says(row: Row) -> &'static str {
 mod tests {
     use std::sync::Arc;
 
-    use belayer_core::names::PVC_PROTECTION_HOLD;
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
     use belayer_core::slim::Pod;
+    use belayer_holds::names::PVC_PROTECTION_HOLD;
     use jiff::Timestamp;
 
     use super::*;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use belayer_core::object::Uid;
-use belayer_core::runner::{Executed, Observer, What};
+use belayer_holds::runner::{Executed, Observer, What};
 
 /// How long the answer to a release may come after the event that it causes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,10 +1,11 @@
 //! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
 //! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (row A18).
 
-use belayer_core::facts::{Fact, OwnerQuestion, OwnerState};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
 
 /// The label that Argo puts on a workflow that has finished, and removes when it is retried. Decoders of
 /// owners have to keep it.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use belayer_core::facts::OwnerQuestion;
+use belayer_holds::owner::OwnerQuestion;
 
 use crate::look::PodsQuestion;
 

@@ -1,6 +1,6 @@
 //! The rows of the decision table, by number and name.
 
-use belayer_core::decision::Row;
+use belayer_holds::decision::Row;
 
 /// Not in the cache.
 pub const NOT_IN_CACHE: Row = Row {

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
-use belayer_core::names::KUBERNETES_PVC_PROTECTION;
 use belayer_core::object::ResourceVersion;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 
 use crate::config::Mode;
 use crate::look::{PodsLook, PodsQuestion};

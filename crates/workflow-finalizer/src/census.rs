@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
+use belayer_holds::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
 
 /// What the census notes about a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]

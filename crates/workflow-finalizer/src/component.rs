@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::Decision;
-use belayer_core::facts::{Asker, Facts, NamespaceQuestion, NamespaceView, is_ignored};
+use belayer_core::facts::{Asker, Facts};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference};
-use belayer_core::owned::{HELD_BY_OWNER, holding_owner};
-use belayer_core::runner::{Change, Component};
-use belayer_core::selection::UnselectedBy;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::decision::Decision;
+use belayer_holds::names;
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceView, is_ignored};
+use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
+use belayer_holds::runner::{Change, Component};
+use belayer_holds::selection::UnselectedBy;
 
 use crate::census::{Census, HeldWorkflow, Selected};
 use crate::config::{OwnerRule, Settings};

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use belayer_core::names::SYSTEM_NAMESPACE;
 use belayer_core::object::Resource;
-use belayer_core::selection::config::{
+use belayer_core::slim::Labels;
+use belayer_holds::names::SYSTEM_NAMESPACE;
+use belayer_holds::selection::config::{
     ConfigError, KindConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, namespaces,
     selector,
 };
-use belayer_core::selection::{MatchLabels, MaxUnselected, Namespaces, Selector};
-use belayer_core::slim::Labels;
+use belayer_holds::selection::{MatchLabels, MaxUnselected, Namespaces, Selector};
 
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "workflowFinalizer";

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_core::facts::{Fact, IgnoredNamespace};
-use belayer_core::selection::MassRelease;
+use belayer_core::facts::Fact;
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::namespace::IgnoredNamespace;
+use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
 use crate::look::PodsState;

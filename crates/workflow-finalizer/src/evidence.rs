@@ -1,8 +1,9 @@
 //! Why a workflow may go. No variant can be had without its proof (invariant EVIDENCE).
 
-use belayer_core::decision;
-use belayer_core::facts::{Fact, IgnoredNamespace};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
+use belayer_holds::decision;
+use belayer_holds::namespace::IgnoredNamespace;
 
 use crate::look::PodsState;
 

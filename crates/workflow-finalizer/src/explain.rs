@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use belayer_core::decision::Row;
-use belayer_core::facts::{
-    LookError, NamespaceQuestion, NamespaceState, NamespaceView, Oracle, is_ignored, look,
-};
+use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::moment::Moment;
-use belayer_core::names::{IGNORE_LABEL, WORKFLOW_HOLD};
-use belayer_core::selection::MassRelease;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::decision::Row;
+use belayer_holds::names::{IGNORE_LABEL, WORKFLOW_HOLD};
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView, is_ignored};
+use belayer_holds::selection::MassRelease;
 
 use crate::config::{OwnerRule, Settings};
 use crate::look::{PodsQuestion, PodsState};

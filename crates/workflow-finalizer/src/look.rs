@@ -9,8 +9,8 @@ use serde::Deserialize;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, Question};
 use belayer_core::http::{Request, RequestError};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_holds::names;
 
 /// Pods that are asked for at once.
 const PAGE: u32 = 500;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use belayer_core::facts::NamespaceQuestion;
+use belayer_holds::namespace::NamespaceQuestion;
 
 use crate::look::PodsQuestion;
 

@@ -1,6 +1,6 @@
 //! The rows of the decision table, by number and name.
 
-use belayer_core::decision::Row;
+use belayer_holds::decision::Row;
 
 /// Held, and nothing selects it any more.
 pub const UNSELECTED: Row = row(1, "unselected");

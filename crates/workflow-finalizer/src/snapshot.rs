@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Fact, NamespaceView};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
-use belayer_core::selection::MassRelease;
+use belayer_holds::namespace::NamespaceView;
+use belayer_holds::selection::MassRelease;
 
 use crate::look::{PodsQuestion, PodsState};
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use belayer_core::decision::{Notice, Severity};
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::informer::{Lookup, Store};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::selection::MassRelease;
 use belayer_core::slim::Namespace;
 use belayer_core::ticks::Ticks;
+use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::names;
+use belayer_holds::selection::MassRelease;
 
 use crate::component::{NAME, WorkflowFinalizer};
 

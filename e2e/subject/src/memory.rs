@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::index;
 use belayer_core::informer::{Decoders, Informer, InformerBuilder, StreamingList};
 use belayer_core::object::Resource;
-use belayer_core::owned;
 use belayer_core::slim::{DecodeContext, Keep, Pod};
+use belayer_holds::owned;
 
 use super::{Pods, server};
 use crate::resident::resident_of;

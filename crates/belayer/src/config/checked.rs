@@ -186,7 +186,7 @@ impl Source {
     ))]
     fn settings<C, S>(&self, config: C) -> Result<S, ConfigError>
     where
-        C: TryInto<S, Error = belayer_core::selection::config::ConfigError>,
+        C: TryInto<S, Error = belayer_holds::selection::config::ConfigError>,
     {
         config
             .try_into()

@@ -13,6 +13,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::run::{Drain, DrainError, Kinds, Parts};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::reader::Reader;
 
 pub use arguments::DrainArguments;
@@ -54,7 +55,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     };
     let order = Order::of_the_admin();
     let drain = Drain::new(Parts {
-        executor: Arc::new(Executor::new(client.clone(), bounds, writes)),
+        executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
         namespace,
         purpose: if arguments.unselected {

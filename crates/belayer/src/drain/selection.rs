@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use belayer_core::names;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta};
 use belayer_drain::selection::{Selected, Selection};
+use belayer_holds::names;
 
 use crate::config::{ConfigError, Source};
 

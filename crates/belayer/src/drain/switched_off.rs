@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::executor::{Executor, Writes};
-use belayer_core::names;
 use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
@@ -16,6 +15,7 @@ use belayer_drain::progress::Silent;
 use belayer_drain::report::Report;
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
+use belayer_holds::names;
 use belayer_inspect::reader::Reader;
 
 use crate::components::Components;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use belayer_core::executor::{Executor, Writes};
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::reader::Reader;
 use belayer_preflight::{Level, Query, Subject, check, text};
 
@@ -54,7 +55,12 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
 }
 
 fn reviewer(reader: &Reader) -> Executor {
-    Executor::new(reader.executor().client().clone(), BOUNDS, Writes::Sent)
+    Executor::new(
+        reader.executor().client().clone(),
+        FIELD_MANAGER,
+        BOUNDS,
+        Writes::Sent,
+    )
 }
 
 fn subject(arguments: &CheckArguments, own: &str) -> Result<Subject, Failure> {

@@ -1,14 +1,15 @@
 //! What each component needs, as the configuration has it: each one's own list of rights, and the
 //! kinds and policies around it.
 
-use belayer_core::rights;
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
     feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
-use belayer_core::{names, object::Resource};
+use belayer_core::object::Resource;
+use belayer_holds::names;
+use belayer_holds::rights;
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",

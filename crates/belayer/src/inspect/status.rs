@@ -113,7 +113,7 @@ fn of_pod_finalizer(source: &Source) -> Result<Vec<Hold>, Failure> {
     source.pod_finalizer(None).map_err(Failure::configuration)?;
     Ok(vec![Hold {
         component: belayer_pod_finalizer::component::NAME,
-        finalizers: vec![belayer_core::names::POD_STATUS_HOLD],
+        finalizers: vec![belayer_holds::names::POD_STATUS_HOLD],
         kind: belayer_core::object::Resource::pods(),
     }])
 }
@@ -125,7 +125,7 @@ fn of_workflow_finalizer(source: &Source) -> Result<Vec<Hold>, Failure> {
         .map_err(Failure::configuration)?;
     let holds = settings.owners.iter().map(|rule| Hold {
         component: belayer_workflow_finalizer::component::NAME,
-        finalizers: vec![belayer_core::names::WORKFLOW_HOLD],
+        finalizers: vec![belayer_holds::names::WORKFLOW_HOLD],
         kind: rule.kind.clone(),
     });
     Ok(holds.collect())
@@ -138,7 +138,7 @@ fn of_pod_recreation(source: &Source) -> Result<Vec<Hold>, Failure> {
         .map_err(Failure::configuration)?;
     Ok(vec![Hold {
         component: belayer_pod_recreation::NAME,
-        finalizers: vec![belayer_core::names::POD_RECREATION_HOLD],
+        finalizers: vec![belayer_holds::names::POD_RECREATION_HOLD],
         kind: belayer_core::object::Resource::pods(),
     }])
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use belayer_core::facts::{OwnerOracle, Wake};
+use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
-use belayer_core::runner::{self, Runner};
 use belayer_core::slim::{Claim, Keep};
 use belayer_core::workqueue::WorkQueue;
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner::{self, Runner};
 use belayer_pvc_protection::component::{self, Parts, PvcProtection};
 use belayer_pvc_protection::config::Settings;
 use belayer_pvc_protection::evidence;

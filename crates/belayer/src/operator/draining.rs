@@ -24,7 +24,7 @@ use crate::drain::switched_off::{switch_of, take_off};
 /// to be written waits until the workers work.
 pub(super) fn join(options: &Options, ground: &mut Ground, pods: &mut Pods) -> Beside {
     let executor = &ground.executor;
-    let home = Home::new(executor.holding().clone());
+    let home = Home::new(ground.switch.clone());
     let gate = Gate::new(Arc::clone(executor), &options.namespace);
     let follower = Follower::new(gate, home.clone(), switches(&options.components));
 

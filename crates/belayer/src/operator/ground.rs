@@ -9,14 +9,15 @@ use belayer_core::ambient;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::Executor;
 use belayer_core::facts::{Budget, Facts, LiveReads, Oracle, Pace, Question, Wake};
-use belayer_core::holding::{HoldSwitch, Holding};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::runner::{self, Observer};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::workqueue::WorkQueue;
+use belayer_holds::holding::{HoldSwitch, Holding};
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::runner::{self, Observer};
 
 use super::feed::Watched;
 use super::holds::Told;
@@ -30,6 +31,8 @@ pub(super) struct Ground {
     pub(super) namespace: String,
     /// For everything else that is asked of the server.
     pub(super) executor: Arc<Executor>,
+    /// Whether holds may be added.
+    pub(super) switch: HoldSwitch,
     /// Tells people.
     pub(super) events: EventRecorder,
     /// Is told of everything that is executed.
@@ -52,8 +55,8 @@ pub(super) struct Ground {
 impl Ground {
     /// The ground, and what sends its Events.
     pub(super) fn new(options: &Options, keep_of_namespaces: Keep) -> (Self, EventSender) {
-        let executor = Executor::new(options.client.clone(), options.bounds, options.writes)
-            .with_switch(HoldSwitch::new(Holding::Unknown))
+        let client = options.client.clone();
+        let executor = Executor::new(client, FIELD_MANAGER, options.bounds, options.writes)
             .within(options.tenure.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
@@ -68,6 +71,7 @@ impl Ground {
             client: options.client.clone(),
             namespace: options.namespace.clone(),
             executor,
+            switch: HoldSwitch::new(Holding::Unknown),
             events,
             observer: Arc::clone(&options.observer),
             pace: Pace::default(),
@@ -115,6 +119,7 @@ impl Ground {
             events: self.events.clone(),
             clock: Arc::new(ambient::now),
             observer: Arc::clone(&self.observer),
+            switch: self.switch.clone(),
         }
     }
 

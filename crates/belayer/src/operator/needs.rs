@@ -4,8 +4,8 @@
 use belayer_core::index;
 use belayer_core::informer::InformerBuilder;
 use belayer_core::object::Resource;
-use belayer_core::owned;
 use belayer_core::slim::{Keep, Pod};
+use belayer_holds::owned;
 
 #[cfg(feature = "workflow-finalizer")]
 use super::workflows::GoneOwners;

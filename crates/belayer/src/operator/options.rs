@@ -6,7 +6,7 @@ use kube::Client;
 
 use belayer_core::election::Tenure;
 use belayer_core::executor::{Bounds, Writes};
-use belayer_core::runner::Observer;
+use belayer_holds::runner::Observer;
 
 use crate::components::Components;
 

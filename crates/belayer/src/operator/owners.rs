@@ -1,8 +1,8 @@
 //! The kinds that own pods: watched once each, as metadata only.
 
 use belayer_core::object::Resource;
-use belayer_core::owned::OwnerStores;
 use belayer_core::slim::{Keep, OwnerMeta};
+use belayer_holds::owned::OwnerStores;
 
 use super::feed::{Feed, Watched};
 use super::ground::Ground;

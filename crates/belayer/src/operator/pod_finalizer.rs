@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::object::Resource;
-use belayer_core::runner;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner;
 use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::component::{self, Parts, PodFinalizer};
 use belayer_pod_finalizer::evidence;
@@ -128,6 +129,7 @@ pub(super) fn join(
     let steward = Steward::new(
         Arc::clone(&finalizer),
         Arc::clone(&ground.executor),
+        ground.switch.clone(),
         ground.events.clone(),
         &ground.namespace,
     );

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use belayer_core::facts::Wake;
 use belayer_core::informer::InformerBuilder;
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::runner::{self, Component, Runner};
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::names;
+use belayer_holds::runner::{self, Component, Runner};
 
 use super::feed::{Beside, Crew, Feed, Watched};
 use super::ground::Ground;

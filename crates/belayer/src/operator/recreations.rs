@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 
 use belayer_core::executor::Tickets;
-use belayer_core::facts::OwnerOracle;
 use belayer_core::slim::Keep;
 use belayer_core::workqueue::WorkQueue;
+use belayer_holds::owner::OwnerOracle;
 use belayer_pod_recreation::component::{Parts, PodRecreation};
 use belayer_pod_recreation::machine::{self, Machine};
 use belayer_pod_recreation::record::Record;
@@ -73,6 +73,7 @@ pub(super) fn join(
         )),
         tickets,
         events: ground.events.clone(),
+        switch: ground.switch.clone(),
         clock: Arc::new(belayer_core::ambient::now),
     });
 

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
 
-use belayer_core::facts::{NamespaceOracle, OwnerOracle, Wake};
-use belayer_core::names;
+use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
-use belayer_core::owned::{self, OwnerEnds};
-use belayer_core::runner::Runner;
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::names;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owned::{self, OwnerEnds};
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner::Runner;
 use belayer_workflow_finalizer::component::{self, Parts, WorkflowFinalizer};
 use belayer_workflow_finalizer::config::{OwnerRule, Settings};
 use belayer_workflow_finalizer::evidence;

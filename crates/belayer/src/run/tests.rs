@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use belayer_core::names::POD_STATUS_HOLD;
+use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_sandbox::{
     Actor, Fault, Gvr, ListOptions, Match, Patch, Sandbox, Subresource, Verb, WriteOptions,
 };

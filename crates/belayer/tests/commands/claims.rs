@@ -6,7 +6,7 @@ use belayer::controllers::Controllers;
 use belayer::inspect::parts;
 use belayer_core::client;
 use belayer_core::executor::Bounds;
-use belayer_core::rights::Right;
+use belayer_holds::rights::Right;
 use belayer_inspect::reader::Reader;
 use belayer_preflight::{Authorizer, Finding, Level, Query, Ruling, Subject, check};
 use belayer_sandbox::{Actor, Gvr};

@@ -8,7 +8,7 @@ use belayer::controllers::Controllers;
 use belayer::inspect::parts;
 use belayer_core::client;
 use belayer_core::executor::Bounds;
-use belayer_core::rights::{Place, Right};
+use belayer_holds::rights::{Place, Right};
 use belayer_inspect::reader::Reader;
 use belayer_preflight::{About, Authorizer, Level, Part, Query, Ruling, Subject, check};
 use belayer_sandbox::Sandbox;

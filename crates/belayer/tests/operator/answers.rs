@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belayer_core::executor::Writes;
 use belayer_core::logged::Log;
-use belayer_core::names::POD_STATUS_HOLD;
+use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_sandbox::workload::WORKFLOWS;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
-use belayer_core::names::POD_STATUS_HOLD;
+use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::{Gvr, Subresource, Verb};
 use serde_json::json;

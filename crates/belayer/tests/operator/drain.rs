@@ -16,6 +16,7 @@ use belayer_drain::report::{GateState, Reason, Report};
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
@@ -67,7 +68,7 @@ fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
         ..Bounds::default()
     };
     Drain::new(Parts {
-        executor: Arc::new(Executor::new(client.clone(), bounds, writes)),
+        executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
         namespace: OWN.to_owned(),
         purpose: Purpose::Everything(Order::of_the_admin()),

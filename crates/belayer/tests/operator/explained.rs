@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::client;
-use belayer_core::decision::Row;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_holds::decision::Row;
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owner::OwnerOracle;
 use belayer_pod_finalizer::argo::NodeOracle;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::decide;
@@ -34,7 +36,12 @@ struct Explainer {
 impl Explainer {
     fn new(world: &World, settings: &Settings) -> Self {
         let client = client::in_process(world.service());
-        let executor = Arc::new(Executor::new(client, Bounds::default(), Writes::Sent));
+        let executor = Arc::new(Executor::new(
+            client,
+            FIELD_MANAGER,
+            Bounds::default(),
+            Writes::Sent,
+        ));
         let context = |keep: Keep| DecodeContext {
             keep,
             interner: Interner::default(),

@@ -7,7 +7,7 @@ use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
 use belayer_core::election::Tenure;
 use belayer_core::executor::{Bounds, Writes};
-use belayer_core::names::POD_STATUS_HOLD;
+use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::companions::{Companion, Companions};

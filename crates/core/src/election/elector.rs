@@ -14,7 +14,6 @@ use super::tenure::{Grant, Tenure};
 use super::timing::Timing;
 use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
-use crate::names;
 use crate::object::{ObjectKey, Resource};
 
 /// Asks within one round: a look, a write, and both once more after a conflict.
@@ -37,6 +36,8 @@ pub struct Settings {
     pub identity: String,
     /// The three times.
     pub timing: Timing,
+    /// The field manager under which the Lease is written.
+    pub field_manager: &'static str,
 }
 
 /// Takes part in an election.
@@ -290,7 +291,7 @@ impl Elector {
             ),
         };
         let answer = request
-            .query("fieldManager", names::FIELD_MANAGER)
+            .query("fieldManager", self.settings.field_manager)
             .timeout(self.candidate.patience(self.now()))
             .send(&self.client)
             .await?;

@@ -12,13 +12,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::election::Tenure;
-use crate::holding::HoldSwitch;
 use crate::http::{
     Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, RequestError, media_type,
 };
-use crate::names;
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
-use crate::release::FinalizerPatch;
 use crate::slim::protobuf::{PROTOBUF, object_version};
 
 pub use limits::{Bounds, Class, Leave, Limits};
@@ -36,11 +33,11 @@ pub enum Writes {
 /// Sends requests within [`Limits`].
 pub struct Executor {
     client: Client,
+    field_manager: &'static str,
     limits: Arc<Limits>,
     pays: Pays,
     writes: Writes,
     tenure: Tenure,
-    holding: HoldSwitch,
 }
 
 /// When the token of a request is taken.
@@ -61,7 +58,7 @@ pub enum Sent {
     DryRun,
 }
 
-/// How a patch of finalizers ended that did not fail.
+/// How a patch ended that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
     /// The server applied it; the version of its answer.
@@ -80,15 +77,20 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// An executor over `client`.
-    pub fn new(client: Client, bounds: Bounds, writes: Writes) -> Self {
+    /// An executor over `client` that writes as `field_manager`.
+    pub fn new(
+        client: Client,
+        field_manager: &'static str,
+        bounds: Bounds,
+        writes: Writes,
+    ) -> Self {
         Self {
             client,
+            field_manager,
             limits: Limits::new(bounds),
             pays: Pays::Before,
             writes,
             tenure: Tenure::unlimited(),
-            holding: HoldSwitch::default(),
         }
     }
 
@@ -98,25 +100,16 @@ impl Executor {
         Self { tenure, ..self }
     }
 
-    /// The same executor, whose users add holds only where `switch` allows it.
-    #[must_use]
-    pub fn with_switch(self, switch: HoldSwitch) -> Self {
-        Self {
-            holding: switch,
-            ..self
-        }
-    }
-
     /// An executor with the same limits, for work that got its token from [`Tickets`]: nothing that it sends
     /// waits for a token.
     fn for_work_that_has_begun(&self) -> Self {
         Self {
             client: self.client.clone(),
+            field_manager: self.field_manager,
             limits: Arc::clone(&self.limits),
             pays: Pays::WhenSent,
             writes: self.writes,
             tenure: self.tenure.clone(),
-            holding: self.holding.clone(),
         }
     }
 
@@ -127,9 +120,9 @@ impl Executor {
         }
     }
 
-    /// Whether holds may be added. Whoever adds one asks first.
-    pub fn holding(&self) -> &HoldSwitch {
-        &self.holding
+    /// The name under which it writes: the field manager of patches, the source of Events.
+    pub fn field_manager(&self) -> &'static str {
+        self.field_manager
     }
 
     /// Whether writes are sent.
@@ -191,7 +184,7 @@ impl Executor {
         self.write(&request, Class::Write).await
     }
 
-    /// Sends a patch of finalizers. The answer is asked for as metadata only: a pod can be 200 KB.
+    /// Sends a merge patch. The answer is asked for as metadata only: a pod can be 200 KB.
     ///
     /// # Errors
     ///
@@ -200,12 +193,12 @@ impl Executor {
         &self,
         resource: &Resource,
         key: &ObjectKey,
-        patch: &FinalizerPatch,
+        patch: &[u8],
         class: Class,
     ) -> Result<Patched, RequestError> {
-        let body = bytes::Bytes::copy_from_slice(patch.body());
+        let body = bytes::Bytes::copy_from_slice(patch);
         let request = Request::patch(resource.object_path(key), PatchKind::Merge, body)
-            .query("fieldManager", names::FIELD_MANAGER)
+            .query("fieldManager", self.field_manager)
             .accept(METADATA_ONLY_AS_PROTOBUF);
         match self.write(&request, class).await? {
             Sent::Applied(answer) => version_of(&answer).map(Patched::At).ok_or_else(|| {
@@ -290,7 +283,7 @@ mod tests {
             }
         });
         let client = Client::new(service, "default");
-        let executor = Executor::new(client, Bounds::default(), Writes::Sent);
+        let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent);
         let (key, uid) = (ObjectKey::new("shop", "web-0"), Uid::new("u1"));
         let deleted = executor.delete(&Resource::pods(), &key, &uid).await;
         assert!(matches!(deleted, Ok(Sent::Applied(_))), "{deleted:?}");

@@ -9,8 +9,6 @@
 //! still wants the answer asks again; nobody looks on for objects that are gone meanwhile.
 
 mod budget;
-mod namespace;
-mod owner;
 mod question;
 mod reads;
 mod telling;
@@ -25,11 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use namespace::{
-    IgnoredNamespace, NamespaceDeletion, NamespaceOracle, NamespaceQuestion, NamespaceState,
-    NamespaceView, is_ignored,
-};
-pub use owner::{GoneProof, OwnerDeletion, OwnerOracle, OwnerQuestion, OwnerState};
 pub use question::{Fact, LookError, Oracle, Question, look};
 pub use reads::LiveReads;
 

@@ -98,7 +98,7 @@ pub use backoff::Backoff;
 pub use band::{Ageing, Band};
 pub use item::Item;
 pub use metrics::{Metering, Snapshot};
-pub(crate) use workers::panic_message;
+pub use workers::panic_message;
 pub use workers::{Outcome, Workers};
 
 use clock::Clock;

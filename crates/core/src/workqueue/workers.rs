@@ -161,7 +161,7 @@ where
 }
 
 /// What a panic said, if it said it in words.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

@@ -1,6 +1,6 @@
 //! What re-creating a pod has to obey.
 
-use belayer_core::names::{
+use belayer_holds::names::{
     RECREATE_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
 };
 use belayer_sandbox::Verb;

@@ -1,6 +1,6 @@
 //! What every single write of Belayer has to obey.
 
-use belayer_core::names::{GATE_CONFIG_MAP, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{GATE_CONFIG_MAP, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Outcome, Verb};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use belayer_core::decision::Evidence as _;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_holds::decision::Evidence as _;
 use rstest::rstest;
 
 use super::*;

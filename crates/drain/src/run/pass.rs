@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures::StreamExt as _;
 
 use belayer_core::http::RequestError;
-use belayer_core::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
+use belayer_holds::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_inspect::reader::{Reader, explain};
 
 use super::Drain;
@@ -101,7 +101,7 @@ impl Drain {
             return BTreeSet::new();
         }
         let namespaces = Resource::namespaces();
-        let keep = Keep::nothing().labels([belayer_core::names::IGNORE_LABEL]);
+        let keep = Keep::nothing().labels([belayer_holds::names::IGNORE_LABEL]);
         match ignored(&self.site.reader, &namespaces, keep).await {
             Ok(ignored) => ignored,
             Err(error) => {
@@ -133,7 +133,7 @@ async fn ignored(
     let decoders = decoders(keep);
     let mut ignored = BTreeSet::new();
     each(reader, &decoders, namespaces, |OwnerMeta(meta)| {
-        if belayer_core::facts::is_ignored(&meta.labels) {
+        if belayer_holds::namespace::is_ignored(&meta.labels) {
             ignored.insert(meta.key.name().to_owned());
         }
     })

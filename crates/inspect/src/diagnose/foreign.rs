@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use belayer_core::names::RELEASE_ANNOTATION;
 use belayer_core::object::Resource;
+use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Diagnosis, volumes};
 use crate::book::{BOOK, Entry};

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::Request;
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::names;
 
 use super::own::{ask, leader_of};
 use super::{Component, Installation, Leader, Query, Replica};

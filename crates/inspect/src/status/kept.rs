@@ -1,7 +1,7 @@
 //! Holds that are kept back because so many unselected objects at once look like a mistake: what is known of
 //! them where no running Belayer could be asked (A4).
 
-use belayer_core::names;
+use belayer_holds::names;
 
 use super::Status;
 use super::events::{Event, events};

@@ -6,8 +6,8 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use belayer_core::http::RequestError;
-use belayer_core::names;
 use belayer_core::words::one_or_many;
+use belayer_holds::names;
 
 use super::count::{count, denied};
 use super::installation::{Gate, gate, installation, own};

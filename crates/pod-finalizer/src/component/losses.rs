@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::runner;
 use belayer_core::slim::Pod;
+use belayer_holds::runner;
 
 use super::{NAME, PodFinalizer};
 use crate::argo::{self, Ending};

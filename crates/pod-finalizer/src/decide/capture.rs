@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Notice, Severity};
+use belayer_holds::decision::{Notice, Severity};
 
 use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::{Decision, Missing, Write};
+use belayer_holds::decision::{Decision, Missing, Write};
 
 use super::{PodDecision, elapsed};
 use crate::cleanup::WorkflowEnd;

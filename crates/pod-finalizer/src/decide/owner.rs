@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::Missing;
-use belayer_core::facts::{Fact, OwnerState};
+use belayer_core::facts::Fact;
+use belayer_holds::decision::Missing;
+use belayer_holds::owner::OwnerState;
 
 use super::{Answer, Found, RECHECK, Reasons, ask};
 use crate::evidence::{Consumption, Evidence, OwnerDeletion};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::{Missing, Notice, Severity};
 use belayer_core::facts::Fact;
-use belayer_core::names::RELEASE_ANNOTATION;
+use belayer_holds::decision::{Missing, Notice, Severity};
+use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence};

@@ -32,7 +32,7 @@ enum Expect {
 }
 
 fn outcome(decision: &PodDecision) -> Expect {
-    use belayer_core::decision::Evidence as _;
+    use belayer_holds::decision::Evidence as _;
     let row = decision.row;
     let asks_now = decision
         .missing

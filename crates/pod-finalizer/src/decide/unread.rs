@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::decision::Missing;
 use belayer_core::facts::Fact;
+use belayer_holds::decision::Missing;
 
 use super::{Found, RECHECK, Reasons, elapsed};
 use crate::argo::{

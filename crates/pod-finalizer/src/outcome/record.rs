@@ -11,11 +11,11 @@ use serde_json::json;
 
 use belayer_core::executor::{Class, Executor, Sent, Writes};
 use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
-use belayer_core::runner::Recorded;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Backoff;
+use belayer_holds::names;
+use belayer_holds::runner::Recorded;
 use belayer_metrics::outcome as result;
 
 use super::build::{Pod as FullPod, Running};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::selection::config::{
+use belayer_holds::selection::config::{
     KindConfig, LabelsConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, labels,
     namespaces, selector,
 };
-use belayer_core::selection::is_dns_label;
+use belayer_holds::selection::is_dns_label;
 use serde::Deserialize;
 
-pub use belayer_core::selection::config::ConfigError;
+pub use belayer_holds::selection::config::ConfigError;
 
 use super::{
     Capture, Cleanup, Consumer, DeletedWhileRunning, MatchLabels, MaxUnselected, Mode, OwnerStatus,

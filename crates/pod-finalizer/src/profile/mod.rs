@@ -11,11 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::names::SYSTEM_NAMESPACE;
 use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::Labels;
+use belayer_holds::names::SYSTEM_NAMESPACE;
 
-pub use belayer_core::selection::{
+pub use belayer_holds::selection::{
     InvalidLabel, MatchLabels, MaxUnselected, Namespaces, Operator, ParseMaxUnselectedError,
     Requirement, Selector,
 };

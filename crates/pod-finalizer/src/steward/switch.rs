@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use belayer_core::names::{GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX};
+use belayer_holds::names::{GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX};
 
 use crate::profile::Mode;
 use crate::snapshot::Gate;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use belayer_core::decision::{Notice, Severity};
 use belayer_core::events::Regarding;
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_holds::decision::{Notice, Severity};
 
 use super::Steward;
 use crate::backlog::Limits;

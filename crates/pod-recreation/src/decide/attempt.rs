@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::{Row, Severity};
-use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
+use belayer_holds::decision::{Row, Severity};
+use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
 use super::ends::{cut_short, hold_lost, name_taken};

@@ -1,7 +1,7 @@
 //! How a record ends.
 
-use belayer_core::decision::{Notice, Row, Severity};
 use belayer_core::object::Uid;
+use belayer_holds::decision::{Notice, Row, Severity};
 use jiff::Timestamp;
 
 use super::verdict::{Effect, Step, Verdict};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::Severity;
+use belayer_holds::decision::Severity;
 use jiff::Timestamp;
 
 use super::ends::{cancelled, cancelled_if_gone, end, exhausted, not_selected, reported};

@@ -2,10 +2,10 @@
 
 mod case;
 
-use belayer_core::decision::Row;
-use belayer_core::holding::Holding;
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
+use belayer_holds::decision::Row;
+use belayer_holds::holding::Holding;
 use rstest::rstest;
 
 use super::*;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::{Notice, Row, Severity};
-use belayer_core::holding::Holding;
 use belayer_core::object::Uid;
+use belayer_holds::decision::{Notice, Row, Severity};
+use belayer_holds::holding::Holding;
 
 use crate::api::Status;
 use crate::row;

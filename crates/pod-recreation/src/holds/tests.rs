@@ -1,9 +1,9 @@
 //! Rows of the table of the hold.
 
-use belayer_core::decision::Evidence as _;
-use belayer_core::facts::GoneProof;
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Pod};
+use belayer_holds::decision::Evidence as _;
+use belayer_holds::owner::GoneProof;
 use rstest::rstest;
 
 use super::*;
@@ -356,7 +356,7 @@ fn row_04_a_record_is_gone_by_a_live_look_only() {
 
 #[test]
 fn a_pod_that_is_recreated_loses_all_our_holds() {
-    use belayer_core::decision::Reach;
+    use belayer_holds::decision::Reach;
     let snapshot = see(deleting(rejected(pod())), record(Phase::Deleting));
     let Some(Write::Release(evidence)) = decide(&snapshot, Timestamp::UNIX_EPOCH).write else {
         panic!("not released");

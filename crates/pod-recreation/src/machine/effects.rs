@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use belayer_core::decision::{Notice, Severity};
 use belayer_core::events::Regarding;
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Outcome};
+use belayer_holds::decision::{Notice, Severity};
 use serde_json::{Value, json};
 
 use super::Shared;

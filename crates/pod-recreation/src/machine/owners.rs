@@ -4,10 +4,11 @@
 //! then nothing must come back that goes again at once.
 
 use belayer_core::executor::Class;
-use belayer_core::facts::{LookError, OwnerDeletion, OwnerQuestion, OwnerState, look};
+use belayer_core::facts::{LookError, look};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid, path};
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::owner::{OwnerDeletion, OwnerQuestion, OwnerState};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 
 use belayer_core::executor::{Class, Sent};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_holds::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::Shared;

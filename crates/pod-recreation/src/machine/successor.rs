@@ -1,12 +1,12 @@
 //! The steps from the intent to the pod that takes the place of the rejected one.
 
-use belayer_core::decision::{Notice, Severity};
 use belayer_core::executor::Sent;
 use belayer_core::http::{Answer, ErrorClass, RequestError};
-use belayer_core::invariants::{self, Invariant};
-use belayer_core::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::{Backoff, Outcome};
+use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::invariants::{self, Invariant};
+use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use serde_json::Value;
 
 use super::Shared;

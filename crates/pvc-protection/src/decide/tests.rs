@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::{GoneProof, OwnerState};
 use belayer_core::moment::Moment;
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Phase, Pod};
+use belayer_holds::owner::{GoneProof, OwnerState};
 use rstest::rstest;
 
 use super::*;

@@ -2,12 +2,12 @@
 
 use rstest::rstest;
 
-use belayer_core::facts::{NamespaceQuestion, NamespaceState, NamespaceView};
 use belayer_core::moment::Moment;
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-use belayer_core::selection::Scope;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::names;
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
+use belayer_holds::selection::Scope;
 
 use super::*;
 use crate::look::PodsQuestion;
@@ -26,7 +26,7 @@ enum Expect {
 }
 
 fn outcome(decision: &WorkflowDecision) -> Expect {
-    use belayer_core::decision::Evidence as _;
+    use belayer_holds::decision::Evidence as _;
     let row = decision.row;
     let now =
         |missing: &Missing<_>| matches!(missing, Missing::Answer { after, .. } if after.is_zero());

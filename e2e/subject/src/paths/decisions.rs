@@ -7,12 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
-use belayer_core::facts::{NamespaceQuestion, NamespaceView, OwnerQuestion};
 use belayer_core::moment::Moment;
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
-use belayer_core::selection::MassRelease;
 use belayer_core::slim::{self, ObjectMeta};
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceView};
+use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::selection::MassRelease;
 use belayer_pod_finalizer as pods;
 use belayer_pod_recreation as recreation;
 use belayer_pvc_protection as claims;
@@ -190,7 +191,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
 
 /// The record of a pod that its node rejected a second time, with tries left.
 fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
-    use belayer_core::holding::Holding;
+    use belayer_holds::holding::Holding;
     use recreation::api::{Phase, Policy, Status};
     use recreation::decide::{NamespaceSight, Snapshot};
     use recreation::proof::{FirstSight, NeverRan};
@@ -245,7 +246,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
 
 #[cfg(test)]
 mod tests {
-    use belayer_core::decision::Write;
+    use belayer_holds::decision::Write;
 
     use super::*;
 

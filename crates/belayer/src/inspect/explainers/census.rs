@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::object::Resource;
-use belayer_core::selection::{Guard, MaxUnselected, UnselectedBy};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
+use belayer_holds::selection::{Guard, MaxUnselected, UnselectedBy};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::scan::METADATA_LIST;
 

@@ -9,7 +9,7 @@
     allow(dead_code, reason = "a build without components explains nothing")
 )]
 
-use belayer_core::decision::{Decision, Evidence, Write};
+use belayer_holds::decision::{Decision, Evidence, Write};
 use belayer_inspect::explain::{Action, Explained, Row};
 
 /// A decision and whose it is, on its way into words.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, JsonDecoder};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_holds::names;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owner::OwnerOracle;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 use belayer_pod_recreation::explain::{self, Looks, Seen};

@@ -5,14 +5,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use belayer_core::holding::Holding;
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
 use belayer_drain::gate::{DRAINING, MODE};
+use belayer_holds::holding::Holding;
+use belayer_holds::names;
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
 use belayer_inspect::reader::{Look, Reader, explain as in_words};
 use belayer_inspect::report::age;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::facts::{LookError, Oracle, OwnerOracle, OwnerQuestion, look};
+use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::http::{JSON, Request};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::moment::Moment;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, DecodeContext, Keep, Pod};
+use belayer_holds::owner::{OwnerOracle, OwnerQuestion};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 use belayer_pvc_protection::config::Mode;

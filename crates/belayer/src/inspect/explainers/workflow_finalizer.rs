@@ -5,13 +5,13 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use belayer_core::facts::{NamespaceOracle, is_ignored};
 use belayer_core::http::{METADATA_ONLY, Request};
 use belayer_core::informer::{Decoders, JsonDecoder};
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::selection::{Guard, UnselectedBy};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
+use belayer_holds::names;
+use belayer_holds::namespace::{NamespaceOracle, is_ignored};
+use belayer_holds::selection::{Guard, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 use belayer_workflow_finalizer::component;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use belayer_core::names;
+use belayer_holds::names;
 use belayer_pod_finalizer::census::Selected;
 use belayer_pod_finalizer::component::PodFinalizer;
 use belayer_pod_finalizer::snapshot::{Ended, Gate};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use belayer_core::names;
+use belayer_holds::names;
 use belayer_workflow_finalizer::component::WorkflowFinalizer;
 
 /// The workflows, of every kind, that wait for their pods.

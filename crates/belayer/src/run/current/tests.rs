@@ -35,6 +35,7 @@ fn silent() -> kube::Client {
 
 fn elector() -> Elector {
     let settings = election::Settings {
+        field_manager: belayer_holds::names::FIELD_MANAGER,
         lease: ObjectKey::new("ops", "belayer"),
         identity: "me".to_owned(),
         timing: Timing::default(),

@@ -11,7 +11,7 @@ mod workflows;
 
 use std::collections::BTreeSet;
 
-use belayer_core::decision::Row;
+use belayer_holds::decision::Row;
 use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
 use rstest::{Context, rstest};
 use serde_json::{Value, json};

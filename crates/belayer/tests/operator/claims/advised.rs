@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::{Mode, Settings};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::Mode;
 use belayer_sandbox::{Fault, Gvr, Match, Subresource};
 use serde_json::{Value, json};

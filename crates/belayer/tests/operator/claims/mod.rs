@@ -14,7 +14,7 @@ use belayer::operator::{Components, Operator, Options};
 use belayer::server::Holds;
 use belayer_core::client;
 use belayer_core::executor::Writes;
-use belayer_core::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_pvc_protection::{Mode, PvcProtection, Settings};
 use belayer_sandbox::{DeleteOptions, Gvr, Outcome, Sandbox, Subresource, Verb, Write};
 use bytes::Bytes;

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, OwnerQuestion, OwnerState, Pace};
+use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, Pace};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
 use belayer_core::moment::Moment;
-use belayer_core::names::PVC_PROTECTION_HOLD;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
-use belayer_core::runner::{self, Runner};
 use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::holding::HoldSwitch;
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::names::PVC_PROTECTION_HOLD;
+use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::runner::{self, Runner};
 use belayer_pvc_protection::component::{Parts, pace};
 use belayer_pvc_protection::look::{PodsLook, PodsQuestion};
 use belayer_pvc_protection::{Mode, PvcProtection};
@@ -92,7 +95,12 @@ impl Desk {
             },
         ));
         assert!(pace().min_interval < Pace::default().min_interval);
-        let executor = Arc::new(Executor::new(client, Bounds::default(), Writes::Sent));
+        let executor = Arc::new(Executor::new(
+            client,
+            FIELD_MANAGER,
+            Bounds::default(),
+            Writes::Sent,
+        ));
         let (events, _) = events::recorder(Arc::clone(&executor));
         let runner = Runner::builder(runner::Parts {
             resource,
@@ -104,6 +112,7 @@ impl Desk {
             events,
             clock: Arc::new(Timestamp::now),
             observer: Arc::new(()),
+            switch: HoldSwitch::default(),
         })
         .component(Arc::clone(&protection))
         .build();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::names::KUBERNETES_PVC_PROTECTION;
+use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::Mode;
 use belayer_pvc_protection::advice::Advice;
 use belayer_sandbox::Gvr;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
+use belayer_holds::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::eligible::OwnerKind;
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use belayer_core::invariants::{self, Invariant};
+use belayer_holds::invariants::{self, Invariant};
 use belayer_pod_recreation::Settings;
 use belayer_sandbox::{Fault, Gvr, Match, Verb, Write};
 use rstest::rstest;

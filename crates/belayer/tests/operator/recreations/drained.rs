@@ -10,6 +10,7 @@ use belayer_drain::report::{Reason, Report};
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match};
 use rstest::rstest;
@@ -61,7 +62,12 @@ impl Yard {
         let client = client::in_process(self.world.sandbox.service("admin"));
         let bounds = Bounds::default();
         Drain::new(Parts {
-            executor: Arc::new(Executor::new(client.clone(), bounds, Writes::Sent)),
+            executor: Arc::new(Executor::new(
+                client.clone(),
+                FIELD_MANAGER,
+                bounds,
+                Writes::Sent,
+            )),
             reader: Reader::new(client, bounds),
             namespace: "belayer-system".to_owned(),
             purpose,

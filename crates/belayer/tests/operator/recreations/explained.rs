@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{NamespaceOracle, OwnerOracle};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owner::OwnerOracle;
 use belayer_pod_recreation::explain::{Looks, Seen, says, why_not};
 use belayer_pod_recreation::{Settings, component, holds, row};
 use jiff::Timestamp;
@@ -22,7 +24,12 @@ struct Explainer {
 impl Explainer {
     fn new(yard: &Yard) -> Self {
         let client = client::in_process(yard.world.sandbox.service("somebody"));
-        let executor = Arc::new(Executor::new(client, Bounds::default(), Writes::DryRun));
+        let executor = Arc::new(Executor::new(
+            client,
+            FIELD_MANAGER,
+            Bounds::default(),
+            Writes::DryRun,
+        ));
         let context = |keep: Keep| DecodeContext {
             keep,
             interner: Interner::default(),

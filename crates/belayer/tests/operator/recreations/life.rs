@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::server::Health as _;
-use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb, WatchEnd};
 use serde_json::{Value, json};

@@ -19,7 +19,7 @@ use std::time::Duration;
 use belayer::operator::{Components, Operator};
 use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
-use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::companions::{Companion, Companions};
 use belayer_sandbox::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::names::POD_RECREATION_HOLD;
+use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
 use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb};

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
-use belayer_core::names::{POD_STATUS_HOLD, WORKFLOW_HOLD};
-use belayer_core::runner::{Executed, Observer, What};
 use belayer_core::{ambient, client};
+use belayer_holds::names::{POD_STATUS_HOLD, WORKFLOW_HOLD};
+use belayer_holds::runner::{Executed, Observer, What};
 use belayer_sandbox::companions::{Companion, Companions};
 use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{

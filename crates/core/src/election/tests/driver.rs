@@ -126,6 +126,7 @@ impl Server {
 
     fn elector(&self, name: &str, timing: Timing) -> Running {
         let settings = Settings {
+            field_manager: "manager",
             lease: ObjectKey::new("ops", "belayer"),
             identity: name.to_owned(),
             timing,

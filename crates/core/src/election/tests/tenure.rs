@@ -41,7 +41,8 @@ fn write() -> Request {
 async fn a_standby_sends_no_write_and_reads_as_it_likes() {
     let (client, arrived) = server(0);
     let (grant, tenure) = Tenure::elected();
-    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure.clone());
+    let executor =
+        Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure.clone());
     let refused = executor.write(&write(), Class::Release).await;
     assert!(
         matches!(refused, Err(RequestError::NotLeading)),
@@ -62,7 +63,7 @@ async fn a_standby_sends_no_write_and_reads_as_it_likes() {
 async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
     let (client, _) = server(60);
     let (grant, tenure) = Tenure::elected();
-    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure);
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure);
     let begun = Instant::now();
     grant.extend(begun + seconds(10));
     let answer = executor.write(&write(), Class::Release).await;
@@ -101,7 +102,7 @@ async fn what_was_frozen_on_its_way_is_not_sent() {
 async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
     let (client, _) = server(25);
     let (grant, tenure) = Tenure::elected();
-    let executor = Executor::new(client, Bounds::default(), Writes::Sent).within(tenure);
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure);
     let write = tokio::spawn(async move { executor.write(&write(), Class::Release).await });
     for _ in 0..14 {
         grant.extend(Instant::now() + seconds(10));

@@ -18,7 +18,12 @@ async fn tickets() -> Tickets {
         burst: 1,
         ..Bounds::default()
     };
-    let executor = Executor::new(Client::new(service, "default"), bounds, Writes::Sent);
+    let executor = Executor::new(
+        Client::new(service, "default"),
+        "manager",
+        bounds,
+        Writes::Sent,
+    );
     let _ = executor.limits.leave(Class::Notice).await;
     Tickets::new(&executor, WorkQueue::new("keys"))
 }

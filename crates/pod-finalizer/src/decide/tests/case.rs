@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::facts::{
-    Fact, GoneProof, NamespaceQuestion, NamespaceState, NamespaceView, OwnerQuestion, OwnerState,
-};
+use belayer_core::facts::Fact;
 use belayer_core::moment::Moment;
-use belayer_core::names;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
-use belayer_core::selection::{MassRelease, Scope};
 use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::Backoff;
+use belayer_holds::names;
+use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
+use belayer_holds::owner::{GoneProof, OwnerQuestion, OwnerState};
+use belayer_holds::selection::{MassRelease, Scope};
 
 use super::now;
 use crate::argo::{ArgoPod, NodeQuestion, NodeState, NodeView as NodeOfPod};

@@ -1,0 +1,181 @@
+//! What is always true, by name: predicates without dependencies, shared by `debug_assert!` at
+//! run time, by tests, by simulations and by the demo's summary.
+
+use std::fmt;
+
+use belayer_core::moment::Moment;
+
+/// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
+/// scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Invariant {
+    /// No write of ours adds, removes or reorders a finalizer, label or annotation that is not
+    /// ours. Ours are our own names, and the finalizers that an admin named for adoption, on pods
+    /// that their profile selects.
+    Foreign,
+    /// A hold is released only with typed evidence; age and clocks are never evidence by default.
+    Evidence,
+    /// A decision about one UID never lands on another object of the same name.
+    Identity,
+    /// No hold is added to an object that is being deleted.
+    NoLateHold,
+    /// Once faults stop, every object whose evidence exists is released within a bound.
+    Liveness,
+    /// A claim loses our hold only after a look begun after its deletion was seen found no pod
+    /// using it.
+    InUse,
+    /// A workflow loses our hold only after a look begun after its deletion found none of its
+    /// pods carrying the pod-status hold.
+    Order,
+    /// At most one live pod exists for one recreation record, and re-creations never exceed the
+    /// budget.
+    OnePod,
+    /// A pod's spec is durable somewhere at every moment between rejection and re-creation.
+    NoLoss,
+    /// A pod of which any container may have run is never re-created.
+    RanOnce,
+    /// In a settled cluster Belayer writes nothing but its Lease.
+    Quiet,
+}
+
+impl Invariant {
+    /// The name used in documents, tests and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Foreign => "FOREIGN",
+            Self::Evidence => "EVIDENCE",
+            Self::Identity => "IDENTITY",
+            Self::NoLateHold => "NO-LATE-HOLD",
+            Self::Liveness => "LIVENESS",
+            Self::InUse => "IN-USE",
+            Self::Order => "ORDER",
+            Self::OnePod => "ONE-POD",
+            Self::NoLoss => "NO-LOSS",
+            Self::RanOnce => "RAN-ONCE",
+            Self::Quiet => "QUIET",
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// FOREIGN: between `before` and `after` nothing that is not in `ours` came, went or moved.
+pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
+    before: &[A],
+    after: &[B],
+    ours: &[&str],
+) -> bool {
+    let foreign = |finalizer: &&str| !ours.contains(finalizer);
+    before
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(foreign)
+        .eq(after.iter().map(AsRef::as_ref).filter(foreign))
+}
+
+/// NO-LATE-HOLD: an object that was `deleting` before the write gained none of `ours`.
+pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
+    before: &[A],
+    after: &[B],
+    ours: &[&str],
+    deleting: Deleting,
+) -> bool {
+    let has = |list: &[&str], hold: &str| list.contains(&hold);
+    let before: Vec<&str> = before.iter().map(AsRef::as_ref).collect();
+    let after: Vec<&str> = after.iter().map(AsRef::as_ref).collect();
+    deleting == Deleting::No
+        || ours
+            .iter()
+            .all(|hold| has(&before, hold) || !has(&after, hold))
+}
+
+/// IN-USE: a look begun at `look_begun` found `users` pods that use a claim whose deletion was seen
+/// at `deletion_seen`, if it was; the claim may be released.
+pub fn unused_after_deletion(
+    deletion_seen: Option<Moment>,
+    look_begun: Moment,
+    users: usize,
+) -> bool {
+    users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
+}
+
+/// ONE-POD: of one record `live` pods are there, and `reserved` re-creations were begun where
+/// `budget` are allowed.
+pub fn one_pod(live: usize, reserved: u32, budget: u32) -> bool {
+    live <= 1 && reserved <= budget
+}
+
+/// NO-LOSS: the spec of a pod that was rejected stands in so many `places`: in the pod itself, its
+/// record, its successor.
+pub fn no_loss(places: usize) -> bool {
+    places > 0
+}
+
+/// RAN-ONCE: of all pods of one record so many ever had a container that ran.
+pub fn ran_once(ran: usize) -> bool {
+    ran <= 1
+}
+
+/// Whether an object was being deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleting {
+    /// `metadata.deletionTimestamp` was set.
+    Yes,
+    /// It was not.
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const OURS: &[&str] = &["o/1", "o/2"];
+
+    #[rstest]
+    #[case::ours_may_go(&["a", "o/1", "b"], &["a", "b"], true)]
+    #[case::ours_may_come(&["a"], &["a", "o/2"], true)]
+    #[case::foreign_went(&["a", "o/1"], &[], false)]
+    #[case::foreign_came(&["a"], &["a", "b"], false)]
+    #[case::foreign_moved(&["a", "b"], &["b", "a"], false)]
+    fn foreign(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
+        assert_eq!(foreign_kept(before, after, OURS), holds);
+    }
+
+    #[test]
+    fn in_use() {
+        let (before, seen, after) = (Moment::now(), Moment::now(), Moment::now());
+        assert!(unused_after_deletion(Some(seen), after, 0));
+        assert!(!unused_after_deletion(Some(seen), after, 1));
+        assert!(!unused_after_deletion(Some(seen), before, 0));
+        assert!(!unused_after_deletion(Some(seen), seen, 0));
+        assert!(!unused_after_deletion(None, after, 0));
+    }
+
+    #[test]
+    fn re_creations() {
+        assert!(one_pod(1, 3, 3));
+        assert!(!one_pod(2, 1, 3));
+        assert!(!one_pod(1, 4, 3));
+        assert!(no_loss(1) && !no_loss(0));
+        assert!(ran_once(1) && !ran_once(2));
+    }
+
+    #[rstest]
+    #[case::added_while_deleting(&[], &["o/1"], Deleting::Yes, false)]
+    #[case::added_before(&[], &["o/1"], Deleting::No, true)]
+    #[case::kept_while_deleting(&["o/1"], &["o/1"], Deleting::Yes, true)]
+    fn late(
+        #[case] before: &[&str],
+        #[case] after: &[&str],
+        #[case] deleting: Deleting,
+        #[case] holds: bool,
+    ) {
+        assert_eq!(no_late_hold(before, after, OURS, deleting), holds);
+    }
+}

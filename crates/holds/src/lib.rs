@@ -1,0 +1,13 @@
+#![doc = include_str!("../README.md")]
+
+pub mod decision;
+pub mod holding;
+pub mod invariants;
+pub mod names;
+pub mod namespace;
+pub mod owned;
+pub mod owner;
+pub mod release;
+pub mod rights;
+pub mod runner;
+pub mod selection;

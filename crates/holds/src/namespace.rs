@@ -1,0 +1,161 @@
+//! Is this namespace being deleted, or left alone?
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::names;
+use belayer_core::executor::{Class, Executor};
+use belayer_core::facts::{Fact, LookError, Oracle, Question};
+use belayer_core::http::Request;
+use belayer_core::informer::{Decoders, Reading};
+use belayer_core::moment::Moment;
+use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::slim::{Labels, Namespace, ObjectMeta};
+
+/// What a namespace is like now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NamespaceQuestion(Arc<str>);
+
+impl NamespaceQuestion {
+    /// A question about the namespace called `name`.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for NamespaceQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "what is the state of namespace {}", self.0)
+    }
+}
+
+/// What a live look at a namespace found.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "few are kept, and hardly any of them is Gone"
+)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// It exists.
+    Present(ObjectMeta),
+    /// There is none of that name.
+    Gone,
+}
+
+/// What a snapshot knows of an object's namespace.
+#[derive(Debug, Clone)]
+pub struct NamespaceView {
+    /// What to ask about it.
+    pub question: NamespaceQuestion,
+    /// As the informer has it.
+    pub cached: Option<ObjectMeta>,
+    /// As the last live look saw it.
+    pub fact: Option<Fact<NamespaceState>>,
+}
+
+impl Question for NamespaceQuestion {
+    type Answer = NamespaceState;
+
+    const NAME: &'static str = "namespace";
+
+    fn outcome(answer: &NamespaceState) -> &'static str {
+        match answer {
+            NamespaceState::Present(_) => "present",
+            NamespaceState::Gone => "gone",
+        }
+    }
+}
+
+/// A live look, begun after the object was seen and no older than the cache, saw the object's
+/// namespace being deleted.
+///
+/// The cache alone would not do: it may still show a namespace of that name which is long gone,
+/// while the object lives in its successor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceDeletion(Uid);
+
+impl NamespaceDeletion {
+    /// The proof, if `fact` gives it for an object first seen at `seen`.
+    pub fn prove(fact: &Fact<NamespaceState>, seen: Moment) -> Option<Self> {
+        let meta = present(fact.answer())?;
+        (fact.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
+    }
+}
+
+/// A live look, begun after the object was seen and no older than the cache, saw the label that
+/// says to leave the namespace alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IgnoredNamespace(Uid);
+
+impl IgnoredNamespace {
+    /// The proof, if `fact` gives it for an object first seen at `seen` in a namespace that the
+    /// cache has at version `cached`.
+    pub fn prove(
+        fact: &Fact<NamespaceState>,
+        seen: Moment,
+        cached: ResourceVersion,
+    ) -> Option<Self> {
+        let meta = present(fact.answer())?;
+        let fresh = fact.begun() > seen && meta.resource_version >= cached;
+        (fresh && is_ignored(&meta.labels)).then(|| Self(meta.uid.clone()))
+    }
+}
+
+/// Whether a namespace with these labels is left alone.
+pub fn is_ignored(labels: &Labels) -> bool {
+    labels.get(names::IGNORE_LABEL) == Some("true")
+}
+
+fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
+    match state {
+        NamespaceState::Present(meta) => Some(meta),
+        NamespaceState::Gone => None,
+    }
+}
+
+/// Answers [`NamespaceQuestion`]s by live GETs of metadata.
+#[derive(Debug)]
+pub struct NamespaceOracle {
+    executor: Arc<Executor>,
+    decoders: Decoders<Namespace>,
+}
+
+impl NamespaceOracle {
+    /// An oracle that reads namespaces by `decoders`.
+    pub fn new(executor: Arc<Executor>, decoders: Decoders<Namespace>) -> Self {
+        Self { executor, decoders }
+    }
+
+    async fn namespace(&self, question: &NamespaceQuestion) -> Result<NamespaceState, LookError> {
+        let namespaces = Resource::namespaces();
+        let key = ObjectKey::cluster(Arc::clone(&question.0));
+        let request = Request::get(namespaces.object_path(&key))
+            .accept(self.decoders.accept(Reading::Object));
+        match self.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => self
+                .decoders
+                .read(&answer)
+                .map(|namespace| NamespaceState::Present(namespace.meta))
+                .map_err(|error| LookError::unusable(error.to_string())),
+            Err(error)
+                if error
+                    .api()
+                    .is_some_and(|api| api.is_not_found_naming(&namespaces, &key)) =>
+            {
+                Ok(NamespaceState::Gone)
+            }
+            Err(error) => Err(LookError::from(&error)),
+        }
+    }
+}
+
+impl Oracle<NamespaceQuestion> for NamespaceOracle {
+    fn look<'a>(
+        &'a self,
+        question: &'a NamespaceQuestion,
+    ) -> BoxFuture<'a, Result<NamespaceState, LookError>> {
+        Box::pin(self.namespace(question))
+    }
+}

@@ -1,0 +1,46 @@
+//! Pods that are owned and held: the indexes to find them by, what stores and live reads show about their
+//! owners, and the rule that releases pods when their owner ends, for a process in which no component that
+//! holds pods is switched on.
+
+mod owner;
+mod rule;
+
+use crate::names;
+use belayer_core::object::Uid;
+use belayer_core::slim::Pod;
+
+pub use owner::{EndedOwner, NAMES, OwnerEnd, OwnerSight, OwnerStores};
+pub use rule::{OwnerEnds, Parts, Snapshot};
+
+/// Index of the pod store: pods whose owner waits for them, by the UID of their controller.
+///
+/// Those are the pods that carry the pod-status hold. A pod that only pod-recreation holds has no result, so
+/// its owner does not wait for it.
+pub const HELD_BY_OWNER: &str = "held-by-owner-uid";
+
+/// Shows the values of [`HELD_BY_OWNER`].
+pub fn held_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
+    if let Some(owner) = holding_owner(pod) {
+        show(owner.as_str());
+    }
+}
+
+/// The controller of a pod, if it waits for the pod.
+pub fn holding_owner(pod: &Pod) -> Option<&Uid> {
+    owner_of_held_by(pod, names::POD_STATUS_HOLD)
+}
+
+/// Index of the pod store: pods that carry the hold of pod-recreation, by the UID of their controller.
+pub const RECREATION_BY_OWNER: &str = "recreation-by-owner-uid";
+
+/// Computes the values of [`RECREATION_BY_OWNER`].
+pub fn recreation_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
+    if let Some(owner) = owner_of_held_by(pod, names::POD_RECREATION_HOLD) {
+        show(owner.as_str());
+    }
+}
+
+fn owner_of_held_by<'a>(pod: &'a Pod, hold: &str) -> Option<&'a Uid> {
+    let owner = pod.meta.controller.as_ref()?;
+    pod.meta.has_finalizer(hold).then_some(&owner.uid)
+}

@@ -1,0 +1,151 @@
+//! What stores and live reads show about the owner of a pod, and whether it has ended.
+
+use std::time::Duration;
+
+use crate::decision;
+use crate::owner::{GoneProof, OwnerDeletion, OwnerQuestion, OwnerState};
+use belayer_core::facts::Fact;
+use belayer_core::informer::{Lookup, Store};
+use belayer_core::object::{ObjectKey, OwnerReference, Resource};
+use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
+
+/// A live read that proved nothing is repeated after this time.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// Why a pod may be released: its owner ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndedOwner {
+    /// It has a deletion timestamp, which is never taken back.
+    Deleting(OwnerDeletion),
+    /// Its UID is gone, by a live read.
+    Gone(GoneProof),
+}
+
+/// The names of the evidence, for metrics that start at zero.
+pub const NAMES: &[&str] = &["OwnerDeleting", "OwnerGone"];
+
+impl decision::Evidence for EndedOwner {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Deleting(_) => "OwnerDeleting",
+            Self::Gone(_) => "OwnerGone",
+        }
+    }
+}
+
+/// The kinds of owners that are watched, and their stores.
+#[derive(Clone, Default)]
+pub struct OwnerStores(Vec<(Resource, Store<OwnerMeta>)>);
+
+impl FromIterator<(Resource, Store<OwnerMeta>)> for OwnerStores {
+    fn from_iter<I: IntoIterator<Item = (Resource, Store<OwnerMeta>)>>(kinds: I) -> Self {
+        Self(kinds.into_iter().collect())
+    }
+}
+
+impl OwnerStores {
+    /// What is known about the controller of `pod`; `None` if it has none, or one of a kind that is not
+    /// watched. `answer` is the last answer of a live read.
+    pub fn owner_of(
+        &self,
+        pod: &Pod,
+        answer: impl FnOnce(&OwnerQuestion) -> Option<Fact<OwnerState>>,
+    ) -> Option<OwnerSight> {
+        let owner = pod.meta.controller.as_ref()?;
+        let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
+        let (kind, store) = self.0.iter().find(|(kind, _)| of_kind(kind))?;
+        let question = OwnerQuestion::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        Some(OwnerSight {
+            cached: cached(pod, owner, store),
+            fact: answer(&question),
+            question,
+        })
+    }
+}
+
+fn cached(pod: &Pod, owner: &OwnerReference, store: &Store<OwnerMeta>) -> Option<ObjectMeta> {
+    let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
+    match store.lookup(&key) {
+        Lookup::Found(found) if found.object.0.uid == owner.uid => Some(found.object.0.clone()),
+        // Another object of that name, none, or unknown: only a live read can show it.
+        _ => None,
+    }
+}
+
+/// What is known about a pod's owner.
+#[derive(Debug, Clone)]
+pub struct OwnerSight {
+    /// What to ask about it.
+    pub question: OwnerQuestion,
+    /// The owner itself, if the store has the object of its UID.
+    pub cached: Option<ObjectMeta>,
+    /// The last answer of a live read.
+    pub fact: Option<Fact<OwnerState>>,
+}
+
+/// Whether an owner has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerEnd {
+    /// It exists and is not being deleted.
+    Lives,
+    /// It has.
+    Ended(EndedOwner),
+    /// Only a live read can show it.
+    Ask {
+        /// What to ask.
+        question: OwnerQuestion,
+        /// Not before this time has passed.
+        after: Duration,
+    },
+}
+
+impl OwnerSight {
+    /// Whether the owner has ended.
+    pub fn end(&self) -> OwnerEnd {
+        let uid = self.question.uid();
+        let deleting = |owner: &ObjectMeta| {
+            OwnerDeletion::prove(owner, uid)
+                .map(|proof| OwnerEnd::Ended(EndedOwner::Deleting(proof)))
+        };
+        if let Some(owner) = &self.cached {
+            return deleting(owner).unwrap_or(OwnerEnd::Lives);
+        }
+        let after = match self.fact.as_ref().map(Fact::answer) {
+            Some(OwnerState::Gone(proof)) => {
+                return OwnerEnd::Ended(EndedOwner::Gone(proof.clone()));
+            }
+            Some(OwnerState::Present(owner)) => match deleting(owner) {
+                Some(ended) => return ended,
+                None => RECHECK,
+            },
+            Some(OwnerState::Unknown(_)) => RECHECK,
+            None => Duration::ZERO,
+        };
+        let question = self.question.clone();
+        OwnerEnd::Ask { question, after }
+    }
+
+    /// Whether the owner is in the store and is not being deleted.
+    pub fn is_there(&self) -> bool {
+        self.end() == OwnerEnd::Lives
+    }
+
+    /// One for tests of decisions.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn scripted(owner: ObjectMeta, state: Option<OwnerState>) -> Self {
+        let kind = Resource::new("example.com", "v1", "Run", "runs");
+        let question = OwnerQuestion::about(kind, &owner);
+        match state {
+            None => Self {
+                question,
+                cached: Some(owner),
+                fact: None,
+            },
+            Some(state) => Self {
+                question,
+                cached: None,
+                fact: Some(Fact::scripted(state, belayer_core::moment::Moment::now())),
+            },
+        }
+    }
+}

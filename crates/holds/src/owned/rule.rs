@@ -1,0 +1,211 @@
+//! The one rule about pods that an owner's deletion needs: a pod whose owner is being deleted, or
+//! is gone, is released. The owner must not wait for its pods, nor they for ever.
+
+use jiff::Timestamp;
+
+use super::owner::{EndedOwner, OwnerEnd, OwnerSight, OwnerStores};
+use crate::decision::{Decision, Missing, Row, Write};
+use crate::names;
+use crate::owner::OwnerQuestion;
+use crate::runner::{Change, Component};
+use belayer_core::facts::{Asker, Facts};
+use belayer_core::informer::Stored;
+use belayer_core::slim::Pod;
+use belayer_core::workqueue::Band;
+
+/// Not held, or not owned by one of the kinds.
+const NOT_OURS: Row = row(1, "not-ours");
+/// The owner is being deleted.
+const OWNER_DELETING: Row = row(2, "owner-deleting");
+/// The owner's UID is confirmed gone.
+const OWNER_GONE: Row = row(3, "owner-gone");
+/// The owner lives.
+const KEEP: Row = row(4, "keep");
+
+const fn row(number: u8, name: &'static str) -> Row {
+    Row { number, name }
+}
+
+/// What the rule stands on.
+pub struct Parts {
+    /// Name of the component that registers it.
+    pub name: &'static str,
+    /// The kinds of owners, and their stores.
+    pub owners: OwnerStores,
+    /// Live looks at owners; `None` where another component asks whether they are gone, so that
+    /// one owner is looked at once.
+    pub facts: Option<Facts<OwnerQuestion>>,
+}
+
+/// Releases the pods of owners that end.
+pub struct OwnerEnds(Parts);
+
+/// What stores and facts say about one pod.
+#[derive(Debug, Clone)]
+pub enum Snapshot {
+    /// Not held, or not owned by one of the kinds.
+    NotOurs,
+    /// Held, and owned.
+    Owned(Box<Owned>),
+}
+
+/// A held pod's owner.
+#[derive(Debug, Clone)]
+pub struct Owned {
+    owner: OwnerSight,
+    asking: Asking,
+}
+
+/// Whether this rule may ask for the owner itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    Allowed,
+    LeftToOthers,
+}
+
+impl OwnerEnds {
+    /// The rule on these stores.
+    pub fn new(parts: Parts) -> Self {
+        Self(parts)
+    }
+
+    fn owner(&self, pod: &Pod) -> Option<OwnerSight> {
+        let answer = |question: &OwnerQuestion| self.0.facts.as_ref()?.get(question);
+        self.0.owners.owner_of(pod, answer)
+    }
+}
+
+fn is_held(pod: &Pod) -> bool {
+    pod.meta.has_finalizer(names::POD_STATUS_HOLD)
+}
+
+impl Component<Pod> for OwnerEnds {
+    type Snapshot = Snapshot;
+    type Evidence = EndedOwner;
+    type Question = OwnerQuestion;
+
+    fn name(&self) -> &'static str {
+        self.0.name
+    }
+
+    fn hold(&self) -> &'static str {
+        names::POD_STATUS_HOLD
+    }
+
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+        let pod = &change.new?.object;
+        if !is_held(pod) {
+            return None;
+        }
+        let waits = !self.owner(pod)?.is_there();
+        if waits || pod.meta.is_deleting() {
+            return Some(Band::Release);
+        }
+        Some(change.source.quiet())
+    }
+
+    fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
+        let owner = is_held(pod).then(|| self.owner(pod)).flatten();
+        let asking = match &self.0.facts {
+            Some(_) => Asking::Allowed,
+            None => Asking::LeftToOthers,
+        };
+        match owner {
+            Some(owner) => Snapshot::Owned(Box::new(Owned { owner, asking })),
+            None => Snapshot::NotOurs,
+        }
+    }
+
+    fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuestion> {
+        let Snapshot::Owned(owned) = snapshot else {
+            return Decision::nothing(NOT_OURS);
+        };
+        decide(owned)
+    }
+
+    fn ask(&self, question: OwnerQuestion, asker: Asker<'_>) {
+        if let Some(facts) = &self.0.facts {
+            facts.ask(question, asker);
+        }
+    }
+}
+
+fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuestion> {
+    match owned.owner.end() {
+        OwnerEnd::Lives => Decision::nothing(KEEP),
+        OwnerEnd::Ended(ended) => {
+            let row = match ended {
+                EndedOwner::Deleting(_) => OWNER_DELETING,
+                EndedOwner::Gone(_) => OWNER_GONE,
+            };
+            Decision::write(row, Write::Release(ended))
+        }
+        OwnerEnd::Ask { question, after } => match owned.asking {
+            Asking::LeftToOthers => Decision::nothing(KEEP),
+            Asking::Allowed => Decision::missing(OWNER_GONE, Missing::Answer { question, after }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::decision::Evidence as _;
+    use crate::owner::{GoneProof, OwnerState};
+    use belayer_core::facts::Fact;
+    use belayer_core::moment::Moment;
+    use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+    use belayer_core::slim::ObjectMeta;
+
+    fn owned(cached: Option<ObjectMeta>, fact: Option<OwnerState>, asking: Asking) -> Owned {
+        let kind = Resource::new("example.com", "v1", "Run", "runs");
+        let owner = OwnerSight {
+            question: OwnerQuestion::about(kind, &meta(None)),
+            cached,
+            fact: fact.map(|state| Fact::scripted(state, Moment::now())),
+        };
+        Owned { owner, asking }
+    }
+
+    fn meta(deleting: Option<Timestamp>) -> ObjectMeta {
+        ObjectMeta {
+            deletion_timestamp: deleting,
+            ..ObjectMeta::new(
+                ObjectKey::new("ci", "run"),
+                Uid::new("u-1"),
+                ResourceVersion::new(1),
+            )
+        }
+    }
+
+    const DELETING: Option<Timestamp> = Some(Timestamp::UNIX_EPOCH);
+
+    #[rstest]
+    #[case::a_living_owner_keeps_them(Some(meta(None)), None, (KEEP, None))]
+    #[case::a_deleting_owner_lets_them_go(Some(meta(DELETING)), None, (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::by_a_live_look_as_well(None, Some(OwnerState::Present(meta(DELETING))), (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::an_owner_confirmed_gone(None, Some(OwnerState::Gone(GoneProof::scripted())), (OWNER_GONE, Some("OwnerGone")))]
+    #[case::an_absent_owner_is_asked_for(None, None, (OWNER_GONE, None))]
+    #[case::an_unknown_one_proves_nothing(None, Some(OwnerState::Unknown("not served".into())), (OWNER_GONE, None))]
+    fn pods_of_owners(
+        #[case] cached: Option<ObjectMeta>,
+        #[case] fact: Option<OwnerState>,
+        #[case] expected: (Row, Option<&str>),
+    ) {
+        let decision = decide(&owned(cached, fact, Asking::Allowed));
+        let evidence = match &decision.write {
+            Some(Write::Release(evidence)) => Some(evidence.name()),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((decision.row, evidence), expected);
+    }
+
+    #[test]
+    fn where_another_component_asks_this_one_does_not() {
+        let decision = decide(&owned(None, None, Asking::LeftToOthers));
+        assert_eq!(decision, Decision::nothing(KEEP));
+    }
+}

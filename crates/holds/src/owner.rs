@@ -1,0 +1,315 @@
+//! Is the owner of this UID gone?
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde::Deserialize;
+
+use belayer_core::executor::{Class, Executor};
+use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
+use belayer_core::informer::{Decoders, Reading};
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
+use belayer_core::slim::{ObjectMeta, OwnerMeta};
+
+/// Whether the object with this UID still exists. Owners are matched by UID, never by name alone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OwnerQuestion {
+    resource: Resource,
+    key: ObjectKey,
+    uid: Uid,
+}
+
+impl OwnerQuestion {
+    /// A question about the owner that an object in `namespace` refers to, read as `resource`.
+    pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
+        let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name));
+        Self {
+            resource,
+            key,
+            uid: owner.uid.clone(),
+        }
+    }
+
+    /// A question about an owner that is known itself.
+    pub fn about(resource: Resource, owner: &ObjectMeta) -> Self {
+        Self {
+            resource,
+            key: owner.key.clone(),
+            uid: owner.uid.clone(),
+        }
+    }
+
+    /// The UID in question.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Where the owner would be.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+}
+
+impl fmt::Display for OwnerQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "does {} {} (uid {}) still exist",
+            self.resource, self.key, self.uid
+        )
+    }
+}
+
+/// What a live look at an owner found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnerState {
+    /// It exists.
+    Present(ObjectMeta),
+    /// It does not and never will again: UIDs are not used twice.
+    Gone(GoneProof),
+    /// The answer says nothing about the owner: its kind is not served at the version asked for,
+    /// or reading it is not allowed.
+    Unknown(String),
+}
+
+/// How a UID was found to be gone. Only a live look makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoneProof(How);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum How {
+    NotFound,
+    /// The object's own UID is not kept: a reader of this answer may not be allowed to know more of the
+    /// object than its name.
+    OtherUid,
+    ImpossibleName,
+    KindDeleted,
+}
+
+impl fmt::Display for GoneProof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            How::NotFound => f.write_str("the server answered that it does not exist"),
+            How::OtherUid => f.write_str("its name belongs to another object"),
+            How::ImpossibleName => f.write_str("no object can have its name, so it never existed"),
+            How::KindDeleted => {
+                f.write_str("its CustomResourceDefinition was deleted, and all its objects with it")
+            }
+        }
+    }
+}
+
+impl GoneProof {
+    /// A proof for tests of decisions.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn scripted() -> Self {
+        Self(How::NotFound)
+    }
+}
+
+/// The owner was seen with a deletion timestamp.
+///
+/// That is never taken back, so a cache proves it as well as a live look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerDeletion(Uid);
+
+impl OwnerDeletion {
+    /// The proof, if `owner` is the object of UID `expected` and is being deleted.
+    pub fn prove(owner: &ObjectMeta, expected: &Uid) -> Option<Self> {
+        (owner.uid == *expected && owner.is_deleting()).then(|| Self(owner.uid.clone()))
+    }
+}
+
+impl Question for OwnerQuestion {
+    type Answer = OwnerState;
+
+    const NAME: &'static str = "owner";
+
+    fn outcome(answer: &OwnerState) -> &'static str {
+        match answer {
+            OwnerState::Present(_) => "present",
+            OwnerState::Gone(_) => "gone",
+            OwnerState::Unknown(_) => "unknown",
+        }
+    }
+
+    fn weight(answer: &OwnerState) -> usize {
+        match answer {
+            OwnerState::Present(meta) => meta.weight(),
+            OwnerState::Gone(_) => 0,
+            OwnerState::Unknown(why) => why.len(),
+        }
+    }
+}
+
+/// Answers [`OwnerQuestion`]s by live GETs of metadata.
+#[derive(Debug)]
+pub struct OwnerOracle {
+    executor: Arc<Executor>,
+    decoders: Decoders<OwnerMeta>,
+}
+
+impl OwnerOracle {
+    /// An oracle that reads owners by `decoders`.
+    pub fn new(executor: Arc<Executor>, decoders: Decoders<OwnerMeta>) -> Self {
+        Self { executor, decoders }
+    }
+
+    async fn get(&self, path: String) -> Result<Answer, RequestError> {
+        let request = Request::get(path).accept(self.decoders.accept(Reading::Object));
+        self.executor.read(&request, Class::Evidence).await
+    }
+
+    async fn owner(&self, question: &OwnerQuestion) -> Result<OwnerState, LookError> {
+        let OwnerQuestion { resource, key, uid } = question;
+        // The reference is made up: no request could read such an object.
+        if !path::is_possible_name(key.name()) {
+            return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
+        }
+        let error = match self.get(resource.object_path(key)).await {
+            Ok(answer) => {
+                return Ok(match self.decoders.read(&answer) {
+                    Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
+                    Ok(OwnerMeta(_)) => OwnerState::Gone(GoneProof(How::OtherUid)),
+                    Err(error) => {
+                        OwnerState::Unknown(format!("the answer cannot be read: {error}"))
+                    }
+                });
+            }
+            Err(error) => error,
+        };
+        // Only a NotFound that names this very object is evidence: a 404 without that may come
+        // from a version that is not served or from an aggregated API that is down.
+        if error
+            .api()
+            .is_some_and(|api| api.is_not_found_naming(resource, key))
+        {
+            return Ok(OwnerState::Gone(GoneProof(How::NotFound)));
+        }
+        match error.class() {
+            ErrorClass::NotServed => self.kind(resource).await,
+            _ => unknown_or_retry(error),
+        }
+    }
+
+    /// The kind is not served at the version asked for: was it deleted, or is only that version
+    /// not served any more?
+    async fn kind(&self, resource: &Resource) -> Result<OwnerState, LookError> {
+        if !may_be_custom(&resource.group) {
+            return Ok(OwnerState::Unknown(format!(
+                "{resource} is not served at {}",
+                resource.version
+            )));
+        }
+        let definitions = Resource::new(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+        );
+        let definition = ObjectKey::cluster(resource.to_string());
+        match self.get(definitions.object_path(&definition)).await {
+            Ok(_) => {
+                return Ok(OwnerState::Unknown(format!(
+                    "{resource} exists but is not served at {}",
+                    resource.version
+                )));
+            }
+            Err(error)
+                if error
+                    .api()
+                    .is_some_and(|api| api.is_not_found_naming(&definitions, &definition)) => {}
+            Err(error) => return unknown_or_retry(error),
+        }
+        // Not a custom resource (any more). An aggregated API may serve it still, or at another
+        // version.
+        let group = match self
+            .executor
+            .read(
+                &Request::get(path::of_group(&resource.group)),
+                Class::Evidence,
+            )
+            .await
+        {
+            Ok(answer) => answer
+                .json::<ApiGroup>()
+                .map_err(|error| LookError::from(&error))?,
+            Err(error) if error.class() == ErrorClass::NotServed => return Ok(KIND_DELETED),
+            Err(error) => return unknown_or_retry(error),
+        };
+        for version in group.versions {
+            let path = path::of_version(&resource.group, &version.version);
+            let served = match self
+                .executor
+                .read(&Request::get(path), Class::Evidence)
+                .await
+            {
+                Ok(answer) => answer
+                    .json::<ApiResources>()
+                    .map_err(|error| LookError::from(&error))?,
+                Err(error) => return unknown_or_retry(error),
+            };
+            if served
+                .resources
+                .iter()
+                .any(|served| served.name == *resource.plural)
+            {
+                return Ok(OwnerState::Unknown(format!(
+                    "{resource} is served at {} but not at {}",
+                    version.version, resource.version
+                )));
+            }
+        }
+        Ok(KIND_DELETED)
+    }
+}
+
+const KIND_DELETED: OwnerState = OwnerState::Gone(GoneProof(How::KindDeleted));
+
+impl Oracle<OwnerQuestion> for OwnerOracle {
+    fn look<'a>(
+        &'a self,
+        question: &'a OwnerQuestion,
+    ) -> BoxFuture<'a, Result<OwnerState, LookError>> {
+        Box::pin(self.owner(question))
+    }
+}
+
+/// Whether a group can hold custom resources. Kubernetes' own groups cannot be told from a
+/// deleted one by their absence, so they never count as deleted.
+fn may_be_custom(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
+/// An error that goes by itself is looked at again; one that says no is an answer: unknown.
+fn unknown_or_retry(error: RequestError) -> Result<OwnerState, LookError> {
+    match error.class() {
+        ErrorClass::Forbidden
+        | ErrorClass::NotFound
+        | ErrorClass::NotServed
+        | ErrorClass::Invalid => Ok(OwnerState::Unknown(error.to_string())),
+        _ => Err(LookError::from(&error)),
+    }
+}
+
+#[derive(Deserialize)]
+struct ApiGroup {
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersion {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct ApiResources {
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Deserialize)]
+struct ApiResource {
+    name: String,
+}

@@ -1,0 +1,166 @@
+//! The one write that matters: a merge patch that changes our finalizers and nothing else.
+//!
+//! The patch names the UID and the resourceVersion the decision was made on. The version makes
+//! the server answer 409 on any change, the UID says whose version it was: foreign finalizers
+//! cannot be lost, and a new object of the same name cannot be hit. A JSON patch by index would
+//! answer 422 on concurrent edits, and a strategic patch does not work on custom resources.
+
+use serde::Serialize;
+
+use crate::invariants;
+use belayer_core::slim::ObjectMeta;
+
+/// Body of a merge patch of an object's finalizers, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinalizerPatch {
+    body: Vec<u8>,
+    finalizers: Vec<String>,
+}
+
+impl FinalizerPatch {
+    /// The patch that takes `holds` off `object`; `None` if none of them is on it.
+    ///
+    /// All finalizers that are not in `holds` stay, in their order.
+    pub fn release(object: &ObjectMeta, holds: &[&str]) -> Option<Self> {
+        let kept: Vec<&str> = object
+            .finalizers
+            .iter()
+            .map(|finalizer| &**finalizer)
+            .filter(|finalizer| !holds.contains(finalizer))
+            .collect();
+        if kept.len() == object.finalizers.len() {
+            return None;
+        }
+        debug_assert!(invariants::foreign_kept(&object.finalizers, &kept, holds));
+        Some(Self::new(object, &kept))
+    }
+
+    /// The patch that puts `holds` on `object`, behind all that are there.
+    ///
+    /// `None` if they are there already, or if the object is being deleted: the server forbids
+    /// it and so do we (invariant NO-LATE-HOLD).
+    pub fn hold(object: &ObjectMeta, holds: &[&str]) -> Option<Self> {
+        if object.is_deleting() {
+            return None;
+        }
+        let mut all: Vec<&str> = object
+            .finalizers
+            .iter()
+            .map(|finalizer| &**finalizer)
+            .collect();
+        all.extend(holds.iter().filter(|hold| !object.has_finalizer(hold)));
+        if all.len() == object.finalizers.len() {
+            return None;
+        }
+        debug_assert!(invariants::foreign_kept(&object.finalizers, &all, holds));
+        Some(Self::new(object, &all))
+    }
+
+    fn new(object: &ObjectMeta, finalizers: &[&str]) -> Self {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            metadata: Metadata<'a>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            uid: &'a str,
+            resource_version: String,
+            finalizers: &'a [&'a str],
+        }
+        let body = Body {
+            metadata: Metadata {
+                uid: object.uid.as_str(),
+                resource_version: object.resource_version.to_string(),
+                finalizers,
+            },
+        };
+        Self {
+            // Strings and a list of strings always serialise.
+            body: serde_json::to_vec(&body).unwrap_or_default(),
+            finalizers: finalizers.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// The JSON to send as `application/merge-patch+json`.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The finalizers the object has once the patch is applied.
+    pub fn finalizers(&self) -> &[String] {
+        &self.finalizers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+
+    use super::*;
+    use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+
+    fn object(finalizers: &[&str]) -> ObjectMeta {
+        ObjectMeta {
+            finalizers: finalizers.iter().map(|f| Arc::from(*f)).collect(),
+            ..ObjectMeta::new(
+                ObjectKey::new("a", "b"),
+                Uid::new("u-1"),
+                ResourceVersion::new(7),
+            )
+        }
+    }
+
+    fn text(patch: Option<FinalizerPatch>) -> Option<String> {
+        patch.map(|patch| String::from_utf8(patch.body).unwrap())
+    }
+
+    #[test]
+    fn a_release_is_exactly_the_documented_patch() {
+        assert_eq!(
+            text(FinalizerPatch::release(
+                &object(&["z/z", "ours/h", "a/a"]),
+                &["ours/h"]
+            ))
+            .unwrap(),
+            r#"{"metadata":{"uid":"u-1","resourceVersion":"7","finalizers":["z/z","a/a"]}}"#
+        );
+    }
+
+    #[rstest]
+    #[case::the_last_one(&["ours/h"], &["ours/h"], Some("[]"))]
+    #[case::several_of_ours_in_one_patch(&["ours/a", "x/y", "ours/b"], &["ours/a", "ours/b"], Some(r#"["x/y"]"#))]
+    #[case::nothing_to_remove(&["x/y"], &["ours/h"], None)]
+    #[case::a_foreign_duplicate_is_kept(&["x/y", "x/y", "ours/h"], &["ours/h"], Some(r#"["x/y","x/y"]"#))]
+    fn releases(#[case] on: &[&str], #[case] off: &[&str], #[case] expected: Option<&str>) {
+        let sent = text(FinalizerPatch::release(&object(on), off));
+        match (sent, expected) {
+            (Some(sent), Some(expected)) => {
+                assert!(
+                    sent.ends_with(&format!("\"finalizers\":{expected}}}}}")),
+                    "{sent}"
+                );
+            }
+            (sent, expected) => assert_eq!(sent.is_some(), expected.is_some()),
+        }
+    }
+
+    #[test]
+    fn a_hold_is_appended() {
+        let patch = FinalizerPatch::hold(&object(&["x/y"]), &["ours/h"]).unwrap();
+        assert_eq!(patch.finalizers(), ["x/y", "ours/h"]);
+        assert_eq!(
+            FinalizerPatch::hold(&object(&["ours/h"]), &["ours/h"]),
+            None
+        );
+    }
+
+    #[test]
+    fn no_hold_is_added_late() {
+        let mut deleting = object(&[]);
+        deleting.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(FinalizerPatch::hold(&deleting, &["ours/h"]), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! What a component brings to a runner, and how its types are put aside behind one face.
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use futures::future::BoxFuture;
+
+use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
+use belayer_core::events::UNANSWERED;
+use belayer_core::executor::Executor;
+use belayer_core::facts::Asker;
+use belayer_core::http::RequestError;
+use belayer_core::informer::Stored;
+use belayer_core::moment::Moment;
+use belayer_core::object::ObjectKey;
+use belayer_core::slim::Slim;
+use belayer_core::workqueue::Band;
+
+/// The rules of one component for one kind.
+///
+/// `observe` gathers an owned snapshot without I/O, `decide` is a pure function of it: no clock,
+/// no client, no async.
+pub trait Component<K: Slim>: Send + Sync + 'static {
+    /// All that a decision reads.
+    type Snapshot: Debug + Send;
+    /// Why a release is safe.
+    type Evidence: Evidence;
+    /// What may have to be found out.
+    type Question: Debug + Display + Send;
+
+    /// Name of the component, such as `pod-finalizer`: a metric label.
+    fn name(&self) -> &'static str;
+
+    /// The finalizer it holds objects by.
+    fn hold(&self) -> &'static str;
+
+    /// Whether a change is worth a look, and how urgently. Most changes are not.
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+
+    /// What stores and facts say about `object` now.
+    fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
+
+    /// What follows from it.
+    fn decide(
+        snapshot: &Self::Snapshot,
+        now: Timestamp,
+    ) -> Decision<Self::Evidence, Self::Question>;
+
+    /// Finds something out for `asker`, and wakes it.
+    fn ask(&self, question: Self::Question, asker: Asker<'_>);
+
+    /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
+    /// what has to be read for it. What came of it is for the next snapshot to tell.
+    ///
+    /// # Errors
+    ///
+    /// What goes by itself: the runner comes back. A refusal is no error but
+    /// [`Recorded::Settled`].
+    fn record<'a>(
+        &'a self,
+        _object: &'a Stored<K>,
+        _executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
+        Box::pin(async { Ok(Recorded::Later(NO_RECORD)) })
+    }
+}
+
+/// A component that has no record is not asked for one again soon.
+const NO_RECORD: Duration = Duration::from_secs(600);
+
+/// How an attempt to write a record ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is written, or will never be: the next decision can go on.
+    Settled,
+    /// There is nothing final to be written yet, or nothing may be sent: later.
+    Later(Duration),
+}
+
+/// A change of one object.
+#[derive(Debug)]
+pub struct Change<'a, K> {
+    /// What it was; `None` if it was not there.
+    pub old: Option<&'a Stored<K>>,
+    /// What it is; `None` if it is gone.
+    pub new: Option<&'a Stored<K>>,
+    /// Where the change comes from.
+    pub source: Source,
+    latest: &'a Stored<K>,
+}
+
+/// Where a change comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The first list after the start: nothing is known to have changed.
+    InitialList,
+    /// The watch, or a later list.
+    Watch,
+}
+
+impl Source {
+    /// The band of work that nobody waits for: after a start there is much of it at once.
+    pub fn quiet(self) -> Band {
+        match self {
+            Self::InitialList => Band::Resync,
+            Self::Watch => Band::Normal,
+        }
+    }
+}
+
+impl<'a, K: Slim> Change<'a, K> {
+    pub(super) fn added(object: &'a Stored<K>, initial: bool) -> Self {
+        let source = if initial {
+            Source::InitialList
+        } else {
+            Source::Watch
+        };
+        Self {
+            old: None,
+            new: Some(object),
+            source,
+            latest: object,
+        }
+    }
+
+    pub(super) fn updated(old: &'a Stored<K>, new: &'a Stored<K>) -> Self {
+        Self {
+            old: Some(old),
+            new: Some(new),
+            source: Source::Watch,
+            latest: new,
+        }
+    }
+
+    pub(super) fn deleted(last: &'a Stored<K>) -> Self {
+        Self {
+            old: Some(last),
+            new: None,
+            source: Source::Watch,
+            latest: last,
+        }
+    }
+
+    /// The object's key.
+    pub fn key(&self) -> &'a ObjectKey {
+        self.latest.object.key()
+    }
+}
+
+/// A component without its types.
+pub(super) trait AnyComponent<K: Slim>: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered;
+    fn record<'a>(
+        &'a self,
+        object: &'a Stored<K>,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>>;
+}
+
+/// What a component says, with its questions already asked.
+#[derive(Debug)]
+pub(super) struct Considered {
+    pub by: By,
+    pub write: Option<AnyWrite>,
+    pub notices: Vec<Notice>,
+    pub look_again: Option<Duration>,
+    /// Whether an answer is awaited that may release the object.
+    pub asked: Asked,
+}
+
+/// Whose decision it is, and by which row of its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By {
+    /// Name of the component.
+    pub component: &'static str,
+    /// The row that matched.
+    pub row: Row,
+}
+
+/// Whether a component awaits an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Asked {
+    No,
+    /// After a while: the answer at hand says nothing.
+    Later,
+    /// At once: what it says may be known in a moment.
+    Now,
+}
+
+#[derive(Debug)]
+pub(super) enum AnyWrite {
+    AddHold(&'static str),
+    Release(Release),
+    Record,
+    Delete(Arc<dyn Evidence>),
+}
+
+pub(super) struct Registered<C> {
+    component: Arc<C>,
+}
+
+impl<C> Registered<C> {
+    pub(super) fn new(component: Arc<C>) -> Self {
+        Self { component }
+    }
+}
+
+impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
+    fn name(&self) -> &'static str {
+        self.component.name()
+    }
+
+    fn interest(&self, change: &Change<'_, K>) -> Option<Band> {
+        self.component.interest(change)
+    }
+
+    fn record<'a>(
+        &'a self,
+        object: &'a Stored<K>,
+        executor: &'a Executor,
+    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
+        self.component.record(object, executor)
+    }
+
+    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
+        let observed = Moment::now();
+        let snapshot = self.component.observe(object);
+        let mut decision = C::decide(&snapshot, now);
+        tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");
+        let mut asked = Asked::No;
+        for missing in std::mem::take(&mut decision.missing) {
+            if let Missing::Answer { question, after } = missing {
+                asked = asked.max(if after.is_zero() {
+                    Asked::Now
+                } else {
+                    Asked::Later
+                });
+                let key = object.object.key();
+                let asker = Asker {
+                    key,
+                    observed,
+                    after,
+                };
+                self.component.ask(question, asker);
+            }
+        }
+        if asked == Asked::Now && !decision.notices.is_empty() {
+            // The notice waits for the answer, and is reported without it if there is none in time.
+            decision = decision.looking_again_within(UNANSWERED);
+        }
+        let hold = self.component.hold();
+        let adopted = decision.adopted;
+        Considered {
+            by: By {
+                component: self.component.name(),
+                row: decision.row,
+            },
+            write: decision.write.map(|write| match write {
+                Write::AddHold => AnyWrite::AddHold(hold),
+                Write::Release(evidence) => {
+                    AnyWrite::Release(Release::new(hold, evidence).adopting(adopted))
+                }
+                Write::Record => AnyWrite::Record,
+                Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
+            }),
+            notices: decision.notices,
+            look_again: decision.look_again,
+            asked,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What several components say about one object becomes one patch.
+
+use std::sync::Arc;
+
+use crate::decision::{Evidence, Reach, Release};
+use crate::release::FinalizerPatch;
+use belayer_core::slim::ObjectMeta;
+
+use super::component::{AnyWrite, By, Considered};
+
+/// The one write about an object.
+#[derive(Debug)]
+pub(super) enum Merged {
+    /// Takes holds off.
+    Release {
+        patch: FinalizerPatch,
+        /// The releases that asked for it, and whose they are.
+        releases: Vec<(By, Release)>,
+    },
+    /// Puts holds on.
+    Hold { patch: FinalizerPatch, by: Vec<By> },
+    /// Has a component write its record.
+    Record { by: By },
+    /// Deletes the object.
+    Delete { by: By, evidence: Arc<dyn Evidence> },
+}
+
+impl Merged {
+    /// Whose decision it is.
+    pub(super) fn by(&self) -> Vec<By> {
+        match self {
+            Self::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
+            Self::Hold { by, .. } => by.clone(),
+            Self::Record { by } | Self::Delete { by, .. } => vec![*by],
+        }
+    }
+}
+
+/// Merges the writes. Releases go first, then records, then holds, and a deletion last: one
+/// write, and the next decision says what is to follow. `None` if nothing would change.
+pub(super) fn merge(
+    object: &ObjectMeta,
+    ours: &[&'static str],
+    considered: Vec<Considered>,
+) -> Option<Merged> {
+    let mut releases = Vec::new();
+    let mut holds = Vec::new();
+    let (mut record, mut delete) = (None, None);
+    for one in considered {
+        match one.write {
+            // Two components may know by the same evidence that a hold may go: it goes once.
+            Some(AnyWrite::Release(release))
+                if releases
+                    .iter()
+                    .any(|(_, first): &(By, Release)| is_covered(&release, first)) => {}
+            Some(AnyWrite::Release(release)) => releases.push((one.by, release)),
+            Some(AnyWrite::AddHold(hold)) => holds.push((one.by, hold)),
+            Some(AnyWrite::Record) => record = record.or(Some(one.by)),
+            Some(AnyWrite::Delete(evidence)) => delete = delete.or(Some((one.by, evidence))),
+            None => {}
+        }
+    }
+    if !releases.is_empty() {
+        let mut off = if releases
+            .iter()
+            .any(|(_, release)| release.evidence().reach() == Reach::AllOfOurs)
+        {
+            ours.to_vec()
+        } else {
+            releases.iter().map(|(_, release)| release.hold()).collect()
+        };
+        let adopted = releases.iter().flat_map(|(_, release)| release.adopted());
+        off.extend(adopted.map(|finalizer| &**finalizer));
+        return FinalizerPatch::release(object, &off)
+            .map(|patch| Merged::Release { patch, releases });
+    }
+    if let Some(by) = record {
+        return Some(Merged::Record { by });
+    }
+    let on: Vec<&str> = holds.iter().map(|(_, hold)| *hold).collect();
+    let by = holds.into_iter().map(|(by, _)| by).collect();
+    if let Some(patch) = FinalizerPatch::hold(object, &on) {
+        return Some(Merged::Hold { patch, by });
+    }
+    delete.map(|(by, evidence)| Merged::Delete { by, evidence })
+}
+
+/// Whether `release` takes nothing off that `first` does not.
+fn is_covered(release: &Release, first: &Release) -> bool {
+    release.hold() == first.hold()
+        && release.adopted().is_empty()
+        && release.evidence().reach() == Reach::OwnHold
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::component::Asked;
+    use super::*;
+    use crate::decision::{Evidence, Row};
+    use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+
+    #[derive(Debug)]
+    struct Because(Reach);
+
+    impl Evidence for Because {
+        fn name(&self) -> &'static str {
+            "Because"
+        }
+
+        fn reach(&self) -> Reach {
+            self.0
+        }
+    }
+
+    const OURS: &[&str] = &["ours/a", "ours/b"];
+
+    fn object(finalizers: &[&str]) -> ObjectMeta {
+        ObjectMeta {
+            finalizers: finalizers.iter().map(|f| Arc::from(*f)).collect(),
+            ..ObjectMeta::new(
+                ObjectKey::new("n", "o"),
+                Uid::new("u"),
+                ResourceVersion::new(1),
+            )
+        }
+    }
+
+    fn says(component: &'static str, write: AnyWrite) -> Considered {
+        Considered {
+            by: By {
+                component,
+                row: Row {
+                    number: 1,
+                    name: "test",
+                },
+            },
+            write: Some(write),
+            notices: Vec::new(),
+            look_again: None,
+            asked: Asked::No,
+        }
+    }
+
+    fn releases(component: &'static str, hold: &'static str, reach: Reach) -> Considered {
+        says(
+            component,
+            AnyWrite::Release(Release::new(hold, Because(reach))),
+        )
+    }
+
+    fn left(merged: Option<Merged>) -> Option<Vec<String>> {
+        merged.map(|merged| match merged {
+            Merged::Release { patch, .. } | Merged::Hold { patch, .. } => {
+                patch.finalizers().to_vec()
+            }
+            other => panic!("no patch: {other:?}"),
+        })
+    }
+
+    #[test]
+    fn several_releases_leave_in_one_patch() {
+        let said = vec![
+            releases("a", "ours/a", Reach::OwnHold),
+            releases("b", "ours/b", Reach::OwnHold),
+        ];
+        assert_eq!(
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            ["x/y"]
+        );
+    }
+
+    #[test]
+    fn the_admins_word_takes_all_of_ours() {
+        let said = vec![releases("a", "ours/a", Reach::AllOfOurs)];
+        assert_eq!(
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            ["x/y"]
+        );
+        let said = vec![releases("a", "ours/a", Reach::OwnHold)];
+        assert_eq!(
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            ["x/y", "ours/b"]
+        );
+    }
+
+    #[test]
+    fn one_hold_leaves_once_however_many_know_that_it_may() {
+        let said = vec![
+            releases("a", "ours/a", Reach::OwnHold),
+            releases("b", "ours/a", Reach::OwnHold),
+        ];
+        let Some(Merged::Release { releases, .. }) = merge(&object(&["ours/a"]), OURS, said) else {
+            panic!("no release");
+        };
+        assert_eq!(releases.len(), 1);
+        assert_eq!(releases[0].0.component, "a");
+    }
+
+    #[test]
+    fn adopted_finalizers_leave_with_the_hold_and_only_if_named() {
+        let adopting = |names: &[&str]| {
+            let names = names.iter().map(|name| Arc::from(*name)).collect();
+            let release = Release::new("ours/a", Because(Reach::OwnHold)).adopting(names);
+            vec![says("a", AnyWrite::Release(release))]
+        };
+        let on = object(&["x/y", "ours/a", "theirs/b"]);
+        assert_eq!(
+            left(merge(&on, OURS, adopting(&["theirs/b"]))).unwrap(),
+            ["x/y"]
+        );
+        assert_eq!(
+            left(merge(&on, OURS, adopting(&[]))).unwrap(),
+            ["x/y", "theirs/b"]
+        );
+        // Of those that are named only; ours need not be there.
+        assert_eq!(
+            left(merge(&object(&["theirs/b"]), OURS, adopting(&["theirs/b"]))).unwrap(),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_release_goes_before_a_record_and_a_record_before_a_hold_and_a_deletion() {
+        let delete = || says("d", AnyWrite::Delete(Arc::new(Because(Reach::OwnHold))));
+        let record = || says("c", AnyWrite::Record);
+        let hold = || says("b", AnyWrite::AddHold("ours/b"));
+        let release = || releases("a", "ours/a", Reach::OwnHold);
+        let kind = |said| match merge(&object(&["ours/a"]), OURS, said) {
+            Some(Merged::Release { .. }) => "release",
+            Some(Merged::Record { .. }) => "record",
+            Some(Merged::Hold { .. }) => "hold",
+            Some(Merged::Delete { .. }) => "delete",
+            None => "nothing",
+        };
+        assert_eq!(kind(vec![delete(), hold(), record(), release()]), "release");
+        assert_eq!(kind(vec![delete(), hold(), record()]), "record");
+        assert_eq!(kind(vec![delete(), hold()]), "hold");
+        assert_eq!(kind(vec![delete()]), "delete");
+    }
+
+    #[test]
+    fn where_one_releases_none_adds() {
+        let said = vec![
+            says("b", AnyWrite::AddHold("ours/b")),
+            releases("a", "ours/a", Reach::OwnHold),
+        ];
+        assert_eq!(
+            left(merge(&object(&["ours/a"]), OURS, said)).unwrap(),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn holds_come_in_one_patch() {
+        let said = vec![
+            says("a", AnyWrite::AddHold("ours/a")),
+            says("b", AnyWrite::AddHold("ours/b")),
+        ];
+        assert_eq!(
+            left(merge(&object(&["x/y"]), OURS, said)).unwrap(),
+            ["x/y", "ours/a", "ours/b"]
+        );
+    }
+
+    #[test]
+    fn nothing_to_change_is_no_request() {
+        assert!(
+            merge(
+                &object(&["x/y"]),
+                OURS,
+                vec![releases("a", "ours/a", Reach::OwnHold)]
+            )
+            .is_none()
+        );
+        assert!(merge(&object(&["x/y"]), OURS, Vec::new()).is_none());
+    }
+}

@@ -1,0 +1,254 @@
+//! One runner per object kind: observe, decide, execute, at most one write per decision.
+//!
+//! Components register for a kind; what they say about one object is merged into one patch, and
+//! the versions of our own writes live in one place, so that two of our holds on one object never
+//! fight. The runner also does the in-place retries on 409 and turns every other failure into a
+//! retry class: nothing is logged and forgotten.
+
+mod component;
+mod merge;
+mod outcome;
+mod trace;
+mod work;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use belayer_core::events::{EventRecorder, Regarding};
+use belayer_core::executor::{Executor, Tickets};
+use belayer_core::freshness::OwnWrites;
+use belayer_core::informer::{Decoders, Event, Handler, Store};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::Slim;
+use belayer_core::workqueue::{Band, WorkQueue, Workers};
+
+use crate::holding::HoldSwitch;
+use component::{AnyComponent, Registered};
+pub use component::{By, Change, Component, Recorded, Source};
+pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
+use work::Due;
+
+/// Where decisions get their wall-clock time from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Works on the keys of one kind. Cheap to clone; the clones are one runner.
+pub struct Runner<K: Slim> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K: Slim> {
+    resource: Resource,
+    /// Every finalizer of ours that can be on this kind.
+    ours: &'static [&'static str],
+    store: Store<K>,
+    queue: WorkQueue<ObjectKey>,
+    /// The executor of the workers, which never waits for a token.
+    executor: Arc<Executor>,
+    tickets: Tickets,
+    decoders: Decoders<K>,
+    events: EventRecorder,
+    own: OwnWrites,
+    due: Mutex<Due>,
+    /// Keys that would have been held, had it been allowed; in an order that a simulation repeats.
+    withheld: Mutex<BTreeSet<ObjectKey>>,
+    clock: Clock,
+    components: Vec<Box<dyn AnyComponent<K>>>,
+    observer: Arc<dyn Observer>,
+    switch: HoldSwitch,
+}
+
+/// What a runner is made of.
+pub struct Parts<K: Slim> {
+    /// The kind.
+    pub resource: Resource,
+    /// Every finalizer of ours that can be on this kind.
+    pub ours: &'static [&'static str],
+    /// Its informer's store.
+    pub store: Store<K>,
+    /// The queue, made before so that facts can wake keys in it.
+    pub queue: WorkQueue<ObjectKey>,
+    /// Sends the requests.
+    pub executor: Arc<Executor>,
+    /// Reads single objects.
+    pub decoders: Decoders<K>,
+    /// Tells people.
+    pub events: EventRecorder,
+    /// Wall-clock time, for decisions that read it.
+    pub clock: Clock,
+    /// Is told what was executed.
+    pub observer: Arc<dyn Observer>,
+    /// Whether holds may be added.
+    pub switch: HoldSwitch,
+}
+
+impl<K: Slim> Clone for Runner<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K: Slim> Runner<K> {
+    /// A runner without components.
+    pub fn builder(parts: Parts<K>) -> Builder<K> {
+        Builder {
+            parts,
+            components: Vec::new(),
+        }
+    }
+
+    /// Starts `count` workers. They end when the queue is shut down.
+    pub fn work(&self, count: usize) -> Workers<ObjectKey> {
+        let shared = Arc::clone(&self.shared);
+        Workers::spawn(count, self.shared.queue.clone(), move |key| {
+            let shared = Arc::clone(&shared);
+            async move { shared.traced(key).await }
+        })
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+        &self.shared.queue
+    }
+}
+
+/// Collects the components of a kind.
+pub struct Builder<K: Slim> {
+    parts: Parts<K>,
+    components: Vec<Box<dyn AnyComponent<K>>>,
+}
+
+impl<K: Slim> Builder<K> {
+    /// Registers a component for this kind.
+    #[must_use]
+    pub fn component<C: Component<K>>(mut self, component: Arc<C>) -> Self {
+        self.register(component);
+        self
+    }
+
+    /// The same where the builder is not at hand by value.
+    pub fn register<C: Component<K>>(&mut self, component: Arc<C>) {
+        self.components.push(Box::new(Registered::new(component)));
+    }
+
+    /// The runner.
+    pub fn build(self) -> Runner<K> {
+        let Parts {
+            resource,
+            ours,
+            store,
+            queue,
+            executor,
+            decoders,
+            events,
+            clock,
+            observer,
+            switch,
+        } = self.parts;
+        let tickets = Tickets::new(&executor, queue.clone());
+        let runner = Runner {
+            shared: Arc::new(Shared {
+                resource,
+                ours,
+                store,
+                queue,
+                executor: Arc::clone(tickets.executor()),
+                tickets,
+                decoders,
+                events,
+                own: OwnWrites::default(),
+                due: Mutex::default(),
+                withheld: Mutex::default(),
+                clock,
+                components: self.components,
+                observer,
+                switch: switch.clone(),
+            }),
+        };
+        let shared = Arc::downgrade(&runner.shared);
+        switch.on_allowed(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.hold_again();
+            }
+        });
+        runner
+    }
+}
+
+impl<K: Slim> Handler<K> for Runner<K> {
+    fn on(&self, event: &Event<K>) {
+        let shared = &*self.shared;
+        let change = match event {
+            Event::Added { object, initial } => Change::added(object, *initial),
+            Event::Updated { old, new } => Change::updated(old, new),
+            Event::Deleted { last, .. } => {
+                shared.own.forget(last.object.key());
+                shared.queue.forget(last.object.key());
+                shared.due.lock().forget(last.object.key());
+                shared.withheld.lock().remove(last.object.key());
+                Change::deleted(last)
+            }
+            Event::Advanced { resource_version } => {
+                return shared.free(shared.own.seen(*resource_version));
+            }
+            Event::Skipped { key: Some(key) } => {
+                if shared.own.forget(key) {
+                    shared.free(vec![key.clone()]);
+                }
+                return;
+            }
+            // An unreadable event may have been anybody's.
+            Event::Skipped { key: None } | Event::Relisted { regressed: true } => {
+                return shared.free(shared.own.forget_all());
+            }
+            _ => return,
+        };
+        let interest = shared
+            .components
+            .iter()
+            .filter_map(|component| component.interest(&change));
+        if let Some(band) = interest.reduce(Band::highest) {
+            if band == Band::Release {
+                shared.due.lock().note(change.key());
+            }
+            shared.queue.add(change.key().clone(), band);
+        }
+    }
+}
+
+impl<K: Slim> Shared<K> {
+    fn free(&self, keys: Vec<ObjectKey>) {
+        for key in keys {
+            self.queue.add(key, Band::Release);
+        }
+    }
+
+    /// Whether a hold may be added now; if not, the key comes back when it may.
+    fn may_hold(&self, key: &ObjectKey) -> bool {
+        if self.switch.allows() {
+            return true;
+        }
+        self.withheld.lock().insert(key.clone());
+        // It may have been turned since it was looked at.
+        self.switch.allows() && self.withheld.lock().remove(key)
+    }
+
+    fn hold_again(&self) {
+        let keys = std::mem::take(&mut *self.withheld.lock());
+        for key in keys {
+            self.queue.add(key, Band::Normal);
+        }
+    }
+
+    fn regarding(&self, object: &K) -> Regarding {
+        Regarding {
+            resource: self.resource.clone(),
+            key: object.key().clone(),
+            uid: object.uid().clone(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What was executed, for those who want to know: metrics here, a live demo elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::component::By;
+use belayer_core::duration;
+use belayer_core::object::{ObjectKey, Uid};
+
+/// Something the runner did about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executed<'a> {
+    /// Whose decision it was, and by which row.
+    pub by: By,
+    /// The object.
+    pub key: &'a ObjectKey,
+    /// Its identity.
+    pub uid: &'a Uid,
+    /// What was done.
+    pub what: What<'a>,
+}
+
+/// What was done about an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What<'a> {
+    /// A hold was put on.
+    Held,
+    /// A hold was taken off.
+    Released {
+        /// Name of the evidence.
+        evidence: &'static str,
+        /// From the moment this process knew of the evidence to the server's answer.
+        took: Duration,
+    },
+    /// Finalizers of other systems, named by the admin, left with the hold.
+    Adopted {
+        /// The finalizers.
+        finalizers: &'a [Arc<str>],
+        /// Name of the evidence.
+        evidence: &'static str,
+    },
+    /// The component's record of the object is settled.
+    Recorded,
+    /// The object was deleted.
+    Deleted {
+        /// Name of the evidence.
+        evidence: &'static str,
+    },
+    /// The server does not allow the write: RBAC, a policy or a webhook.
+    Denied {
+        /// HTTP status code.
+        code: u16,
+        /// The server's words.
+        message: &'a str,
+    },
+    /// Nothing was sent because of `--dry-run`; this would have been.
+    Pretended {
+        /// Name of the evidence; `None` if a hold would have been added or a record written.
+        evidence: Option<&'static str>,
+    },
+}
+
+/// Is told what a runner executed. Called by the workers: must be quick.
+pub trait Observer: Send + Sync + 'static {
+    /// Something was done.
+    fn executed(&self, executed: &Executed<'_>);
+}
+
+/// Nobody wants to know.
+impl Observer for () {
+    fn executed(&self, _: &Executed<'_>) {}
+}
+
+/// The evidence under which adopted finalizers are counted, apart from our own holds.
+pub const ADOPTED: &str = "Adopted";
+
+/// The label of a pod that stays held because it is not known whether its deletion ended it.
+pub const UNDECIDED: &str = "Undecided";
+
+/// Counts a pod whose result was not read, by evidence, mode (`enforce` or `observe`) and namespace.
+pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey) {
+    let namespace = belayer_metrics::bound_namespace(pod.namespace().unwrap_or_default());
+    metrics::counter!(
+        belayer_metrics::UNREAD_PODS,
+        "judgement" => evidence, "mode" => mode, "pod_namespace" => namespace
+    )
+    .increment(1);
+}
+
+/// Counts, logs and passes on.
+pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
+    let Executed {
+        by: By { component, row },
+        key,
+        uid,
+        what,
+    } = executed;
+    match what {
+        What::Held => {
+            metrics::counter!(belayer_metrics::HOLDS_ADDED, "controller" => *component)
+                .increment(1);
+            tracing::info!(component, rule = row.name, object = %key, %uid, "hold added");
+        }
+        What::Released { evidence, took } => {
+            metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => *evidence)
+                .increment(1);
+            metrics::histogram!(belayer_metrics::RELEASE_DURATION, "controller" => *component)
+                .record(took.as_secs_f64());
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, took = duration::format(*took), "released");
+        }
+        What::Adopted {
+            finalizers,
+            evidence,
+        } => {
+            metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => ADOPTED)
+                .increment(finalizers.len() as u64);
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "released adopted finalizers of others");
+        }
+        What::Recorded => {
+            tracing::debug!(component, rule = row.name, object = %key, %uid, "record settled");
+        }
+        What::Deleted { evidence } => {
+            metrics::counter!(belayer_metrics::CLEANUPS, "controller" => *component).increment(1);
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "deleted");
+        }
+        What::Denied { code, message } => {
+            metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))
+                .increment(1);
+            tracing::warn!(component, rule = row.name, object = %key, %uid, code, message, "the API server refuses the write");
+        }
+        What::Pretended { evidence } => {
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "dry run: not sent");
+        }
+    }
+    observer.executed(executed);
+}

@@ -1,0 +1,261 @@
+//! Parts of a configuration file that several components have: as written, and as checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{
+    InvalidLabel, MatchLabels, Namespaces, Operator, Requirement, Selector, is_dns_label,
+    is_dns_subdomain,
+};
+use crate::names::SYSTEM_NAMESPACE;
+use belayer_core::object::Resource;
+
+/// What is wrong with a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigError {
+    /// The key from the root of the file, such as `podFinalizer.profiles[1].owner.kind`.
+    pub path: String,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+/// A label selector as it is written: `matchLabels` and `matchExpressions`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SelectorConfig {
+    #[serde(default)]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    match_expressions: Vec<ExpressionConfig>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ExpressionConfig {
+    key: String,
+    operator: String,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// Namespaces as they are written: `include` and `exclude`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamespacesConfig {
+    #[serde(default)]
+    include: Vec<String>,
+    #[serde(default)]
+    exclude: Vec<String>,
+}
+
+/// A kind as it is written: `group`, `version`, `kind` and `resource`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KindConfig {
+    #[serde(default)]
+    group: String,
+    version: String,
+    kind: String,
+    resource: String,
+}
+
+/// Labels as they are written: `labels`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LabelsConfig {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Where in the file we are, from its root.
+#[derive(Debug, Clone)]
+pub struct Path(String);
+
+impl Path {
+    /// A key of the file itself.
+    pub fn root(key: &str) -> Self {
+        Self(key.to_owned())
+    }
+
+    /// A key under this one.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}.{key}", self.0))
+    }
+
+    /// An item of this list, from 0.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// What is wrong here.
+    pub fn error(self, message: impl Into<String>) -> ConfigError {
+        ConfigError {
+            path: self.0,
+            message: message.into(),
+        }
+    }
+
+    fn invalid(&self, error: &InvalidLabel) -> ConfigError {
+        self.key(error.name()).error(error.to_string())
+    }
+}
+
+/// Checks a selector.
+///
+/// # Errors
+/// With the key that makes no sense, and what to do about it.
+pub fn selector(path: &Path, config: SelectorConfig) -> Result<Selector, ConfigError> {
+    let mut requirements = Vec::new();
+    let at = path.key("matchLabels");
+    for (name, value) in config.match_labels {
+        let only = Operator::In(Box::new([value.into()]));
+        requirements.push(Requirement::new(name, only).map_err(|error| at.invalid(&error))?);
+    }
+    let at = path.key("matchExpressions");
+    for (index, expression) in config.match_expressions.into_iter().enumerate() {
+        requirements.push(requirement(&at.index(index), expression)?);
+    }
+    Ok(Selector::new(requirements))
+}
+
+fn requirement(path: &Path, expression: ExpressionConfig) -> Result<Requirement, ConfigError> {
+    let values: Box<[Arc<str>]> = expression.values.into_iter().map(Arc::from).collect();
+    let count = values.len();
+    let (operator, takes_values) = match expression.operator.as_str() {
+        "In" => (Operator::In(values), true),
+        "NotIn" => (Operator::NotIn(values), true),
+        "Exists" => (Operator::Exists, false),
+        "DoesNotExist" => (Operator::DoesNotExist, false),
+        other => {
+            return Err(path.key("operator").error(format!(
+                "{other:?} is no operator: use In, NotIn, Exists or DoesNotExist"
+            )));
+        }
+    };
+    let name = &expression.operator;
+    match (takes_values, count) {
+        (true, 0) => {
+            return Err(path
+                .key("values")
+                .error(format!("{name} needs at least one value")));
+        }
+        (false, 1..) => {
+            return Err(path.key("values").error(format!(
+                "{name} takes no values: remove them, or use In or NotIn"
+            )));
+        }
+        _ => {}
+    }
+    Requirement::new(expression.key, operator).map_err(|error| {
+        let key = match error {
+            InvalidLabel::Name { .. } => "key",
+            InvalidLabel::Value { .. } => "values",
+        };
+        path.key(key).error(error.to_string())
+    })
+}
+
+/// Checks namespaces.
+///
+/// # Errors
+/// With the key that makes no sense, and what to do about it.
+pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, ConfigError> {
+    for (key, list) in [("include", &config.include), ("exclude", &config.exclude)] {
+        for (index, name) in list.iter().enumerate() {
+            let at = || path.key(key).index(index);
+            if !is_dns_label(name) {
+                return Err(at().error(format!(
+                    "{name:?} is no namespace: patterns are not supported, list the names"
+                )));
+            }
+            if key == "include" && name == SYSTEM_NAMESPACE {
+                return Err(at().error("kube-system is never touched: remove it"));
+            }
+            if key == "include" && config.exclude.contains(name) {
+                return Err(at().error(format!(
+                    "{name:?} is excluded as well: remove it from one of the two lists"
+                )));
+            }
+        }
+    }
+    let shared = |list: Vec<String>| list.into_iter().map(Arc::from).collect();
+    Ok(Namespaces {
+        include: shared(config.include),
+        exclude: shared(config.exclude),
+    })
+}
+
+/// Checks a kind.
+///
+/// # Errors
+/// With the key that makes no sense, and what to do about it.
+pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
+    if !config.group.is_empty() && !is_dns_subdomain(&config.group) {
+        return Err(path.key("group").error(format!(
+            "{:?} is no API group, such as argoproj.io or batch; the version has its own key",
+            config.group
+        )));
+    }
+    if !is_dns_label(&config.version) {
+        return Err(path.key("version").error(format!(
+            "{:?} is no API version, such as v1 or v1alpha1; the group has its own key",
+            config.version
+        )));
+    }
+    let camel = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    if !camel(&config.kind) {
+        return Err(path.key("kind").error(format!(
+            "{:?} is no kind, such as Workflow or Job",
+            config.kind
+        )));
+    }
+    if !is_dns_label(&config.resource) {
+        return Err(path.key("resource").error(format!(
+            "{:?} is no resource: the lower-case plural of the kind, such as workflows or jobs",
+            config.resource
+        )));
+    }
+    Ok(Resource::new(
+        &config.group,
+        &config.version,
+        &config.kind,
+        &config.resource,
+    ))
+}
+
+/// Checks labels that all have to be there.
+///
+/// # Errors
+/// With the key that makes no sense, and what to do about it.
+pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigError> {
+    let path = path.key("labels");
+    if config.labels.is_empty() {
+        return Err(path.error("missing or empty: name the labels that say so, or remove the key"));
+    }
+    MatchLabels::new(config.labels).map_err(|error| path.invalid(&error))
+}
+
+/// Reads a duration, such as `10m`, of `least` or more.
+///
+/// # Errors
+/// With the key that makes no sense, and what to do about it.
+pub fn duration(path: &Path, text: &str, least: Duration) -> Result<Duration, ConfigError> {
+    let duration = belayer_core::duration::parse(text)
+        .map_err(|error| path.clone().error(error.to_string()))?;
+    if duration < least {
+        return Err(path.clone().error(format!(
+            "{text:?} is too short: at least {}",
+            belayer_core::duration::format(least)
+        )));
+    }
+    Ok(duration)
+}

@@ -1,0 +1,94 @@
+//! What the handles of lifecycles and their workers share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::SharedString;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::gate::Gate;
+use super::meters::Meters;
+use super::object::Identity;
+use super::step::Effects;
+use super::work::Lifecycle;
+use belayer_core::object::ObjectKey;
+use belayer_core::ticks::Ticks;
+
+/// How often the gauges are written, as often as the kubelet cleans house.
+const EVERY: Duration = Duration::from_secs(2);
+
+pub(super) struct Shared<L: Lifecycle> {
+    pub(super) gate: Gate<Arc<L::Snapshot>>,
+    pub(super) work: L,
+    pub(super) controller: SharedString,
+    pub(super) resync: Option<Duration>,
+    pub(super) meters: Meters,
+    /// Told whenever something has ended or a worker has gone to sleep.
+    pub(super) changed: Notify,
+    pub(super) stop: CancellationToken,
+    pub(super) runtime: Handle,
+    pub(super) tasks: TaskTracker,
+}
+
+impl<L: Lifecycle> Shared<L> {
+    pub(super) fn report(&self, key: &ObjectKey, effects: Effects) {
+        self.meters.count(&effects);
+        for finished in effects.finished {
+            let object = Identity::new(key.clone(), finished.uid);
+            tracing::debug!(controller = &*self.controller, %object, end = ?finished.end, "finished");
+            let told = catch_unwind(AssertUnwindSafe(|| {
+                self.work.finished(&object, finished.end);
+            }));
+            if let Err(panic) = told {
+                self.panicked(&object, &*panic);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn panicked(&self, object: &Identity, panic: &(dyn std::any::Any + Send)) {
+        self.meters.panicked();
+        tracing::error!(
+            controller = &*self.controller,
+            %object,
+            panic = belayer_core::workqueue::panic_message(panic),
+            "worker panicked"
+        );
+    }
+
+    pub(super) fn close(&self) {
+        for mut calls in self.gate.close() {
+            calls.fire();
+        }
+        self.stop.cancel();
+        self.tasks.close();
+    }
+
+    pub(super) async fn wait_until(&self, reached: impl Fn(&Gate<Arc<L::Snapshot>>) -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if reached(&self.gate) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(super) fn publish_metrics(&self) {
+        self.meters.publish(|visit| self.gate.for_each(visit));
+    }
+
+    /// Writes the gauges from now on.
+    pub(super) async fn publish_until_stopped(self: Arc<Self>) {
+        let mut ticks = Ticks::every(EVERY, self.stop.clone());
+        while ticks.next().await.is_some() {
+            self.publish_metrics();
+        }
+    }
+}
