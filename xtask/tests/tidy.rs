@@ -90,7 +90,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-pod-recreation",
         &["belayer-core", "belayer-metrics"],
     ),
-    ("belayer-preflight", &["belayer-core", "belayer-inspect"]),
     (
         "belayer-pvc-protection",
         &["belayer-core", "belayer-metrics"],
@@ -107,7 +106,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
-            "belayer-preflight",
             "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use belayer_core::executor::{Executor, Writes};
+use belayer_inspect::preflight::{Level, Query, Subject, check, text};
 use belayer_inspect::reader::Reader;
-use belayer_preflight::{Level, Query, Subject, check, text};
 
 use super::arguments::CheckArguments;
 use super::{BOUNDS, INCOMPLETE, parts};
