@@ -125,7 +125,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-drain",
             "belayer-inspect",
             "belayer-metrics",
-            "belayer-preflight",
             "belayer-node-agent",
             "belayer-pod-finalizer",
             "belayer-pod-recreation",

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod kinds;
 pub mod life;
 pub mod object;
+pub mod preflight;
 pub mod reader;
 pub mod report;
 pub mod scan;

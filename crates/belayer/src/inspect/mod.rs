@@ -1,5 +1,5 @@
 //! The commands that only look: arguments in, text or data out. What is said stands in
-//! `belayer-inspect` and `belayer-preflight`; what our own components say, in an explainer each.
+//! `belayer-inspect`; what our own components say, in an explainer each.
 
 mod arguments;
 mod check;

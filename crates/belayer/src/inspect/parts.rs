@@ -15,15 +15,15 @@ use belayer_holds::rights;
     feature = "workflow-finalizer",
     feature = "pod-recreation"
 ))]
-use belayer_preflight::Kind;
-use belayer_preflight::Part;
+use belayer_inspect::preflight::Kind;
+use belayer_inspect::preflight::Part;
 #[cfg(any(
     feature = "pod-finalizer",
     feature = "workflow-finalizer",
     feature = "pod-recreation",
     feature = "pvc-protection"
 ))]
-use belayer_preflight::Policy;
+use belayer_inspect::preflight::Policy;
 
 use crate::config::Source;
 use crate::controllers::Controllers;
@@ -238,7 +238,7 @@ fn pod_recreation(source: &Source) -> Result<Part, Failure> {
 
 #[cfg(feature = "pvc-protection")]
 fn pvc_protection(source: &Source) -> Result<Part, Failure> {
-    use belayer_preflight::Claims;
+    use belayer_inspect::preflight::Claims;
     use belayer_pvc_protection::{Mode, component, rights};
 
     let settings = source

@@ -6,13 +6,13 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::reader::explain;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::Request;
 use belayer_holds::rights::{Place, Right};
-use belayer_inspect::reader::explain;
 
-use crate::report::{About, Finding, Level};
-use crate::{Part, Query};
+use super::report::{About, Finding, Level};
+use super::{Part, Query};
 
 /// Whose rights are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,39 @@
-#![doc = include_str!("../README.md")]
+//! What Belayer needs of a cluster, and what of it is missing: the work behind `belayer check`.
+//!
+//! - Rights: every verb on every resource that a component needs, asked of the API server one by one
+//!   (SelfSubjectAccessReview, or SubjectAccessReview for another user). No role is read and
+//!   interpreted: aggregation, groups and other authorizers count as well.
+//! - Kinds: served, at the version they are read at.
+//! - Admission policies: present, bound, switched by the gate ConfigMap, and about what the
+//!   configuration selects.
+//! - Other owners: who else sets our finalizers, another Belayer, and kube-controller-manager's own
+//!   controller of PVCs: by its flag, and by deleted, unused PVCs whose finalizer it has not removed
+//!   within a minute.
+//!
+//! What is needed is data ([`Part`]), filled in by the binary from the components' own lists and the
+//! configuration. It changes nothing: reviews are creates that store nothing.
+//!
+//! ```
+//! use belayer_holds::rights::Right;
+//! use belayer_inspect::preflight::{Level, Report, Subject};
+//!
+//! // What a component needs is a list of rights, each with what does not work without it.
+//! let right = Right::new("", "pods", "patch", "finalizers are neither added nor removed");
+//! assert_eq!(right.to_string(), "patch pods");
+//!
+//! // Belayer's own account, with the groups that the API server gives it.
+//! let account = Subject::service_account("belayer-system", "belayer");
+//! assert_eq!(account.to_string(), "system:serviceaccount:belayer-system:belayer");
+//!
+//! fn may_be_installed(report: &Report) -> bool {
+//!     report.of(Level::Missing).next().is_none()
+//! }
+//! # let _ = may_be_installed;
+//! ```
 
 mod beside;
 mod finalizers;
+mod in_tree;
 mod kinds;
 mod needs;
 mod node_agent;
@@ -13,8 +45,8 @@ mod text;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 
+use crate::reader::Reader;
 use belayer_core::http::RequestError;
-use belayer_inspect::reader::Reader;
 
 pub use needs::{Claims, Kind, Part, Policy};
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};

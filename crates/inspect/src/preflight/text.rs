@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use belayer_inspect::text::{Paint, Style, wrapped};
+use crate::text::{Paint, Style, wrapped};
 
-use crate::report::{Finding, Level, PartReport, Report};
+use super::report::{About, Finding, Level, PartReport, Report};
 
 /// Columns before what is found.
 const LABEL: usize = 11;
@@ -57,7 +57,7 @@ fn heading(part: &PartReport) -> String {
 }
 
 fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String) {
-    use belayer_inspect::report::Verdict;
+    use crate::report::Verdict;
     let (word, verdict) = match finding.level {
         Level::Missing => ("missing", Verdict::ControllerDown),
         Level::Unknown => ("unknown", Verdict::Unknown),
@@ -69,7 +69,7 @@ fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String)
     let joint = match finding.level {
         Level::Unknown => "",
         Level::Missing | Level::Note if finding.consequence.is_empty() => "",
-        Level::Missing if finding.about == crate::report::About::Right => "without it ",
+        Level::Missing if finding.about == About::Right => "without it ",
         Level::Missing | Level::Note => "",
     };
     let _ = writeln!(out, "  {label}  {}", wrapped(&finding.what, width, &indent));
@@ -86,8 +86,8 @@ fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{API_VERSION, About};
-    use belayer_inspect::text::Plain;
+    use crate::preflight::report::API_VERSION;
+    use crate::text::Plain;
 
     #[test]
     fn a_report_names_what_is_missing_what_follows_and_what_helps() {

@@ -7,16 +7,17 @@ use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
+use crate::evidence::{PodState, pods};
+use crate::reader::{Look, Reader, explain};
+use crate::scan::METADATA_LIST;
 use belayer_core::http::RequestError;
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
-use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
-use belayer_inspect::evidence::pods;
-use belayer_inspect::reader::{Look, Reader, explain};
 
-use crate::finalizers::{CLAIM_CONTROLLER, METADATA};
-use crate::needs::Claims;
-use crate::report::{About, Finding, Level};
+use super::in_tree::CLAIM_CONTROLLER;
+use super::needs::Claims;
+use super::report::{About, Finding, Level};
 
 /// A claim that was deleted so long ago would be gone, had anybody taken its finalizer off.
 const LEFT_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -132,7 +133,7 @@ pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<F
 async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Seen, RequestError> {
     let mut seen = Seen::default();
     reader
-        .pages(&kind.path(None), METADATA, |answer| {
+        .pages(&kind.path(None), METADATA_LIST, |answer| {
             let read = answer.json::<Page>().map(|page| {
                 for object in page.items.into_iter().flatten() {
                     seen.note(object.metadata, now);
@@ -145,11 +146,7 @@ async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Seen, 
     Ok(seen)
 }
 
-type Users = (
-    String,
-    Vec<String>,
-    Look<Vec<belayer_inspect::evidence::PodState>>,
-);
+type Users = (String, Vec<String>, Look<Vec<PodState>>);
 
 async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<Users> {
     futures::stream::iter(waiting)

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-pub use belayer_inspect::report::API_VERSION;
+pub use crate::report::API_VERSION;
 
 /// What of a cluster fits Belayer, and what does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

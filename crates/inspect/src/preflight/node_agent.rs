@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
+use crate::reader::{Reader, explain};
 use belayer_core::http::Request;
-use belayer_inspect::reader::{Reader, explain};
 
-use crate::report::{About, Finding, Level};
+use super::report::{About, Finding, Level};
 
 /// The first version whose tokens name their node.
 const FIRST: (u32, u32) = (1, 32);

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 
+use crate::reader::{Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::path;
-use belayer_inspect::reader::{Reader, explain};
 
-use crate::needs::Kind;
-use crate::report::{About, Finding, Level};
+use super::needs::Kind;
+use super::report::{About, Finding, Level};
 
 #[derive(Deserialize)]
 struct Resources {

@@ -7,23 +7,19 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::reader::{Look, Reader, explain};
+use crate::scan::METADATA_LIST;
 use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
-use belayer_inspect::reader::{Look, Reader, explain};
+use belayer_core::object::Resource;
 
-use crate::beside;
-use crate::needs::Claims;
-use crate::report::{About, Finding, Level};
-
-pub(crate) const METADATA: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+use super::beside;
+use super::in_tree::{self, CLAIM_CONTROLLER, InTree};
+use super::needs::Claims;
+use super::report::{About, Finding, Level};
 
 /// Objects of one kind that are looked at: enough to see who sets a finalizer, at a bounded cost.
 const SAMPLE: u32 = 500;
-
-/// kube-controller-manager's controller of claims, as `--controllers` names it.
-pub(crate) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 #[derive(Deserialize)]
 struct List {
@@ -58,7 +54,7 @@ struct Managed {
 }
 
 async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, RequestError> {
-    let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA);
+    let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA_LIST);
     let list: List = reader.json(&request).await?;
     Ok(list.items.unwrap_or_default())
 }
@@ -118,7 +114,7 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 /// Whether claims are protected by exactly those who should, at the moment `now`.
 pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let in_tree = in_tree(reader).await;
+    let in_tree = in_tree::look(reader).await;
     match (&in_tree, mode) {
         (InTree::On(pod), Claims::Replacing) => findings.push(
             Finding::new(
@@ -167,66 +163,6 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
     findings
 }
 
-enum InTree {
-    On(String),
-    Off(String),
-    Unseen(String),
-}
-
-/// What kube-controller-manager's own flag says, where it runs as a pod.
-async fn in_tree(reader: &Reader) -> InTree {
-    let request = Request::get("/api/v1/namespaces/kube-system/pods")
-        .query("labelSelector", "component=kube-controller-manager");
-    let list: Value = match reader.json(&request).await {
-        Ok(list) => list,
-        Err(error) => return InTree::Unseen(format!("pods of kube-system: {}", explain(&error))),
-    };
-    let pods = list["items"].as_array().into_iter().flatten();
-    let Some(pod) = pods.into_iter().next() else {
-        return InTree::Unseen(
-            "kube-controller-manager runs in no pod that can be seen: look at its flag --controllers".to_owned(),
-        );
-    };
-    let name = format!(
-        "pod kube-system/{}",
-        pod["metadata"]["name"]
-            .as_str()
-            .unwrap_or("kube-controller-manager")
-    );
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let words: Vec<&str> = containers
-        .flat_map(|container| [&container["command"], &container["args"]])
-        .filter_map(Value::as_array)
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    if is_switched_on(&words) {
-        InTree::On(name)
-    } else {
-        InTree::Off(name)
-    }
-}
-
-/// As kube-controller-manager reads its own flag: what is said first about a controller counts.
-fn is_switched_on(words: &[&str]) -> bool {
-    let flags = words
-        .iter()
-        .filter_map(|word| word.strip_prefix("--controllers="));
-    let items: Vec<&str> = flags.flat_map(|list| list.split(',')).collect();
-    for item in &items {
-        // The second is what it was called before Kubernetes 1.28.
-        for name in [CLAIM_CONTROLLER, "pvc-protection"] {
-            if *item == name {
-                return true;
-            }
-            if item.strip_prefix('-') == Some(name) {
-                return false;
-            }
-        }
-    }
-    items.is_empty() || items.contains(&"*")
-}
-
 /// Another Belayer in this cluster.
 pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
     let request = Request::get("/apis/apps/v1/deployments")
@@ -268,17 +204,6 @@ mod tests {
     use super::*;
     use rstest::rstest;
     use serde_json::json;
-
-    #[rstest]
-    #[case::by_default(&[], true)]
-    #[case::all(&["--controllers=*"], true)]
-    #[case::switched_off(&["--controllers=*,-persistentvolumeclaim-protection-controller"], false)]
-    #[case::by_its_old_name(&["--controllers=*,-pvc-protection"], false)]
-    #[case::the_first_word_counts(&["--controllers=persistentvolumeclaim-protection-controller,-persistentvolumeclaim-protection-controller"], true)]
-    #[case::not_in_the_list(&["--controllers=job-controller"], false)]
-    fn the_flag_of_kube_controller_manager_is_read(#[case] words: &[&str], #[case] on: bool) {
-        assert_eq!(is_switched_on(words), on);
-    }
 
     #[rstest]
     #[case::empty(json!({"items": []}), Some(0))]

@@ -3,14 +3,14 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::reader::{Look, Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
-use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::selection::config::{self, Path, SelectorConfig};
-use belayer_inspect::reader::{Look, Reader, explain};
 
-use crate::needs::Policy;
-use crate::report::{About, Finding, Level};
+use super::needs::Policy;
+use super::report::{About, Finding, Level};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn manifest() -> (Value, Value) {
-        let text = include_str!("../../../deploy/manifests/pod-hold-policy.yaml");
+        let text = include_str!("../../../../deploy/manifests/pod-hold-policy.yaml");
         let mut documents = serde_saphyr::from_multiple::<Value>(text).unwrap();
         let binding = documents.pop().unwrap();
         (documents.pop().unwrap(), binding)
