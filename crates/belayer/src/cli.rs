@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::controllers::Controller;
+use crate::controllers::built;
 use crate::drain::DrainArguments;
 use crate::gates::Gates;
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
@@ -88,7 +88,7 @@ pub enum Command {
 
 /// What `belayer version` prints.
 pub(crate) fn version() -> String {
-    let controllers: Vec<_> = Controller::built().map(Controller::name).collect();
+    let controllers: Vec<_> = built().collect();
     let controllers = if controllers.is_empty() {
         "none".to_owned()
     } else {
@@ -133,10 +133,7 @@ mod tests {
         let limits = settings.limits;
         assert_eq!((limits.qps, limits.burst), (100, 200));
         assert_eq!(limits.concurrent_releases, 32);
-        assert_eq!(
-            settings.controllers.iter().count(),
-            Controller::built().count()
-        );
+        assert_eq!(settings.components.running.len(), built().count());
         assert_eq!(settings.metrics_bind_address, BindAddress::Every(8080));
         assert_eq!(settings.debug_bind_address.to_string(), "127.0.0.1:8081");
         assert!(!settings.dry_run);

@@ -14,7 +14,12 @@ use serde_json::Value;
 pub use checked::ElectionTimes;
 pub use sets::{ParseSetError, Set};
 
-use crate::yaml;
+use std::sync::Arc;
+
+use belayer_controller::config::{Problem, Section, suggest, yaml};
+use belayer_controller::{Configured, Controller};
+
+use crate::controllers::CONTROLLERS;
 
 /// `apiVersion` of the file.
 pub const API_VERSION: &str = "config.belayer.dev/v1alpha1";
@@ -22,11 +27,13 @@ pub const API_VERSION: &str = "config.belayer.dev/v1alpha1";
 /// `kind` of the file.
 pub const KIND: &str = "BelayerConfiguration";
 
-/// The file as it is written. Each controller reads and checks its own key.
+/// The file as it is written, without the keys of the controllers: each reads and checks its own.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct FileConfig {
-    api_version: String,
+    /// Must be there; what else is wrong with the file is said first.
+    #[serde(default)]
+    api_version: Option<String>,
     /// May be left out: the version names the format.
     #[serde(default)]
     kind: Option<String>,
@@ -51,26 +58,10 @@ pub struct FileConfig {
     /// How it logs.
     #[serde(default)]
     pub logging: process::LoggingConfig,
-    /// The key of pod-finalizer.
-    #[cfg(feature = "pod-finalizer")]
-    #[serde(default)]
-    pub pod_finalizer: Option<belayer_pod_finalizer::profile::config::PodFinalizerConfig>,
-    /// The key of pod-recreation.
-    #[cfg(feature = "pod-recreation")]
-    #[serde(default)]
-    pub pod_recreation: Option<belayer_pod_recreation::config::PodRecreationConfig>,
-    /// The key of pvc-protection.
-    #[cfg(feature = "pvc-protection")]
-    #[serde(default)]
-    pub pvc_protection: Option<belayer_pvc_protection::config::PvcProtectionConfig>,
     /// The key of the node agent.
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[serde(default)]
     pub node_agent: Option<belayer_node_agent::config::NodeAgentConfig>,
-    /// The key of workflow-finalizer.
-    #[cfg(feature = "workflow-finalizer")]
-    #[serde(default)]
-    pub workflow_finalizer: Option<belayer_workflow_finalizer::config::WorkflowFinalizerConfig>,
 }
 
 /// A file and what it says, with what the command line sets of it; or that there is none.
@@ -78,6 +69,8 @@ pub struct FileConfig {
 pub struct Source {
     path: Option<PathBuf>,
     text: String,
+    /// What it says with what was set, as a text.
+    now: String,
     sets: Vec<Set>,
     /// What it says, key by key; nothing if there is no file.
     value: Value,
@@ -152,7 +145,7 @@ impl Source {
     /// # Errors
     /// If it is no YAML, or has a key or value that has no place in it.
     pub fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
-        let failed = |problem: yaml::Problem| ConfigError {
+        let failed = |problem: Problem| ConfigError {
             place: Place::File {
                 path: path.to_owned(),
                 line: problem.line,
@@ -160,13 +153,18 @@ impl Source {
             key: problem.key,
             message: problem.message,
         };
+        let config = yaml::parse(&text).map_err(failed)?;
+        let value = yaml::document::read(&text).map_err(failed)?;
+        known_keys(&text, &value).map_err(failed)?;
         let source = Self {
-            config: yaml::parse(&text).map_err(failed)?,
-            value: yaml::document::read(&text).map_err(failed)?,
+            config,
+            value,
             path: Some(path.to_owned()),
+            now: text.clone(),
             text,
             sets: Vec::new(),
         };
+        source.configured()?;
         source.check_head()?;
         Ok(source)
     }
@@ -211,16 +209,77 @@ impl Source {
         };
         // Through text, so that what is wrong is said in the same words as in a file.
         let text = yaml::document::write(&self.value);
-        self.config = yaml::parse(&text).map_err(|problem| ConfigError {
+        let failed = |problem: Problem| ConfigError {
             key: problem.key,
             ..failed(problem.message)
-        })?;
+        };
+        self.config = yaml::parse(&text).map_err(failed)?;
+        known_keys(&text, &self.value).map_err(failed)?;
+        self.now = text;
+        self.configured()?;
         self.check_head()?;
         Ok(self)
     }
 
+    /// The same with what flags say of keys, which takes precedence.
+    ///
+    /// # Errors
+    /// If the two do not go together.
+    pub fn with_flags(&self, flags: &[(String, Value)]) -> Result<Self, ConfigError> {
+        if flags.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut source = self.clone();
+        if !source.value.is_object() {
+            source.value = serde_json::json!({ "apiVersion": API_VERSION });
+        }
+        for (key, value) in flags {
+            sets::replace(&mut source.value, key, value.clone());
+        }
+        source.read_again()
+    }
+
+    /// Every controller of this build, with its settings.
+    ///
+    /// # Errors
+    /// If a value makes no sense. What is wrong in a file is wrong whichever controllers run.
+    pub fn configured(&self) -> Result<Vec<Arc<dyn Configured>>, ConfigError> {
+        let each = CONTROLLERS.iter().map(|controller| self.one(controller));
+        each.collect()
+    }
+
+    fn one(&self, controller: &Controller) -> Result<Arc<dyn Configured>, ConfigError> {
+        (controller.configure)(&Section::new(&self.now, controller.key)).map_err(|problem| {
+            let Problem { line, key, message } = problem;
+            match (&self.path, line, key) {
+                // Of the text as it stands in the file.
+                (Some(path), Some(line), key) if self.now == self.text => ConfigError {
+                    place: Place::File {
+                        path: path.clone(),
+                        line: Some(line),
+                    },
+                    key,
+                    message,
+                },
+                (_, None, Some(key)) => self.error(key, message),
+                (_, _, key) => ConfigError {
+                    place: Place::Set,
+                    key,
+                    message,
+                },
+            }
+        })
+    }
+
     fn check_head(&self) -> Result<(), ConfigError> {
-        let version = &self.config.api_version;
+        let Some(version) = &self.config.api_version else {
+            let message = if self.value.is_null() {
+                "the file is empty, or ends too early"
+            } else {
+                "the key `apiVersion` is missing: add it"
+            };
+            return Err(self.at_the_head(message));
+        };
         if version != API_VERSION {
             let message = format!("{version:?} is not known: this version reads {API_VERSION}");
             return Err(self.error("apiVersion", message));
@@ -231,6 +290,20 @@ impl Source {
                 Err(self.error("kind", message))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn at_the_head(&self, message: &str) -> ConfigError {
+        ConfigError {
+            place: match &self.path {
+                Some(path) => Place::File {
+                    path: path.clone(),
+                    line: Some(1),
+                },
+                None => Place::Set,
+            },
+            key: None,
+            message: message.to_owned(),
         }
     }
 
@@ -281,6 +354,37 @@ impl Source {
             key: Some(key),
             message: message.into(),
         }
+    }
+}
+
+/// Keys of the process.
+const KEYS: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "controllers",
+    "dryRun",
+    "featureGates",
+    "leaderElection",
+    "limits",
+    "endpoints",
+    "logging",
+    #[cfg(all(feature = "node-agent", target_os = "linux"))]
+    "nodeAgent",
+];
+
+/// Refuses keys that nobody reads.
+fn known_keys(text: &str, value: &Value) -> Result<(), Problem> {
+    let controllers = CONTROLLERS.iter().map(|controller| controller.key);
+    let known: Vec<&str> = KEYS.iter().copied().chain(controllers).collect();
+    let given = value.as_object().into_iter().flatten().map(|(key, _)| key);
+    let mut unknown = given.filter(|key| !known.contains(&key.as_str()));
+    match unknown.next() {
+        None => Ok(()),
+        Some(key) => Err(Problem {
+            line: yaml::line_of(text, key),
+            key: Some(key.clone()),
+            message: format!("unknown key `{key}`: {}", suggest::way_out(key, &known)),
+        }),
     }
 }
 

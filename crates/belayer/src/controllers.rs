@@ -1,68 +1,34 @@
 //! Which controllers run: `--controllers`, as kube-controller-manager reads its own.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::sync::Arc;
 
-/// The controllers that Belayer consists of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Controller {
-    /// Holds pods until their result has been taken.
-    PodFinalizer,
-    /// Holds workflows until all their pods have been released.
-    WorkflowFinalizer,
-    /// Re-creates pods that their node rejected.
-    PodRecreation,
-    /// Holds claims while pods use them.
-    PvcProtection,
-}
+use belayer_controller::{Configured, Controller};
+use belayer_holds::names;
 
-impl Controller {
-    /// All that exist, part of this build or not.
-    pub const ALL: &[Self] = &[
-        Self::PodFinalizer,
-        Self::WorkflowFinalizer,
-        Self::PodRecreation,
-        Self::PvcProtection,
-    ];
+/// The controllers of this build: each has a Cargo feature of its name. What they say about one object is
+/// merged in this order.
+pub const CONTROLLERS: &[&Controller] = &[
+    #[cfg(feature = "pod-finalizer")]
+    &belayer_pod_finalizer::CONTROLLER,
+    #[cfg(feature = "workflow-finalizer")]
+    &belayer_workflow_finalizer::CONTROLLER,
+    #[cfg(feature = "pod-recreation")]
+    &belayer_pod_recreation::CONTROLLER,
+    #[cfg(feature = "pvc-protection")]
+    &belayer_pvc_protection::CONTROLLER,
+];
 
-    /// Its name on the command line, in metrics and in Events.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PodFinalizer => "pod-finalizer",
-            Self::WorkflowFinalizer => "workflow-finalizer",
-            Self::PodRecreation => "pod-recreation",
-            Self::PvcProtection => "pvc-protection",
-        }
-    }
-
-    /// Whether this build contains it: each has a Cargo feature of its name.
-    pub fn is_built(self) -> bool {
-        match self {
-            Self::PodFinalizer => cfg!(feature = "pod-finalizer"),
-            Self::WorkflowFinalizer => cfg!(feature = "workflow-finalizer"),
-            Self::PodRecreation => cfg!(feature = "pod-recreation"),
-            Self::PvcProtection => cfg!(feature = "pvc-protection"),
-        }
-    }
-
-    /// Those that this build contains.
-    pub fn built() -> impl Iterator<Item = Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .filter(|controller| controller.is_built())
-    }
-}
-
-impl fmt::Display for Controller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+/// All controllers that exist, part of this build or not, and their finalizers.
+pub const KNOWN: &[(&str, &str)] = &[
+    ("pod-finalizer", names::POD_STATUS_HOLD),
+    ("workflow-finalizer", names::WORKFLOW_HOLD),
+    ("pod-recreation", names::POD_RECREATION_HOLD),
+    ("pvc-protection", names::PVC_PROTECTION_HOLD),
+];
 
 /// The controllers that were switched on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Controllers(BTreeSet<Controller>);
+pub struct Controllers(Vec<&'static Controller>);
 
 /// A list of controllers that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,15 +44,17 @@ pub enum ControllersError {
         "{0} is not part of this build; build it with the Cargo feature \
          {0}, or leave it out"
     )]
-    NotBuilt(Controller),
+    NotBuilt(&'static str),
+}
+
+/// The names of the controllers of this build.
+pub fn built() -> impl Iterator<Item = &'static str> {
+    CONTROLLERS.iter().map(|controller| controller.name)
 }
 
 fn way_out(name: &str) -> String {
-    let known: Vec<_> = Controller::built()
-        .map(Controller::name)
-        .chain(["*"])
-        .collect();
-    crate::suggest::way_out(name, &known)
+    let known: Vec<_> = built().chain(["*"]).collect();
+    belayer_controller::config::suggest::way_out(name, &known)
 }
 
 impl Controllers {
@@ -98,49 +66,78 @@ impl Controllers {
     /// If an item names nothing that is part of this build.
     pub fn parse<S: AsRef<str>>(list: &[S]) -> Result<Self, ControllersError> {
         let list: Vec<&str> = list.iter().map(|item| item.as_ref().trim()).collect();
-        let mut said: Vec<(Controller, State)> = Vec::new();
+        let mut said: Vec<(&str, State)> = Vec::new();
         for item in list.iter().filter(|item| **item != "*") {
             let (name, state) = match item.strip_prefix('-') {
                 Some(name) => (name, State::Off),
                 None => (*item, State::On),
             };
-            let controller = Controller::ALL
+            let (known, _) = KNOWN
                 .iter()
-                .copied()
-                .find(|controller| controller.name() == name)
+                .find(|(known, _)| *known == name)
                 .ok_or_else(|| ControllersError::Unknown {
                     name: name.to_owned(),
                 })?;
-            if state == State::On && !controller.is_built() {
-                return Err(ControllersError::NotBuilt(controller));
+            if state == State::On && built().all(|built| built != *known) {
+                return Err(ControllersError::NotBuilt(known));
             }
-            said.push((controller, state));
+            said.push((known, state));
         }
         let otherwise = if list.contains(&"*") {
             State::On
         } else {
             State::Off
         };
-        let on = |controller: &Controller| {
-            let first = said.iter().find(|(named, _)| named == controller);
+        let on = |controller: &&'static Controller| {
+            let first = said.iter().find(|(named, _)| *named == controller.name);
             first.map_or(otherwise, |(_, state)| *state) == State::On
         };
-        Ok(Self(Controller::built().filter(on).collect()))
+        Ok(Self(CONTROLLERS.iter().copied().filter(on).collect()))
     }
 
-    /// Whether this one runs.
-    pub fn contains(&self, controller: Controller) -> bool {
-        self.0.contains(&controller)
+    /// Whether the one of this name runs.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|controller| controller.name == name)
     }
 
     /// Whether none runs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
 
-    /// Those that run.
-    pub fn iter(&self) -> impl Iterator<Item = Controller> {
-        self.0.iter().copied()
+/// What each controller does.
+#[derive(Debug, Clone, Default)]
+pub struct Components {
+    /// Those that run, in the order of [`CONTROLLERS`].
+    pub running: Vec<Arc<dyn Configured>>,
+    /// Those that add no finalizers and whose finalizers are removed.
+    pub switched_off: Vec<Arc<dyn Configured>>,
+}
+
+impl Components {
+    /// The same with another controller that runs.
+    #[must_use]
+    pub fn with(mut self, controller: impl Configured + 'static) -> Self {
+        self.run(Arc::new(controller));
+        self
+    }
+
+    /// Has a controller run, in its place among the others.
+    pub fn run(&mut self, controller: Arc<dyn Configured>) {
+        let place = |one: &Arc<dyn Configured>| {
+            let mut all = CONTROLLERS.iter();
+            all.position(|known| *known == one.controller())
+        };
+        self.running.push(controller);
+        self.running.sort_by_key(place);
+    }
+
+    /// Whether the controller of this name runs and adds finalizers. One that only reports counts as switched
+    /// off for its admission policy and for the finalizers of an earlier configuration.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        let mut running = self.running.iter();
+        running.any(|one| one.controller().name == name && one.adds_holds())
     }
 }
 
@@ -169,7 +166,7 @@ mod tests {
     #[cfg(feature = "pod-finalizer")]
     fn as_kube_controller_manager_reads_it(#[case] list: &[&str], #[case] runs: bool) {
         let controllers = Controllers::parse(list).unwrap();
-        assert_eq!(controllers.contains(Controller::PodFinalizer), runs);
+        assert_eq!(controllers.contains("pod-finalizer"), runs);
     }
 
     #[rstest]
@@ -189,7 +186,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
         let error = Controllers::parse(&["x-x-x"]).unwrap_err().to_string();
-        let known = Controller::built().map(Controller::name).chain(["*"]);
+        let known = built().chain(["*"]);
         let known = known.collect::<Vec<_>>().join(", ");
         assert!(error.ends_with(&format!("known are {known}")), "{error}");
     }
@@ -202,6 +199,6 @@ mod tests {
             .to_string();
         assert!(error.contains("not part of this build"), "{error}");
         let rest = Controllers::parse(&["*", "-pod-finalizer"]).unwrap();
-        assert!(!rest.contains(Controller::PodFinalizer));
+        assert!(!rest.contains("pod-finalizer"));
     }
 }

@@ -6,7 +6,7 @@ use belayer_core::duration;
 use serde_json::Value;
 
 use crate::config::Source;
-use crate::config::keys::{KEYS, Key};
+use crate::config::keys::{self, Key};
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::logging::LogArguments;
@@ -31,8 +31,7 @@ fn table(
     source: &Source,
     settings: &Settings,
 ) -> String {
-    let rows: Vec<[String; 3]> = KEYS
-        .iter()
+    let rows: Vec<[String; 3]> = keys::all()
         .filter(|key| !key.path.contains("[]") && !matches!(key.path, "apiVersion" | "kind"))
         .map(|key| row(key, arguments, logging, source, settings))
         .collect();

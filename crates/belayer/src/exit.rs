@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use belayer_controller::config::yaml::one_line;
 use owo_colors::OwoColorize;
 
 /// Why a command did not succeed.
@@ -51,11 +52,6 @@ impl fmt::Display for Failure {
             Self::Told | Self::Found(_) => f.write_str("see above"),
         }
     }
-}
-
-/// Folds a text of several lines into one.
-pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// How a command ended.

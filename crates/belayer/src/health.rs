@@ -1,15 +1,12 @@
 //! How the process is doing: what `/livez` and `/readyz` answer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use belayer_core::watch;
-
-use belayer_core::informer::{InformerState, Store};
+use belayer_controller::context::Seen;
+use belayer_core::informer::InformerState;
 use belayer_core::object::ObjectKey;
-use belayer_core::slim::Slim;
 use belayer_core::workqueue::WorkQueue;
 
 use crate::server::Health;
@@ -29,32 +26,6 @@ pub struct Vitals {
 struct WatchedInformer {
     seen: Seen,
     needed: Needed,
-}
-
-/// An informer as others see it.
-#[derive(Clone)]
-pub struct Seen {
-    name: String,
-    state: watch::Receiver<InformerState>,
-    is_synced: Arc<dyn Fn() -> bool + Send + Sync>,
-}
-
-impl Seen {
-    /// The informer that fills `store`; `name` is its kind's plural.
-    pub fn new<K: Slim>(name: impl Into<String>, store: &Store<K>) -> Self {
-        let store = store.clone();
-        Self {
-            name: name.into(),
-            state: store.watch_state(),
-            is_synced: Arc::new(move || store.is_synced()),
-        }
-    }
-}
-
-impl fmt::Debug for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Seen").field(&self.name).finish()
-    }
 }
 
 #[derive(Debug)]

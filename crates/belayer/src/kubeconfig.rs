@@ -6,8 +6,7 @@ use kube::Config;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::exit::one_line;
-use crate::yaml;
+use belayer_controller::config::yaml::{self, one_line};
 
 /// What the process was started with, as far as it tells where the cluster is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

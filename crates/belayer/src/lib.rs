@@ -3,7 +3,6 @@
 
 pub mod arguments;
 pub mod cli;
-pub mod components;
 pub mod config;
 pub mod controllers;
 pub mod drain;
@@ -29,8 +28,6 @@ mod progress;
 mod reach;
 mod screen;
 mod signals;
-mod suggest;
-mod yaml;
 
 use std::process::ExitCode;
 

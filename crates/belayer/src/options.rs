@@ -2,14 +2,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use crate::components::Components;
 use crate::config::Source;
-use crate::controllers::{Controller, Controllers, ControllersError};
+use crate::controllers::{CONTROLLERS, Components, Controllers, ControllersError, built};
+use std::sync::Arc;
+
+use belayer_controller::Configured;
+
 use crate::drain::OnDisable;
-use crate::drain::switched_off::SwitchedOff;
 use crate::election::Election;
 use crate::exit::Failure;
-use crate::gates::{Gates, GatesError};
+use crate::gates::{Gate, Gates, GatesError};
 use crate::kubeconfig::Sources;
 use crate::run::arguments::RunArguments;
 use crate::server::BindAddress;
@@ -103,21 +105,7 @@ impl Settings {
         let namespace = arguments.own.name(sources)?;
         let controllers = controllers(arguments, source)?;
         let gates = gates(arguments, source)?;
-        #[allow(
-            unused_variables,
-            reason = "a build without components has nothing to take over"
-        )]
-        let workers = arguments.workers.map(to_usize);
-        let components =
-            Components::of(source, &controllers, workers).map_err(Failure::configuration)?;
-        #[cfg(feature = "pvc-protection")]
-        let components = components.with_claims_held_by(arguments.pvc_protection_finalizer);
-        let mut components = components;
-        if arguments.on_disable == OnDisable::Drain {
-            components.switched_off =
-                SwitchedOff::all(source, &components).map_err(Failure::configuration)?;
-        }
-        components.allowed_by(&gates, source)?;
+        let components = components(arguments, source, &controllers, &gates)?;
         let [metrics, debug] = source.endpoints().map_err(Failure::configuration)?;
         let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);
         let election = Election::resolve(&arguments.election, source, &namespace)?;
@@ -137,6 +125,59 @@ impl Settings {
             components,
         })
     }
+}
+
+/// What each controller does: a flag takes precedence over the file.
+fn components(
+    arguments: &RunArguments,
+    source: &Source,
+    controllers: &Controllers,
+    gates: &Gates,
+) -> Result<Components, Failure> {
+    let mut flags = Vec::new();
+    if let Some(workers) = arguments.workers {
+        let keys = CONTROLLERS.iter().map(|controller| controller.key);
+        flags.extend(keys.map(|key| (format!("{key}.workers"), workers.into())));
+    }
+    #[cfg(feature = "pvc-protection")]
+    if let Some(mode) = arguments.pvc_protection_finalizer {
+        flags.push((
+            "pvcProtection.finalizer".to_owned(),
+            mode.to_string().into(),
+        ));
+    }
+    let source = source.with_flags(&flags).map_err(Failure::configuration)?;
+    let configured = source.configured().map_err(Failure::configuration)?;
+    let mut components = Components::default();
+    for one in configured {
+        let runs = controllers.contains(one.controller().name);
+        if runs {
+            allowed_by(gates, &source, &*one)?;
+        }
+        if !(runs && one.adds_holds()) && arguments.on_disable == OnDisable::Drain {
+            components.switched_off.push(Arc::clone(&one));
+        }
+        if runs {
+            components.run(one);
+        }
+    }
+    Ok(components)
+}
+
+/// Whether a controller uses nothing that a feature gate switches off.
+fn allowed_by(gates: &Gates, source: &Source, one: &dyn Configured) -> Result<(), Failure> {
+    for used in one.gated() {
+        let gate = Gate::ALL.iter().find(|gate| gate.name() == used.gate);
+        if gate.is_none_or(|gate| gates.is_on(*gate)) {
+            continue;
+        }
+        let message = format!(
+            "needs the feature gate {0}, which is switched off: remove the key, or --feature-gates={0}=true",
+            used.gate
+        );
+        return Err(Failure::configuration(source.error(used.key, message)));
+    }
+    Ok(())
 }
 
 fn limits(arguments: &RunArguments, source: &Source) -> Result<Limits, Failure> {
@@ -169,7 +210,7 @@ fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers,
     if !controllers.is_empty() {
         return Ok(controllers);
     }
-    let known: Vec<_> = Controller::built().map(Controller::name).collect();
+    let known: Vec<_> = built().collect();
     let message = format!(
         "nothing is left to run; the controllers are {}",
         known.join(", ")
@@ -197,4 +238,56 @@ fn gates(arguments: &RunArguments, source: &Source) -> Result<Gates, Failure> {
 
 fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[cfg(all(
+    feature = "pod-finalizer",
+    feature = "workflow-finalizer",
+    feature = "pvc-protection"
+))]
+mod tests {
+    use belayer_holds::names;
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// The finalizers that are removed, with these arguments.
+    fn off(arguments: &[&str]) -> Vec<&'static str> {
+        let all = ["belayer", "run"].iter().chain(arguments);
+        let Command::Run(arguments) = Cli::try_parse_from(all).unwrap().command else {
+            panic!("no run");
+        };
+        let settings = Settings::resolve(&arguments, &Source::default(), &Sources::default());
+        let off = settings.unwrap().components.switched_off;
+        off.iter().map(|off| off.controller().finalizer).collect()
+    }
+
+    const HOLD_PVCS: &str = "--pvc-protection-finalizer=belayer.dev/pvc-protection";
+
+    #[test]
+    fn what_does_not_run_is_drained_and_nothing_else() {
+        assert!(off(&[HOLD_PVCS]).is_empty());
+        assert_eq!(
+            off(&[HOLD_PVCS, "--controllers=*,-pvc-protection"]),
+            [names::PVC_PROTECTION_HOLD]
+        );
+        assert!(!off(&["--controllers=pod-finalizer"]).contains(&names::POD_STATUS_HOLD));
+    }
+
+    /// Row A18: what an earlier configuration added goes, though the controller runs.
+    #[test]
+    fn a18_claims_are_let_go_where_belayer_only_advises() {
+        assert_eq!(off(&[]), [names::PVC_PROTECTION_HOLD]);
+        assert!(off(&["--on-disable=keep"]).is_empty());
+    }
+
+    /// Kubernetes' own finalizer is handed over, not removed.
+    #[test]
+    fn what_kubernetes_own_controller_takes_off_is_none_of_it() {
+        let replacing = "--pvc-protection-finalizer=kubernetes.io/pvc-protection";
+        let off = off(&[replacing, "--controllers=pod-finalizer"]);
+        assert!(!off.contains(&names::KUBERNETES_PVC_PROTECTION), "{off:?}");
+    }
 }

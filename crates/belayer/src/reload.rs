@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::config::keys::{self, KEYS, Reload};
+use crate::config::keys::{self, Reload};
 use crate::config::{ConfigError, Set, Source};
 
 /// How often the file is looked at.
@@ -84,7 +84,7 @@ fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
 
 /// Whether a map at this place is the value of one key, not a group of keys.
 fn is_one_key(path: &str) -> bool {
-    KEYS.iter().any(|key| key.path == path)
+    keys::all().any(|key| key.path == path)
 }
 
 /// A value, or the default where it is left out.
@@ -92,7 +92,7 @@ fn effective(path: &str, value: &Value) -> Value {
     if !value.is_null() {
         return value.clone();
     }
-    let default = KEYS.iter().find(|key| key.path == path);
+    let default = keys::all().find(|key| key.path == path);
     let default = default
         .map(|key| key.default)
         .filter(|text| !text.is_empty());

@@ -137,7 +137,7 @@ impl Worker {
 impl Supervisor {
     fn operator(&self, settings: &Settings) -> Operator {
         let limits = settings.limits;
-        Operator::new(operator::Options {
+        let options = operator::Options {
             client: self.client.clone(),
             namespace: settings.namespace.clone(),
             bounds: Bounds {
@@ -152,8 +152,8 @@ impl Supervisor {
             },
             tenure: self.tenure.clone(),
             observer: Arc::new(()),
-            components: settings.components.clone(),
-        })
+        };
+        Operator::new(options, settings.components.clone())
     }
 
     /// Starts the first set of controllers.

@@ -139,15 +139,15 @@ impl Controller {
         let ended = {
             // The client starts tasks of its own as soon as it is made.
             let _inside = runtime.enter();
-            let operator = Operator::new(Options {
+            let options = Options {
                 client: client::connect(self.cluster.clone()).context("a client for Belayer")?,
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
                 tenure: belayer_core::election::Tenure::unlimited(),
                 observer: witness,
-                components: self.components(),
-            });
+            };
+            let operator = Operator::new(options, self.components());
             runtime.spawn(operator.run(stop.clone()))
         };
         self.process = Some(Process {
@@ -166,19 +166,17 @@ impl Controller {
             backoff_seconds: self.backoff,
             ..Policy::default()
         };
-        Components {
-            pod_finalizer: Some(Default::default()),
-            workflow_finalizer: Some(Default::default()),
-            pvc_protection: Some(belayer_pvc_protection::Settings {
+        Components::default()
+            .with(belayer_pod_finalizer::Settings::default())
+            .with(belayer_workflow_finalizer::Settings::default())
+            .with(belayer_pvc_protection::Settings {
                 mode: belayer_pvc_protection::Mode::Beside,
                 ..Default::default()
-            }),
-            pod_recreation: Some(belayer_pod_recreation::Settings {
+            })
+            .with(belayer_pod_recreation::Settings {
                 policy,
                 ..Default::default()
-            }),
-            switched_off: Vec::new(),
-        }
+            })
     }
 
     /// Kills it where it stands, and waits until nothing of it is left in memory.

@@ -25,11 +25,7 @@ use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
 
-/// The key that says whether Belayer is drained.
-pub const MODE: &str = "mode";
-
-/// The value of [`MODE`] that stops new holds.
-pub const DRAINING: &str = "draining";
+pub use belayer_holds::names::{GATE_DRAINING as DRAINING, GATE_MODE as MODE};
 
 /// The value of [`MODE`] in which Belayer works.
 pub const NORMAL: &str = "normal";

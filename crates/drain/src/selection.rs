@@ -4,17 +4,7 @@ use std::collections::BTreeSet;
 
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta};
-
-/// Whether something selects an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selected {
-    /// Something does.
-    Yes,
-    /// Nothing does.
-    No,
-    /// That cannot be said here; why, in words.
-    Unknown(String),
-}
+pub use belayer_holds::selection::Selected;
 
 /// What the components know of their own holds.
 pub trait Selection: Send + Sync {

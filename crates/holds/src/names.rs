@@ -59,6 +59,12 @@ pub const DEFAULT_NAMESPACE: &str = "belayer-system";
 /// The ConfigMap that the admission policies take as their parameter.
 pub const GATE_CONFIG_MAP: &str = "belayer-gate";
 
+/// The key of that ConfigMap that says whether Belayer is drained.
+pub const GATE_MODE: &str = "mode";
+
+/// The value of [`GATE_MODE`] that stops new holds.
+pub const GATE_DRAINING: &str = "draining";
+
 /// The prefix of the keys of that ConfigMap that close single namespaces; the namespace's name follows. No
 /// hold is added to pods there.
 pub const GATE_CLOSED_PREFIX: &str = "closed.";

@@ -4,12 +4,16 @@ pub mod api;
 pub mod carry;
 pub mod component;
 pub mod config;
+pub mod controller;
 pub mod crd;
+mod debug;
 pub mod decide;
 pub mod eligible;
 pub mod evidence;
 pub mod explain;
+mod explainer;
 pub mod holds;
+pub mod keys;
 pub mod machine;
 pub mod proof;
 pub mod reason;
@@ -21,6 +25,7 @@ pub mod storm;
 
 pub use component::PodRecreation;
 pub use config::Settings;
+pub use controller::CONTROLLER;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-recreation";

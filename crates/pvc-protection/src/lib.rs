@@ -4,9 +4,13 @@ pub mod advice;
 pub mod census;
 pub mod component;
 pub mod config;
+pub mod controller;
+mod debug;
 pub mod decide;
 pub mod evidence;
 pub mod explain;
+mod explainer;
+pub mod keys;
 pub mod ledger;
 pub mod look;
 pub mod owner;
@@ -20,3 +24,4 @@ pub mod uses;
 
 pub use component::{NAME, PvcProtection};
 pub use config::{Mode, Settings};
+pub use controller::CONTROLLER;

@@ -3,9 +3,13 @@
 pub mod census;
 pub mod component;
 pub mod config;
+pub mod controller;
+mod debug;
 pub mod decide;
 pub mod evidence;
 pub mod explain;
+mod explainer;
+pub mod keys;
 pub mod look;
 pub mod question;
 pub mod rights;
@@ -14,3 +18,5 @@ pub mod snapshot;
 pub mod steward;
 
 pub use component::{NAME, WorkflowFinalizer};
+pub use config::Settings;
+pub use controller::CONTROLLER;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use crate::yaml;
+use belayer_controller::config::yaml;
 
 /// One `--set`.
 #[derive(Debug, Clone, PartialEq)]

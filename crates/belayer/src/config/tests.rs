@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use belayer_pod_finalizer::profile::config::Settings;
+use belayer_pod_finalizer::profile::config::{KEY, PodFinalizerConfig, Settings};
 use rstest::rstest;
 
 use super::*;
@@ -8,16 +8,19 @@ use super::*;
 const HEAD: &str = "apiVersion: config.belayer.dev/v1alpha1\nkind: BelayerConfiguration\n";
 
 fn check(text: &str) -> Result<Settings, ConfigError> {
-    Source::parse(Path::new("b.yaml"), text.to_owned())?.pod_finalizer(None)
+    let source = Source::parse(Path::new("b.yaml"), text.to_owned())?;
+    Ok(pod_finalizer(&source))
+}
+
+fn pod_finalizer(source: &Source) -> Settings {
+    let section = Section::new(&source.now, KEY);
+    section.settings::<PodFinalizerConfig, _>().unwrap()
 }
 
 #[test]
 fn a_head_alone_gives_the_defaults() {
     assert_eq!(check(HEAD).unwrap(), Settings::default());
-    assert_eq!(
-        Source::default().pod_finalizer(None).unwrap(),
-        Settings::default()
-    );
+    assert_eq!(pod_finalizer(&Source::default()), Settings::default());
 }
 
 #[test]
@@ -49,8 +52,10 @@ fn json_is_yaml() {
 fn a_flag_counts_more_than_the_file() {
     let text = format!("{HEAD}podFinalizer:\n  workers: 8\n");
     let source = Source::parse(Path::new("b.yaml"), text).unwrap();
-    assert_eq!(source.pod_finalizer(Some(3)).unwrap().workers, 3);
-    assert_eq!(source.pod_finalizer(None).unwrap().workers, 8);
+    assert_eq!(pod_finalizer(&source).workers, 8);
+    let flags = [("podFinalizer.workers".to_owned(), 3.into())];
+    let source = source.with_flags(&flags).unwrap();
+    assert_eq!(pod_finalizer(&source).workers, 3);
 }
 
 #[rstest]

@@ -1,116 +1,34 @@
-//! What the components of this build select, by the configuration.
+//! What the controllers of this build select, by the configuration.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use belayer_controller::Configured;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta};
 use belayer_drain::selection::{Selected, Selection};
 use belayer_holds::names;
 
 use crate::config::{ConfigError, Source};
+use crate::controllers::KNOWN;
 
 /// What is selected.
-pub(super) struct Profiles {
-    #[cfg(feature = "pod-finalizer")]
-    pods: belayer_pod_finalizer::profile::Profiles,
-    #[cfg(feature = "workflow-finalizer")]
-    workflows: belayer_workflow_finalizer::config::Settings,
-    #[cfg(feature = "pod-recreation")]
-    recreations: belayer_pod_recreation::Settings,
-}
+pub(super) struct Profiles(Vec<Arc<dyn Configured>>);
 
 impl Profiles {
     /// As the configuration says.
     pub(super) fn of(source: &Source) -> Result<Self, ConfigError> {
-        let _ = source;
-        Ok(Self {
-            #[cfg(feature = "pod-finalizer")]
-            pods: source.pod_finalizer(None)?.profiles,
-            #[cfg(feature = "workflow-finalizer")]
-            workflows: source.workflow_finalizer(None)?,
-            #[cfg(feature = "pod-recreation")]
-            recreations: source.pod_recreation(None)?,
-        })
+        source.configured().map(Self)
     }
-
-    #[cfg(feature = "pod-recreation")]
-    fn recreation(&self, pod: &ObjectMeta) -> Selected {
-        let pod = belayer_core::slim::Pod::new(pod.clone());
-        if self.recreations.eligibility.selects(&pod) {
-            Selected::Yes
-        } else {
-            Selected::No
-        }
-    }
-
-    #[cfg(not(feature = "pod-recreation"))]
-    fn recreation(&self, _: &ObjectMeta) -> Selected {
-        unknown("pod-recreation")
-    }
-
-    #[cfg(feature = "pod-finalizer")]
-    fn pod(&self, pod: &ObjectMeta, ignored: &BTreeSet<String>) -> Selected {
-        let namespace = pod.key.namespace().unwrap_or_default();
-        let selected = !ignored.contains(namespace)
-            && pod.annotations.get(names::MIRROR_ANNOTATION).is_none()
-            && self.pods.first_match(&pod.labels, namespace).is_some();
-        if selected {
-            Selected::Yes
-        } else {
-            Selected::No
-        }
-    }
-
-    #[cfg(not(feature = "pod-finalizer"))]
-    fn pod(&self, _: &ObjectMeta, _: &BTreeSet<String>) -> Selected {
-        unknown("pod-finalizer")
-    }
-
-    #[cfg(feature = "workflow-finalizer")]
-    fn workflow(
-        &self,
-        kind: &Resource,
-        workflow: &ObjectMeta,
-        ignored: &BTreeSet<String>,
-    ) -> Selected {
-        let namespace = workflow.key.namespace().unwrap_or_default();
-        let mut rules = self.workflows.owners.iter();
-        let selected = !ignored.contains(namespace)
-            && rules.any(|rule| {
-                rule.kind.is_same_kind(kind) && rule.selects(&workflow.labels, namespace)
-            });
-        if selected {
-            Selected::Yes
-        } else {
-            Selected::No
-        }
-    }
-
-    #[cfg(not(feature = "workflow-finalizer"))]
-    fn workflow(&self, _: &Resource, _: &ObjectMeta, _: &BTreeSet<String>) -> Selected {
-        unknown("workflow-finalizer")
-    }
-}
-
-#[allow(dead_code, reason = "a build with every component knows them all")]
-fn unknown(component: &str) -> Selected {
-    Selected::Unknown(format!("{component} is not part of this build"))
 }
 
 impl Selection for Profiles {
     fn keep(&self) -> Keep {
         let keep = Keep::nothing().annotations([names::MIRROR_ANNOTATION]);
-        #[cfg(feature = "pod-finalizer")]
-        let keep = keep.and(&Keep::nothing().labels(self.pods.pod_labels()));
-        #[cfg(feature = "workflow-finalizer")]
-        let keep = keep.and(&belayer_workflow_finalizer::component::keep_of_owners(
-            &self.workflows,
-        ));
-        #[cfg(feature = "pod-recreation")]
-        let keep = keep.and(&belayer_pod_recreation::component::keep_of_pods(
-            &self.recreations,
-        ));
-        keep
+        self.0.iter().fold(keep, |keep, one| {
+            let needs = one.needs();
+            keep.and(&needs.pods).and(&needs.keep_of_owners)
+        })
     }
 
     fn selects(
@@ -120,14 +38,15 @@ impl Selection for Profiles {
         object: &ObjectMeta,
         ignored: &BTreeSet<String>,
     ) -> Selected {
-        match hold {
-            names::POD_STATUS_HOLD => self.pod(object, ignored),
-            names::POD_RECREATION_HOLD => self.recreation(object),
-            names::WORKFLOW_HOLD => self.workflow(kind, object, ignored),
-            // Every claim is held: there is nothing to be selected by.
-            names::PVC_PROTECTION_HOLD => Selected::Yes,
-            _ => Selected::Unknown(format!("nothing here knows what {hold} selects")),
+        let mut built = self.0.iter();
+        if let Some(one) = built.find(|one| one.controller().finalizer == hold) {
+            let namespace = object.key.namespace().unwrap_or_default();
+            return one.selects(kind, object, ignored.contains(namespace));
         }
+        Selected::Unknown(match KNOWN.iter().find(|(_, known)| *known == hold) {
+            Some((controller, _)) => format!("{controller} is not part of this build"),
+            None => format!("nothing here knows what {hold} selects"),
+        })
     }
 }
 

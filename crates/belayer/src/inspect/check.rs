@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use belayer_holds::names::FIELD_MANAGER;
 use belayer_core::executor::{Executor, Writes};
+use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::preflight::{Level, Query, Subject, check, text};
 use belayer_inspect::reader::Reader;
 
@@ -55,7 +55,12 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
 }
 
 fn reviewer(reader: &Reader) -> Executor {
-    Executor::new(reader.executor().client().clone(), FIELD_MANAGER, BOUNDS, Writes::Sent)
+    Executor::new(
+        reader.executor().client().clone(),
+        FIELD_MANAGER,
+        BOUNDS,
+        Writes::Sent,
+    )
 }
 
 fn subject(arguments: &CheckArguments, own: &str) -> Result<Subject, Failure> {

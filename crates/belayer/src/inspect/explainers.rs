@@ -1,36 +1,18 @@
-//! What our own components say of an object: one explainer each.
-
-#[cfg(any(feature = "pod-finalizer", feature = "workflow-finalizer"))]
-mod census;
-mod decided;
-#[cfg(feature = "pod-finalizer")]
-mod pod_finalizer;
-#[cfg(feature = "pod-recreation")]
-mod pod_recreation;
-#[cfg(feature = "pod-recreation")]
-mod pod_recreation_record;
-#[cfg(feature = "pvc-protection")]
-mod pvc_protection;
-#[cfg(any(
-    feature = "pod-finalizer",
-    feature = "workflow-finalizer",
-    feature = "pod-recreation",
-    feature = "pvc-protection"
-))]
-mod read;
-#[cfg(feature = "workflow-finalizer")]
-mod workflow_finalizer;
+//! What the controllers of this build say of an object.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use belayer_inspect::explain::{Belayer, Explainer};
+use belayer_controller::{Configured, Site};
+use belayer_core::object::Resource;
+use belayer_inspect::explain::Belayer;
 use belayer_inspect::reader::Reader;
 
 use super::lease;
 use crate::config::Source;
 use crate::exit::Failure;
 
-/// All components that are part of this build, where Belayer is in `own_namespace`.
+/// All controllers that are part of this build, where Belayer is in `own_namespace`.
 ///
 /// # Errors
 ///
@@ -41,55 +23,44 @@ pub(super) fn belayer(
     own_namespace: &str,
 ) -> Result<Belayer, Failure> {
     let source = Source::of(config, &[]).map_err(Failure::configuration)?;
-    let explainers: Vec<Box<dyn Explainer>> = vec![
-        #[cfg(feature = "pod-finalizer")]
-        Box::new(pod_finalizer::PodFinalizer::new(
-            reader,
-            &source,
-            config,
-            own_namespace,
-        )?),
-        #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation::PodRecreation::new(
-            reader,
-            &source,
-            own_namespace,
-        )?),
-        #[cfg(feature = "pod-recreation")]
-        Box::new(pod_recreation_record::Records::new(&source, own_namespace)?),
-        #[cfg(feature = "pvc-protection")]
-        Box::new(pvc_protection::PvcProtection::new(&source)?),
-        #[cfg(feature = "workflow-finalizer")]
-        Box::new(workflow_finalizer::WorkflowFinalizer::new(&source)?),
-    ];
-    // In a build without any component there is nothing to explain with.
-    let _ = reader;
+    let configured = source.configured().map_err(Failure::configuration)?;
+    let owners: Vec<Resource> = configured
+        .iter()
+        .flat_map(|one| one.needs().owners)
+        .collect();
+    let site = Site {
+        reader,
+        namespace: own_namespace,
+        config,
+        owners: &owners,
+    };
     Ok(Belayer {
-        explainers,
+        explainers: configured
+            .iter()
+            .flat_map(|one| one.explainers(&site))
+            .collect(),
         lease: lease(&source, own_namespace)?,
     })
 }
 
-/// How many holds this component keeps back by this configuration; `None` if it never keeps any.
+/// How many objects this controller keeps by this configuration although nothing selects them; `None` if it never
+/// keeps any.
 pub(super) async fn kept(
     reader: &Reader,
     source: &Source,
-    component: &str,
+    controller: &str,
 ) -> Option<Result<usize, String>> {
-    let _ = (reader, source);
-    match component {
-        #[cfg(feature = "pod-finalizer")]
-        belayer_pod_finalizer::component::NAME => Some(pod_finalizer::kept(reader, source).await),
-        #[cfg(feature = "workflow-finalizer")]
-        belayer_workflow_finalizer::component::NAME => {
-            Some(workflow_finalizer::kept(reader, source).await)
-        }
-        _ => None,
-    }
+    let configured = match source.configured() {
+        Ok(configured) => configured,
+        Err(error) => return Some(Err(error.to_string())),
+    };
+    let one = configured
+        .into_iter()
+        .find(|one| one.controller().name == controller)?;
+    one.kept(reader).await
 }
 
 /// `namespace/name` of the record of a pod that is not there, the newest of several.
-#[cfg(feature = "pod-recreation")]
 pub(super) async fn record_of(
     reader: &Reader,
     what: &str,
@@ -99,10 +70,11 @@ pub(super) async fn record_of(
     if !what.starts_with("pods ") {
         return None;
     }
-    pod_recreation_record::of_pod(reader, namespace, pod).await
-}
-
-#[cfg(not(feature = "pod-recreation"))]
-pub(super) async fn record_of(_: &Reader, _: &str, _: &str, _: &str) -> Option<String> {
+    let configured: Vec<Arc<dyn Configured>> = Source::default().configured().ok()?;
+    for one in configured {
+        if let Some(record) = one.record_of(reader, namespace, pod).await {
+            return Some(record);
+        }
+    }
     None
 }

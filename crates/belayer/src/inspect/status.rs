@@ -90,67 +90,17 @@ async fn ask_the_cluster(
     }
 }
 
-/// What the components of this build hold, by the configuration. One that makes no sense is refused
-/// even where it says nothing of the names of holds.
+/// What the controllers of this build hold, by the configuration. One that makes no sense is refused
+/// even where it says nothing of the names of finalizers.
 fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
-    let holds: Vec<Vec<Hold>> = vec![
-        #[cfg(feature = "pod-finalizer")]
-        of_pod_finalizer(source)?,
-        #[cfg(feature = "workflow-finalizer")]
-        of_workflow_finalizer(source)?,
-        #[cfg(feature = "pod-recreation")]
-        of_pod_recreation(source)?,
-        #[cfg(feature = "pvc-protection")]
-        of_pvc_protection(source)?,
-    ];
-    // In a build without any component there is nothing that could be held.
-    let _ = source;
-    Ok(holds.into_iter().flatten().collect())
-}
-
-#[cfg(feature = "pod-finalizer")]
-fn of_pod_finalizer(source: &Source) -> Result<Vec<Hold>, Failure> {
-    source.pod_finalizer(None).map_err(Failure::configuration)?;
-    Ok(vec![Hold {
-        component: belayer_pod_finalizer::component::NAME,
-        finalizers: vec![belayer_holds::names::POD_STATUS_HOLD],
-        kind: belayer_core::object::Resource::pods(),
-    }])
-}
-
-#[cfg(feature = "workflow-finalizer")]
-fn of_workflow_finalizer(source: &Source) -> Result<Vec<Hold>, Failure> {
-    let settings = source
-        .workflow_finalizer(None)
-        .map_err(Failure::configuration)?;
-    let holds = settings.owners.iter().map(|rule| Hold {
-        component: belayer_workflow_finalizer::component::NAME,
-        finalizers: vec![belayer_holds::names::WORKFLOW_HOLD],
-        kind: rule.kind.clone(),
+    let configured = source.configured().map_err(Failure::configuration)?;
+    let holds = configured.iter().flat_map(|one| {
+        let component = one.controller().name;
+        one.holds().into_iter().map(move |hold| Hold {
+            component,
+            finalizers: hold.finalizers,
+            kind: hold.kind,
+        })
     });
     Ok(holds.collect())
-}
-
-#[cfg(feature = "pod-recreation")]
-fn of_pod_recreation(source: &Source) -> Result<Vec<Hold>, Failure> {
-    source
-        .pod_recreation(None)
-        .map_err(Failure::configuration)?;
-    Ok(vec![Hold {
-        component: belayer_pod_recreation::NAME,
-        finalizers: vec![belayer_holds::names::POD_RECREATION_HOLD],
-        kind: belayer_core::object::Resource::pods(),
-    }])
-}
-
-#[cfg(feature = "pvc-protection")]
-fn of_pvc_protection(source: &Source) -> Result<Vec<Hold>, Failure> {
-    let settings = source
-        .pvc_protection(None)
-        .map_err(Failure::configuration)?;
-    Ok(vec![Hold {
-        component: belayer_pvc_protection::component::NAME,
-        finalizers: settings.mode.ours().to_vec(),
-        kind: belayer_core::object::Resource::claims(),
-    }])
 }

@@ -16,7 +16,9 @@ use belayer_node_agent::config::{ConfigError, Flags, Settings};
 
 use crate::config::Source;
 use crate::exit::Failure;
-use crate::health::{Needed, Seen, Vitals};
+use belayer_controller::context::Seen;
+
+use crate::health::{Needed, Vitals};
 use crate::kubeconfig::Sources;
 use crate::server::{self, BindAddress, Endpoint};
 use crate::signals;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
+use belayer_controller::context::{Beside, ControllerContext, Options, zeros};
 use belayer_core::informer::Event;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
@@ -11,38 +12,36 @@ use belayer_drain::follow::{Follower, Home, Switches};
 use belayer_drain::gate::Gate;
 use belayer_inspect::reader::Reader;
 
-use super::feed::Beside;
-use super::ground::Ground;
-use super::options::Options;
-use super::pods::Pods;
-use super::zeros;
-use crate::components::Components;
-use crate::controllers::Controller;
-use crate::drain::switched_off::{switch_of, take_off};
+use crate::controllers::{CONTROLLERS, Components};
+use crate::drain::switched_off::take_off;
 
 /// Follows the gate from the first moment on: before it has been read, nobody adds a hold. What is
 /// to be written waits until the workers work.
-pub(super) fn join(options: &Options, ground: &mut Ground, pods: &mut Pods) -> Beside {
-    let executor = &ground.executor;
-    let home = Home::new(ground.switch.clone());
-    let gate = Gate::new(Arc::clone(executor), &options.namespace);
-    let follower = Follower::new(gate, home.clone(), switches(&options.components));
+pub(super) fn join(
+    options: &Options,
+    components: &Components,
+    context: &mut ControllerContext,
+) -> Beside {
+    let executor = Arc::clone(&context.shared.executor);
+    let home = Home::new(context.shared.switch.clone());
+    let gate = Gate::new(Arc::clone(&executor), &options.namespace);
+    let follower = Follower::new(gate, home.clone(), switches(components));
 
     let (told, own) = (home.clone(), options.namespace.clone());
-    ground.namespaces.on_event(move |event| {
+    context.namespaces.on_event(move |event| {
         if let Some(ends) = ends(event, &own) {
             told.namespace_ends(ends);
         }
     });
 
-    let off = options.components.switched_off.clone();
+    let off = components.switched_off.clone();
     for component in &off {
         let evidence = evidence::SWITCHED_OFF.iter().copied();
-        zeros::of_component(component.component, evidence, &[]);
+        zeros::of_component(component.controller().name, evidence, &[]);
     }
-    let (executor, namespace) = (Arc::clone(executor), options.namespace.clone());
+    let namespace = options.namespace.clone();
     let reader = Reader::new(options.client.clone(), options.bounds);
-    pods.run_beside(Box::new(move |stop| {
+    context.pods.run_beside(Box::new(move |stop| {
         async move {
             home.keep_switches(true);
             take_off(off, executor, reader, namespace, stop.clone()).await;
@@ -68,13 +67,12 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
 /// The policies of components that are switched off, or only report, add no holds: nothing would remove them. Where
 /// that is kept, another Belayer does.
 fn switches(components: &Components) -> Switches {
-    let running = Controller::built().filter(|controller| components.holds(*controller));
+    let running = CONTROLLERS
+        .iter()
+        .filter(|controller| components.holds(controller.name));
+    let off = components.switched_off.iter();
     Switches {
-        on: running.map(switch_of).collect(),
-        off: components
-            .switched_off
-            .iter()
-            .map(|off| off.switch)
-            .collect(),
+        on: running.map(|controller| controller.switch).collect(),
+        off: off.map(|off| off.controller().switch).collect(),
     }
 }

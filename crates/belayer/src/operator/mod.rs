@@ -1,68 +1,32 @@
-//! The wiring: which informer feeds which component, what starts when, and how it all stops.
+//! The wiring: what starts when, and how it all stops.
 //!
-//! A component is put in its place by a file of its own, whose `join` registers its rules with
-//! the runner of its kind and its handlers with the informers. Informers and runners are shared:
-//! one per kind, however many components look at it.
-#![cfg_attr(
-    not(all(
-        feature = "pod-finalizer",
-        feature = "pod-recreation",
-        feature = "workflow-finalizer",
-        feature = "pvc-protection"
-    )),
-    allow(
-        dead_code,
-        unused_imports,
-        unused_mut,
-        reason = "a build that leaves a component out has no use for what only that one shares"
-    )
-)]
+//! Each controller registers its rules, handlers and workers in a [`ControllerContext`]. Informers and runners are
+//! shared: one per kind, however many controllers work on it.
 
-#[cfg(feature = "pvc-protection")]
-mod claims;
 mod draining;
-mod feed;
-mod ground;
-mod holds;
-mod needs;
-mod options;
-mod owners;
-#[cfg(feature = "pod-finalizer")]
-mod pod_finalizer;
-mod pods;
-#[cfg(feature = "pod-recreation")]
-mod recreations;
-#[cfg(feature = "workflow-finalizer")]
-mod workflows;
-mod zeros;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use belayer_controller::Needs;
+use belayer_controller::context::{
+    Beside, ControllerContext, Crew, DebugView, Feed, heard_of, synced, zeros,
+};
 use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
 use belayer_core::object::ObjectKey;
 use belayer_core::workqueue::WorkQueue;
-#[cfg(feature = "pod-finalizer")]
-use belayer_pod_finalizer::component::PodFinalizer;
-#[cfg(feature = "pod-recreation")]
-use belayer_pod_recreation::PodRecreation;
-#[cfg(feature = "pvc-protection")]
-use belayer_pvc_protection::component::PvcProtection;
 
 use crate::health::{Needed, Started, Vitals};
 use crate::server::Holds;
-use feed::{Beside, Crew, Feed};
-use ground::Ground;
-use holds::Told;
-use owners::Owners;
-use pods::Pods;
 
-pub use crate::components::Components;
-pub use options::Options;
+pub use crate::controllers::Components;
+pub use belayer_controller::context::Options;
 
 /// How long work in flight may take to finish once the process is told to stop.
 pub const STOP_WITHIN: Duration = Duration::from_secs(30);
@@ -88,13 +52,9 @@ pub struct Operator {
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
     vitals: Arc<Vitals>,
-    holds: Arc<Told>,
-    #[cfg(feature = "pod-finalizer")]
-    finalizer: Option<Arc<PodFinalizer>>,
-    #[cfg(feature = "pvc-protection")]
-    protection: Option<Arc<PvcProtection>>,
-    #[cfg(feature = "pod-recreation")]
-    recreation: Option<Arc<PodRecreation>>,
+    debug: Arc<Debug>,
+    /// What controllers show to those who want to look.
+    provided: Vec<Arc<dyn Any + Send + Sync>>,
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
     /// Before these the workers do not start.
@@ -104,97 +64,56 @@ pub struct Operator {
 
 impl Operator {
     /// Puts everything together. Nothing runs yet.
-    pub fn new(options: Options) -> Self {
-        let components = &options.components;
-        let (mut ground, sender) = Ground::new(&options, components.keep_of_namespaces());
-        let (kinds, keep) = components.owners();
-        let mut owners = Owners::new(&ground, kinds, keep);
-        let indexes = |builder| components.index_pods(builder);
-        let mut pods = Pods::new(&ground, components.keep_of_pods(), indexes);
-
-        #[cfg(feature = "pod-finalizer")]
-        let finalizer = components
-            .pod_finalizer
-            .as_ref()
-            .map(|settings| pod_finalizer::join(settings, &mut ground, &mut pods, &mut owners));
-        #[cfg(feature = "pod-recreation")]
-        let recreations = components
-            .pod_recreation
-            .as_ref()
-            .map(|settings| recreations::join(settings, &mut ground, &mut pods, &mut owners));
-        #[cfg(feature = "pvc-protection")]
-        let claims = components
-            .pvc_protection
-            .as_ref()
-            .map(|settings| claims::join(settings, &mut ground, &mut pods));
-        // After pod-finalizer, whose word about a pod comes first.
-        #[cfg(feature = "workflow-finalizer")]
-        let workflows = components.workflow_finalizer.as_ref().map(|settings| {
-            let others = components.asks_for_gone_owners();
-            workflows::join(settings, others, &mut ground, &mut pods, &mut owners)
-        });
-
-        let gate = draining::join(&options, &mut ground, &mut pods);
-        let Ground {
+    pub fn new(options: Options, components: Components) -> Self {
+        let running = &components.running;
+        let needs: Vec<Needs> = running.iter().map(|one| one.needs()).collect();
+        let (mut context, sender) = ControllerContext::new(&options, &needs);
+        for controller in running {
+            controller.join(&mut context);
+        }
+        let gate = draining::join(&options, &components, &mut context);
+        let provided = context.take_provided();
+        let ControllerContext {
+            shared,
             namespaces,
-            told,
-            after_work,
+            owners,
+            pods,
+            mut feeds,
+            mut optional,
+            mut crews,
+            debug,
             ..
-        } = ground;
+        } = context;
         let namespaces = namespaces.into_feed();
         let owners: Vec<Feed> = owners.into_feeds().collect();
-        let mut objects = Vec::new();
-        let mut crews = Vec::new();
         let (feed, crew) = pods.finish();
-        objects.push(feed);
-        crews.push(crew);
-        #[cfg(feature = "pvc-protection")]
-        let protection = claims.map(|(protection, feed, crew)| {
-            objects.push(feed);
-            crews.push(crew);
-            protection
-        });
-        #[cfg(feature = "workflow-finalizer")]
-        crews.extend(workflows.into_iter().flat_map(|joined| joined.crews));
-
-        // Its kind may not be installed: the others run all the same.
-        let mut optional: Vec<Feed> = Vec::new();
-        #[cfg(feature = "pod-recreation")]
-        let recreation = recreations.map(|(recreation, feed, crew)| {
-            optional.push(feed);
-            crews.push(crew);
-            recreation
-        });
+        feeds.insert(0, feed);
+        crews.insert(0, crew);
 
         let (vitals, started) = looked_after(
-            [&namespaces].into_iter().chain(&objects),
+            [&namespaces].into_iter().chain(&feeds),
             owners.iter().chain(&optional),
             &crews,
         );
-        objects.append(&mut optional);
+        feeds.append(&mut optional);
         zeros::of_work(
-            [&namespaces].into_iter().chain(&owners).chain(&objects),
+            [&namespaces].into_iter().chain(&owners).chain(&feeds),
             &crews,
         );
         Self {
             sender,
             gate,
             namespaces,
-            namespaces_first: components.read_namespaces(),
+            namespaces_first: needs.iter().any(|needs| needs.reads_namespaces),
             owners,
-            objects,
+            objects: feeds,
             queues: crews.iter().map(|crew| crew.queue.clone()).collect(),
             crews,
             started,
             vitals: Arc::new(vitals),
-            holds: Arc::new(told),
-            #[cfg(feature = "pod-finalizer")]
-            finalizer,
-            #[cfg(feature = "pvc-protection")]
-            protection,
-            #[cfg(feature = "pod-recreation")]
-            recreation,
-            after_work,
+            debug: Arc::new(Debug(debug)),
+            provided,
+            after_work: shared.after_work,
             tenure: options.tenure,
             turn: None,
         }
@@ -213,25 +132,13 @@ impl Operator {
 
     /// Everything that is held, from memory, for `/debug/holds`.
     pub fn holds(&self) -> Arc<dyn Holds> {
-        self.holds.clone()
+        self.debug.clone()
     }
 
-    /// pod-finalizer, if it is on, for those who want to look.
-    #[cfg(feature = "pod-finalizer")]
-    pub fn finalizer(&self) -> Option<&Arc<PodFinalizer>> {
-        self.finalizer.as_ref()
-    }
-
-    /// pvc-protection, if it is on, for those who want to look.
-    #[cfg(feature = "pvc-protection")]
-    pub fn protection(&self) -> Option<&Arc<PvcProtection>> {
-        self.protection.as_ref()
-    }
-
-    /// pod-recreation, if it is on, for those who want to look.
-    #[cfg(feature = "pod-recreation")]
-    pub fn recreation(&self) -> Option<&Arc<PodRecreation>> {
-        self.recreation.as_ref()
+    /// A controller that runs, for those who want to look.
+    pub fn provided<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let mut all = self.provided.iter();
+        all.find_map(|value| Arc::clone(value).downcast().ok())
     }
 
     /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and
@@ -241,11 +148,11 @@ impl Operator {
         let informers = CancellationToken::new();
         tasks.spawn(self.sender.run(self.after_work.clone()));
         tasks.spawn((self.gate)(informers.clone()));
-        let namespaces = feed::synced(self.namespaces.state());
-        let heard_of: Vec<_> = self
+        let namespaces = synced(self.namespaces.state());
+        let all_heard_of: Vec<_> = self
             .owners
             .iter()
-            .map(|feed| feed::heard_of(feed.state()))
+            .map(|feed| heard_of(feed.state()))
             .collect();
         for feed in [self.namespaces].into_iter().chain(self.owners) {
             tasks.spawn(feed.run(informers.clone()));
@@ -254,7 +161,7 @@ impl Operator {
             if self.namespaces_first {
                 namespaces.await;
             }
-            let all = futures::future::join_all(heard_of);
+            let all = futures::future::join_all(all_heard_of);
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
         };
         if stop.run_until_cancelled(grounded).await.is_some() {
@@ -280,6 +187,14 @@ impl Operator {
         informers.cancel();
         self.after_work.cancel();
         while tasks.join_next().await.is_some() {}
+    }
+}
+
+struct Debug(DebugView);
+
+impl Holds for Debug {
+    fn holds(&self) -> Value {
+        self.0.report()
     }
 }
 
@@ -312,15 +227,15 @@ async fn work(
     stop: CancellationToken,
 ) {
     // Where a kind is not served there is nothing to do before it is, and nothing to be ready for.
-    let heard_of = crew.needs.iter().cloned().map(feed::heard_of);
-    let heard_of = futures::future::join_all(heard_of);
-    if stop.run_until_cancelled(heard_of).await.is_none() {
+    let all = crew.needs.iter().cloned().map(heard_of);
+    let all = futures::future::join_all(all);
+    if stop.run_until_cancelled(all).await.is_none() {
         return;
     }
     started.are_ready();
-    let needs = crew.needs.into_iter().map(feed::synced);
-    let synced = futures::future::join_all(needs);
-    if stop.run_until_cancelled(synced).await.is_none() {
+    let all = crew.needs.into_iter().map(synced);
+    let all = futures::future::join_all(all);
+    if stop.run_until_cancelled(all).await.is_none() {
         return;
     }
     if stop.run_until_cancelled(may_start).await.is_none() {

@@ -34,16 +34,14 @@ const TURN: f64 = 5.0;
 
 /// Starts Belayer within these bounds.
 fn run(world: &World, settings: Settings, bounds: Bounds) -> CancellationToken {
-    let components = Components {
-        pod_finalizer: Some(settings),
-        ..Components::default()
-    };
+    let components = Components::default().with(settings);
     let client = client::in_process(world.sandbox.service(BELAYER));
-    let operator = Operator::new(Options {
+    let options = Options {
         writes: Writes::Sent,
         bounds,
-        ..options(client, components)
-    });
+        ..options(client)
+    };
+    let operator = Operator::new(options, components);
     let stop = CancellationToken::new();
     tokio::spawn(operator.run(stop.clone()));
     stop

@@ -53,21 +53,20 @@ fn inject_faults(sandbox: &Sandbox) {
 }
 
 fn operator(sandbox: &Sandbox) -> Operator {
-    let components = Components {
-        pod_finalizer: Some(Default::default()),
-        pod_recreation: Some(Default::default()),
-        pvc_protection: Some(belayer_pvc_protection::Settings {
+    let components = Components::default()
+        .with(belayer_pod_finalizer::Settings::default())
+        .with(belayer_workflow_finalizer::Settings::default())
+        .with(belayer_pod_recreation::Settings::default())
+        .with(belayer_pvc_protection::Settings {
             mode: belayer_pvc_protection::Mode::Beside,
             ..Default::default()
-        }),
-        workflow_finalizer: Some(Default::default()),
-        switched_off: Vec::new(),
-    };
+        });
     let client = client::in_process(sandbox.service(BELAYER));
-    Operator::new(Options {
+    let options = Options {
         bounds: Bounds::default(),
-        ..options(client, components)
-    })
+        ..options(client)
+    };
+    Operator::new(options, components)
 }
 
 fn use_a_claim(sandbox: &Sandbox) {

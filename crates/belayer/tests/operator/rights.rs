@@ -68,18 +68,16 @@ impl Stage {
     }
 
     fn operator(&self) -> Operator {
-        let components = Components {
-            pod_finalizer: Some(pod_finalizer()),
-            pod_recreation: Some(Default::default()),
-            pvc_protection: Some(belayer_pvc_protection::Settings {
+        let components = Components::default()
+            .with(pod_finalizer())
+            .with(belayer_workflow_finalizer::Settings::default())
+            .with(belayer_pod_recreation::Settings::default())
+            .with(belayer_pvc_protection::Settings {
                 mode: belayer_pvc_protection::Mode::Beside,
                 ..Default::default()
-            }),
-            workflow_finalizer: Some(Default::default()),
-            ..Components::default()
-        };
+            });
         let client = client::in_process(self.world.service());
-        Operator::new(options(client, components))
+        Operator::new(options(client), components)
     }
 
     /// The server refuses this one thing, as RBAC words it.

@@ -50,7 +50,7 @@ impl Running {
 }
 
 /// Belayer with these components, which may ask as often as it likes.
-pub(crate) fn options(client: Client, components: Components) -> Options {
+pub(crate) fn options(client: Client) -> Options {
     Options {
         client,
         namespace: "belayer-system".into(),
@@ -62,7 +62,6 @@ pub(crate) fn options(client: Client, components: Components) -> Options {
         writes: Writes::Sent,
         tenure: Tenure::unlimited(),
         observer: Arc::new(()),
-        components,
     }
 }
 
@@ -99,21 +98,19 @@ impl World {
 
     /// Belayer put together, not running.
     pub(crate) fn operator(&self, pod_finalizer: Settings, writes: Writes) -> Operator {
-        let components = Components {
-            pod_finalizer: Some(pod_finalizer),
-            ..Components::default()
-        };
+        let components = Components::default().with(pod_finalizer);
         let client = client::in_process(self.service());
-        Operator::new(Options {
+        let options = Options {
             writes,
-            ..options(client, components)
-        })
+            ..options(client)
+        };
+        Operator::new(options, components)
     }
 
     pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
         let operator = self.operator(pod_finalizer, writes);
         let stop = CancellationToken::new();
-        let finalizer = Arc::clone(operator.finalizer().unwrap());
+        let finalizer = operator.provided().unwrap();
         let task = tokio::spawn(operator.run(stop.clone()));
         Running {
             finalizer,

@@ -12,3 +12,20 @@ pub use guard::{Guard, MassRelease, Scope, UnselectedBy};
 pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
+
+/// Whether something selects an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selected {
+    /// Something does.
+    Yes,
+    /// Nothing does.
+    No,
+    /// That cannot be said here; why, in words.
+    Unknown(String),
+}
+
+impl From<bool> for Selected {
+    fn from(selected: bool) -> Self {
+        if selected { Self::Yes } else { Self::No }
+    }
+}

@@ -11,9 +11,9 @@ use crate::evidence::{PodState, pods};
 use crate::reader::{Look, Reader, explain};
 use crate::scan::METADATA_LIST;
 use belayer_core::http::RequestError;
-use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
+use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use super::in_tree::CLAIM_CONTROLLER;
 use super::needs::Claims;

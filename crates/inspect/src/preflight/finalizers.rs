@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::reader::{Look, Reader, explain};
 use crate::scan::METADATA_LIST;
 use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 use belayer_core::object::Resource;
+use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 
 use super::beside;
 use super::in_tree::{self, CLAIM_CONTROLLER, InTree};

@@ -25,6 +25,22 @@ pub struct Part {
     pub advice: Vec<String>,
 }
 
+impl Part {
+    /// A part that needs these permissions and nothing else.
+    pub fn new(name: impl Into<String>, granted_by: &'static str, rights: Vec<Right>) -> Self {
+        Self {
+            name: name.into(),
+            granted_by,
+            rights,
+            kinds: Vec::new(),
+            policies: Vec::new(),
+            holds: Vec::new(),
+            claims: None,
+            advice: Vec::new(),
+        }
+    }
+}
+
 /// A kind that a part needs.
 #[derive(Debug, Clone)]
 pub struct Kind {
@@ -36,6 +52,18 @@ pub struct Kind {
     pub fix: &'static str,
     /// Whether the part waits for it quietly, as for a system that may not be installed.
     pub optional: bool,
+}
+
+impl Kind {
+    /// A kind that may not be installed, of a system that is not Belayer's.
+    pub fn optional(resource: Resource) -> Self {
+        Self {
+            resource,
+            without: "the component waits for it and starts when it appears; the others work",
+            fix: "",
+            optional: true,
+        }
+    }
 }
 
 /// A mutating admission policy that adds a hold at creation.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::reader::{Look, Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
-use belayer_holds::names;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::names;
 use belayer_holds::selection::config::{self, Path, SelectorConfig};
 
 use super::needs::Policy;

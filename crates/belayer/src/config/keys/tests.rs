@@ -28,8 +28,7 @@ fn settings(text: &str) -> Settings {
 
 /// Keys that hold a map of anything, which cannot be asked for what they know.
 fn is_free(path: &str) -> bool {
-    KEYS.iter()
-        .any(|key| key.path == path && key.takes.contains(':'))
+    all().any(|key| key.path == path && key.takes.contains(':'))
 }
 
 /// A document with `value` at the place that a path without indexes names.
@@ -58,7 +57,7 @@ fn known_to_the_code(prefix: &str) -> BTreeSet<String> {
 #[test]
 fn every_key_of_the_code_is_in_the_table_and_no_other() {
     let mut prefixes = BTreeSet::from([String::new()]);
-    for key in KEYS {
+    for key in all() {
         let parts: Vec<_> = key.path.split('.').collect();
         for end in 1..parts.len() {
             prefixes.insert(parts[..end].join("."));
@@ -74,12 +73,11 @@ fn every_key_of_the_code_is_in_the_table_and_no_other() {
             let first = rest.split('.').next()?;
             Some(first.trim_end_matches("[]").to_owned())
         };
-        let in_the_table: BTreeSet<String> =
-            KEYS.iter().filter_map(|key| below(key.path)).collect();
+        let in_the_table: BTreeSet<String> = all().filter_map(|key| below(key.path)).collect();
         assert_eq!(known_to_the_code(prefix), in_the_table, "under {prefix:?}");
     }
     // A key that takes no map of anything and no list is a leaf: it has nothing below it.
-    for key in KEYS.iter().filter(|key| is_free(key.path)) {
+    for key in all().filter(|key| is_free(key.path)) {
         assert!(!prefixes.contains(key.path), "{}", key.path);
     }
 }
@@ -88,10 +86,7 @@ fn every_key_of_the_code_is_in_the_table_and_no_other() {
 fn the_defaults_in_the_table_are_those_of_the_code() {
     let mut written = 0;
     let mut document = json!({ "apiVersion": API_VERSION });
-    for key in KEYS
-        .iter()
-        .filter(|key| !key.path.contains("[]") && !key.default.is_empty())
-    {
+    for key in all().filter(|key| !key.path.contains("[]") && !key.default.is_empty()) {
         let set: crate::config::Set = format!("{}={}", key.path, key.default).parse().unwrap();
         set.apply(&mut document);
         written += 1;
@@ -111,7 +106,7 @@ fn every_flag_in_the_table_exists() {
         .chain(command.get_arguments())
         .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
         .collect();
-    for key in KEYS.iter().filter(|key| !key.flag.is_empty()) {
+    for key in all().filter(|key| !key.flag.is_empty()) {
         assert!(flags.contains(key.flag), "{}: {}", key.path, key.flag);
     }
 }

@@ -16,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::health::{Needed, Seen};
+use belayer_controller::context::Seen;
+
+use crate::health::Needed;
 use crate::server::public_routes;
 
 const fn seconds(seconds: u64) -> Duration {

@@ -87,15 +87,12 @@ impl Shop {
             mode,
             ..Settings::default()
         };
-        let components = Components {
-            pvc_protection: Some(settings),
-            ..Components::default()
-        };
-        let operator = Operator::new(Options {
+        let options = Options {
             writes,
-            ..options(client::in_process(service), components)
-        });
-        let protection = Arc::clone(operator.protection().unwrap());
+            ..options(client::in_process(service))
+        };
+        let operator = Operator::new(options, Components::default().with(settings));
+        let protection = operator.provided().unwrap();
         let holds = operator.holds();
         let stop = CancellationToken::new();
         let task = tokio::spawn(operator.run(stop.clone()));

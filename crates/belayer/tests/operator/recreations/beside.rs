@@ -15,8 +15,7 @@ use crate::world::BELAYER;
 
 /// Both components, on pods of a workflow whose kind the configuration names.
 fn run(yard: &Yard) -> Running {
-    let mut components = recreating_workflows();
-    components.pod_finalizer = Some(Default::default());
+    let components = recreating_workflows().with(belayer_pod_finalizer::Settings::default());
     yard.run_components(BELAYER, components)
 }
 
@@ -177,10 +176,10 @@ async fn the_owner_is_deleted_in_the_pause() {
 async fn a7_a_deleted_workflow_does_not_wait_for_a_pod_without_a_node(#[case] others: &str) {
     let yard = Yard::new();
     let owner = workflow(&yard);
-    let mut components = recreating_workflows();
-    components.workflow_finalizer = Some(Default::default());
+    let mut components =
+        recreating_workflows().with(belayer_workflow_finalizer::Settings::default());
     if others != "pod-recreation" {
-        components.pod_finalizer = Some(Default::default());
+        components = components.with(belayer_pod_finalizer::Settings::default());
     }
     let belayer = yard.run_components(BELAYER, components);
     step(&yard, owner);
@@ -216,8 +215,7 @@ async fn a7_a_pod_is_let_go_as_soon_as_its_owner_is_being_deleted() {
     let none = belayer_sandbox::Subresource::None;
     yard.world
         .patch_in(&WORKFLOWS, Some(YARD), "build", foreign, none);
-    let mut components = recreating_workflows();
-    components.workflow_finalizer = Some(Default::default());
+    let components = recreating_workflows().with(belayer_workflow_finalizer::Settings::default());
     let belayer = yard.run_components(BELAYER, components);
     let uid = step(&yard, owner);
     yard.wait("the pod is held", || yard.is_held("step")).await;

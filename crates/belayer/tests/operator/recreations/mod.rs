@@ -120,10 +120,7 @@ impl Yard {
     }
 
     fn components(settings: Settings) -> Components {
-        Components {
-            pod_recreation: Some(settings),
-            ..Components::default()
-        }
+        Components::default().with(settings)
     }
 
     fn run_components(&self, name: &str, components: Components) -> Running {
@@ -136,7 +133,7 @@ impl Yard {
     /// Put together, not running.
     fn operator(&self, name: &str, components: Components) -> Operator {
         let client = client::in_process(self.world.sandbox.service(name));
-        Operator::new(options(client, components))
+        Operator::new(options(client), components)
     }
 
     /// A pod that asks to be re-created.

@@ -158,18 +158,17 @@ async fn replayed(recording: &Recording, holds: Holds, machine: Machine) -> Repl
 
 /// Belayer as it runs by default.
 fn belayer(sandbox: &Sandbox, witness: Arc<Witness>) -> Operator {
-    let components = Components {
-        pod_finalizer: Some(Default::default()),
-        pod_recreation: Some(Default::default()),
-        pvc_protection: Some(Default::default()),
-        workflow_finalizer: Some(Default::default()),
-        switched_off: Vec::new(),
-    };
+    let components = Components::default()
+        .with(belayer_pod_finalizer::Settings::default())
+        .with(belayer_workflow_finalizer::Settings::default())
+        .with(belayer_pod_recreation::Settings::default())
+        .with(belayer_pvc_protection::Settings::default());
     let client = client::in_process(sandbox.service(BELAYER));
-    Operator::new(Options {
+    let options = Options {
         observer: witness,
-        ..options(client, components)
-    })
+        ..options(client)
+    };
+    Operator::new(options, components)
 }
 
 fn lose_machines(cluster: &Cluster, recording: &Recording) {

@@ -1,0 +1,111 @@
+//! A controller's key of the configuration file.
+
+pub mod suggest;
+pub mod yaml;
+
+use serde::de::DeserializeOwned;
+
+pub use yaml::Problem;
+
+/// When a change of a key takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// While the process runs.
+    Live,
+    /// With the next start.
+    Restart,
+}
+
+/// One key of the configuration file.
+#[derive(Debug)]
+pub struct Key {
+    /// From the root of the file; `[]` is every item of a list.
+    pub path: &'static str,
+    /// What it takes, unit included.
+    pub takes: &'static str,
+    /// What holds where it is left out, as it would be written; empty if nothing does.
+    pub default: &'static str,
+    /// Its own flag, if it has one; any key can be set by `--set`.
+    pub flag: &'static str,
+    /// When a change takes effect.
+    pub reload: Reload,
+    /// What it is for.
+    pub about: &'static str,
+}
+
+impl Key {
+    /// A key whose change takes effect while the process runs.
+    pub const fn live(
+        path: &'static str,
+        takes: &'static str,
+        default: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            path,
+            takes,
+            default,
+            flag: "",
+            reload: Reload::Live,
+            about,
+        }
+    }
+
+    /// A key whose change takes effect with the next start.
+    pub const fn restart(
+        path: &'static str,
+        takes: &'static str,
+        default: &'static str,
+        flag: &'static str,
+        about: &'static str,
+    ) -> Self {
+        Self {
+            path,
+            takes,
+            default,
+            flag,
+            reload: Reload::Restart,
+            about,
+        }
+    }
+
+    /// The same with a flag of its own.
+    #[must_use]
+    pub const fn flag(self, flag: &'static str) -> Self {
+        Self { flag, ..self }
+    }
+}
+
+/// A configuration file as one controller sees it: its own key.
+#[derive(Debug, Clone, Copy)]
+pub struct Section<'a> {
+    text: &'a str,
+    key: &'a str,
+}
+
+impl<'a> Section<'a> {
+    /// The key `key` of a file; an empty text has none.
+    pub fn new(text: &'a str, key: &'a str) -> Self {
+        Self { text, key }
+    }
+
+    /// What the key says, checked; the default if it is left out.
+    ///
+    /// # Errors
+    /// Line, key and reason, if a value does not fit.
+    pub fn settings<C, S>(&self) -> Result<S, Problem>
+    where
+        C: DeserializeOwned + Default + TryInto<S>,
+        C::Error: Into<belayer_holds::selection::config::ConfigError>,
+    {
+        let config: C = yaml::parse_key(self.text, self.key)?.unwrap_or_default();
+        config.try_into().map_err(|error| {
+            let error = error.into();
+            Problem {
+                line: None,
+                key: Some(error.path),
+                message: error.message,
+            }
+        })
+    }
+}

@@ -1,0 +1,221 @@
+//! A document key by key, as it is written.
+//!
+//! YAML guesses what a plain scalar means: `1.10` is a number, and `off` may be a truth value. What a
+//! key of ours takes is for its type to say, so the guess must not get between: a scalar whose text the
+//! guess would change stays text. A document that is read and written here means what it meant.
+
+use std::fmt::Write as _;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+
+use super::{Problem, parse};
+
+/// Reads one document.
+///
+/// # Errors
+/// If it is no YAML.
+pub fn read(text: &str) -> Result<Value, Problem> {
+    parse::<Spanned<Node>>(text).map(|node| node.value.value(text, node.defined))
+}
+
+/// Writes a document that means the same, on one line.
+pub fn write(value: &Value) -> String {
+    let mut text = String::new();
+    put(value, &mut text);
+    text
+}
+
+enum Node {
+    Map(Vec<(String, Spanned<Node>)>),
+    List(Vec<Spanned<Node>>),
+    Text(String),
+    /// What the parser made of a plain scalar.
+    Plain(Value),
+}
+
+impl Node {
+    fn value(self, text: &str, place: serde_saphyr::Location) -> Value {
+        match self {
+            Self::Map(entries) => Value::Object(Map::from_iter(
+                entries
+                    .into_iter()
+                    .map(|(key, node)| (key, node.value.value(text, node.defined))),
+            )),
+            Self::List(items) => {
+                let items = items.into_iter();
+                items
+                    .map(|node| node.value.value(text, node.defined))
+                    .collect()
+            }
+            Self::Text(text) => Value::String(text),
+            Self::Plain(Value::Null) => Value::Null,
+            Self::Plain(guess) => {
+                let as_text = guess.to_string();
+                match written(text, place) {
+                    Some(written) if written != as_text.as_str() => {
+                        Value::String(written.to_owned())
+                    }
+                    _ => guess,
+                }
+            }
+        }
+    }
+}
+
+/// The text of a plain scalar.
+fn written(text: &str, place: serde_saphyr::Location) -> Option<&str> {
+    let span = place.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let length = usize::try_from(span.byte_len()?).ok()?;
+    let written = text.get(start..start.checked_add(length)?)?.trim();
+    is_word(written).then_some(written)
+}
+
+/// Whether a text can stand without quotes anywhere, and is read as itself where a text is expected.
+fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_');
+    let nothing = matches!(text, "null" | "Null" | "NULL");
+    text.chars().all(plain) && text.contains(|c: char| c.is_ascii_alphanumeric()) && !nothing
+}
+
+fn put(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            text.push('{');
+            for (key, value) in map {
+                let _ = write!(text, "{}: ", Value::String(key.clone()));
+                put(value, text);
+                text.push(',');
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for item in items {
+                put(item, text);
+                text.push(',');
+            }
+            text.push(']');
+        }
+        // Without quotes it is taken for what its key takes, as it was where it was written.
+        Value::String(word) if is_word(word) => text.push_str(word),
+        other => {
+            let _ = write!(text, "{other}");
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Nodes)
+    }
+}
+
+struct Nodes;
+
+impl<'de> Visitor<'de> for Nodes {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("keys with values")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Map(entries))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Plain(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Plain(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Plain(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
+        // What is no number in JSON is told from null by its text.
+        Ok(Node::Plain(Number::from_f64(value).map_or_else(
+            || Value::String(value.to_string()),
+            Value::Number,
+        )))
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Plain(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Plain(Value::Null))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::a_number("a: 8", json!({"a": 8}))]
+    #[case::a_truth_value("a: true", json!({"a": true}))]
+    #[case::nothing("a: null\nb:\nc: ~", json!({"a": null, "b": null, "c": null}))]
+    #[case::a_version("a: 1.10", json!({"a": "1.10"}))]
+    #[case::an_octal("a: 010", json!({"a": "010"}))]
+    #[case::a_power("a: [1e3, 0x10]", json!({"a": ["1e3", "0x10"]}))]
+    #[case::a_switch("a: {b: on, c: off, d: yes}", json!({"a": {"b": "on", "c": "off", "d": "yes"}}))]
+    #[case::what_is_quoted("a: '8'\nb: \"true\"", json!({"a": "8", "b": "true"}))]
+    #[case::behind_letters_of_many_bytes("x: äöü\na: 1.10 # é\n", json!({"x": "äöü", "a": "1.10"}))]
+    #[case::a_block("- |\n  a\n  b\n- 2", json!(["a\nb\n", 2]))]
+    fn a_document_is_read_as_it_is_written(#[case] text: &str, #[case] expected: Value) {
+        assert_eq!(read(text).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case(
+        "{v: 1.10, w: on, x: yes, y: 010, z: 8, q: '1.10', r: 'null', s: '', t: a b, u: 'x: y', k.l/m: \"{\"}"
+    )]
+    fn what_is_written_again_means_the_same(#[case] text: &str) {
+        let labels = |text: &str| parse::<BTreeMap<String, String>>(text).unwrap();
+        let again = write(&read(text).unwrap());
+        assert_eq!(labels(&again), labels(text), "{again}");
+        assert_eq!(read(&again).unwrap(), read(text).unwrap());
+    }
+
+    #[test]
+    fn truth_values_and_numbers_stay_what_they_are() {
+        let again = write(&read("a: yes\nb: 0x10\nc: 1.5").unwrap());
+        #[derive(serde::Deserialize)]
+        struct Typed {
+            a: bool,
+            b: u32,
+            c: f64,
+        }
+        let Typed { a, b, c } = parse(&again).unwrap();
+        assert!(a && b == 16 && c > 1.4, "{again}");
+    }
+}

@@ -1,0 +1,45 @@
+//! The kinds that own pods: watched once each, as metadata only.
+
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, OwnerMeta};
+use belayer_holds::owned::OwnerStores;
+
+use super::Shared;
+use super::feed::{Feed, Watched};
+
+/// The informers of owner kinds.
+pub struct Owners {
+    /// The labels that somebody's rules read.
+    pub keep: Keep,
+    /// One per kind.
+    pub kinds: Vec<Watched<OwnerMeta>>,
+}
+
+impl Owners {
+    /// Watches each kind once, however many components name it.
+    pub fn new(shared: &Shared, kinds: impl IntoIterator<Item = Resource>, keep: Keep) -> Self {
+        let mut watched: Vec<Watched<OwnerMeta>> = Vec::new();
+        for kind in kinds {
+            if watched.iter().all(|have| have.resource != kind) {
+                let decoders = shared.decoders(keep.clone());
+                watched.push(Watched::new(&shared.client, kind, decoders, |b| b));
+            }
+        }
+        Self {
+            keep,
+            kinds: watched,
+        }
+    }
+
+    /// The stores of all kinds.
+    pub fn stores(&self) -> OwnerStores {
+        let all = self.kinds.iter();
+        all.map(|watched| (watched.resource.clone(), watched.store.clone()))
+            .collect()
+    }
+
+    /// Ready to run.
+    pub fn into_feeds(self) -> impl Iterator<Item = Feed> {
+        self.kinds.into_iter().map(Watched::into_feed)
+    }
+}

@@ -1,0 +1,9 @@
+//! What explainers of controllers share.
+
+mod counted;
+mod decided;
+mod read;
+
+pub use counted::counted;
+pub use decided::Decided;
+pub use read::read;

@@ -1,0 +1,164 @@
+#![doc = include_str!("../README.md")]
+
+pub mod config;
+pub mod context;
+pub mod explain;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use belayer_core::informer::InformerBuilder;
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, ObjectMeta, Pod};
+use belayer_holds::selection::Selected;
+use belayer_inspect::explain::Explainer;
+use belayer_inspect::preflight::Part;
+use belayer_inspect::reader::Reader;
+
+use config::{Key, Problem, Section};
+use context::ControllerContext;
+
+/// A controller: everything that a program has to know of it. Each controller crate has one constant of
+/// this type, and a program a list of them.
+pub struct Controller {
+    /// Its name: in `--controllers`, in metrics, in Events.
+    pub name: &'static str,
+    /// Its key in the configuration file.
+    pub key: &'static str,
+    /// Every key below that one, in the order in which people write them.
+    pub keys: &'static [Key],
+    /// The finalizer of its own name.
+    pub finalizer: &'static str,
+    /// The key of the gate ConfigMap by which its admission policy is switched.
+    pub switch: &'static str,
+    /// Checks its key of the configuration file. What is left out has its default.
+    pub configure: fn(&Section<'_>) -> Result<Arc<dyn Configured>, Problem>,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Controller").field(&self.name).finish()
+    }
+}
+
+/// Two controllers are the same if they have the same name.
+impl PartialEq for Controller {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Controller {}
+
+/// A controller with its settings.
+pub trait Configured: fmt::Debug + Send + Sync {
+    /// The controller.
+    fn controller(&self) -> &'static Controller;
+
+    /// The finalizers that it may have on objects, kind by kind.
+    fn holds(&self) -> Vec<Hold>;
+
+    /// Whether it adds finalizers. One that only reports does not, and what an earlier configuration added is
+    /// removed.
+    fn adds_holds(&self) -> bool {
+        true
+    }
+
+    /// What it needs of the cluster: RBAC permissions, kinds, admission policies.
+    fn requires(&self) -> Vec<Part>;
+
+    /// What it needs of the informers that controllers share.
+    fn needs(&self) -> Needs;
+
+    /// The keys of the configuration file that it uses and that a feature gate switches off.
+    fn gated(&self) -> Vec<Gated> {
+        Vec::new()
+    }
+
+    /// Whether it selects an object that carries its finalizer; `ignored` says that the object's namespace is
+    /// left alone.
+    fn selects(&self, kind: &Resource, object: &ObjectMeta, ignored: bool) -> Selected;
+
+    /// Registers informers, handlers, rules and workers. Nothing runs yet.
+    fn join(&self, context: &mut ControllerContext);
+
+    /// What says of an object why the controller keeps or releases it.
+    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>>;
+
+    /// How many objects it keeps although nothing selects them, because they are too many; `None` if it never
+    /// keeps any.
+    ///
+    /// # Errors
+    /// In words, when they cannot be counted.
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+        let _ = reader;
+        std::future::ready(None).boxed()
+    }
+
+    /// `namespace/name` of the controller's record of a pod that is not there.
+    fn record_of<'a>(
+        &'a self,
+        reader: &'a Reader,
+        namespace: &'a str,
+        pod: &'a str,
+    ) -> BoxFuture<'a, Option<String>> {
+        let _ = (reader, namespace, pod);
+        std::future::ready(None).boxed()
+    }
+}
+
+/// The finalizers of a controller on one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The kind.
+    pub kind: Resource,
+    /// Its finalizers: the one that it adds, then those of an earlier configuration.
+    pub finalizers: Vec<&'static str>,
+}
+
+/// What a controller needs of the informers that controllers share. What nobody needs is not kept.
+#[derive(Clone, Default)]
+pub struct Needs {
+    /// Labels and annotations of pods.
+    pub pods: Keep,
+    /// Indexes of pods: an index costs some thirty bytes per pod.
+    pub indexes: Vec<PodIndex>,
+    /// Labels of namespaces.
+    pub namespaces: Keep,
+    /// Whether it decides by what namespaces are like.
+    pub reads_namespaces: bool,
+    /// Kinds that own pods, watched as metadata.
+    pub owners: Vec<Resource>,
+    /// Other kinds that are watched as metadata.
+    pub records: Vec<Resource>,
+    /// Labels of those kinds.
+    pub keep_of_owners: Keep,
+}
+
+/// Adds an index to the informer of pods.
+pub type PodIndex = fn(InformerBuilder<Pod>) -> InformerBuilder<Pod>;
+
+/// A key of the configuration file that is used although a feature gate may switch it off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gated {
+    /// The feature gate.
+    pub gate: &'static str,
+    /// The key.
+    pub key: String,
+}
+
+/// Where an object is explained.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// Reads the cluster.
+    pub reader: &'a Reader,
+    /// Belayer's own namespace.
+    pub namespace: &'a str,
+    /// Where the configuration is from, if it is from a file.
+    pub config: Option<&'a std::path::Path>,
+    /// The kinds of owners that some controller watches.
+    pub owners: &'a [Resource],
+}

@@ -1,0 +1,291 @@
+//! pod-finalizer as a controller: its keys, its needs, and its place among pods and their owners.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use belayer_controller::config::{Problem, Section};
+use belayer_controller::context::{ControllerContext, zeros};
+use belayer_controller::{Configured, Controller, Gated, Hold, Needs, Site};
+use belayer_core::index;
+use belayer_core::object::Resource;
+use belayer_core::slim::ObjectMeta;
+use belayer_holds::names;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner;
+use belayer_holds::selection::Selected;
+use belayer_inspect::explain::Explainer;
+use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::reader::Reader;
+
+use crate::argo::NodeOracle;
+use crate::component::{self, NAME, Parts, PodFinalizer};
+use crate::keys::KEYS;
+use crate::outcome::{self, Sweeper};
+use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
+use crate::profile::{self, Cleanup, Mode};
+use crate::status::{self, Asked, StatusOracle};
+use crate::steward::{GATE_KEY, Steward};
+use crate::{debug, evidence, explainer, rights};
+
+/// pod-finalizer.
+pub const CONTROLLER: Controller = Controller {
+    name: NAME,
+    key: KEY,
+    keys: KEYS,
+    finalizer: names::POD_STATUS_HOLD,
+    switch: GATE_KEY,
+    configure,
+};
+
+fn configure(section: &Section<'_>) -> Result<Arc<dyn Configured>, Problem> {
+    let settings = section.settings::<PodFinalizerConfig, Settings>()?;
+    Ok(Arc::new(settings))
+}
+
+impl Configured for Settings {
+    fn controller(&self) -> &'static Controller {
+        &CONTROLLER
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        vec![Hold {
+            kind: Resource::pods(),
+            finalizers: vec![names::POD_STATUS_HOLD],
+        }]
+    }
+
+    fn requires(&self) -> Vec<Part> {
+        requires(self)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            pods: component::keep_of_pods(&self.profiles),
+            indexes: vec![|pods| {
+                pods.index(index::PODS_BY_OWNER, index::owner_of_pod)
+                    .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
+            }],
+            namespaces: component::keep_of_namespaces(),
+            reads_namespaces: true,
+            owners: self.profiles.owners().into_iter().cloned().collect(),
+            records: self
+                .profiles
+                .capture()
+                .then(outcome::resource)
+                .into_iter()
+                .collect(),
+            keep_of_owners: component::keep_of_owners(&self.profiles),
+        }
+    }
+
+    fn gated(&self) -> Vec<Gated> {
+        let mut profiles = self.profiles.iter();
+        let cleans = profiles.position(|profile| profile.cleanup != Cleanup::None);
+        let key = cleans.map(|index| Gated {
+            gate: "PodCleanup",
+            key: format!("{KEY}.profiles[{index}].cleanup"),
+        });
+        key.into_iter().collect()
+    }
+
+    fn selects(&self, _: &Resource, object: &ObjectMeta, ignored: bool) -> Selected {
+        let namespace = object.key.namespace().unwrap_or_default();
+        let selected = !ignored
+            && object.annotations.get(names::MIRROR_ANNOTATION).is_none()
+            && self
+                .profiles
+                .first_match(&object.labels, namespace)
+                .is_some();
+        selected.into()
+    }
+
+    fn join(&self, context: &mut ControllerContext) {
+        join(self, context);
+    }
+
+    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+        vec![Box::new(explainer::Pods::new(self, site))]
+    }
+
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+        explainer::kept(reader, self).map(Some).boxed()
+    }
+}
+
+fn requires(settings: &Settings) -> Vec<Part> {
+    let profiles = &settings.profiles;
+    let pods = Resource::pods();
+    let enforced: Vec<_> = profiles
+        .iter()
+        .filter(|profile| profile.mode == Mode::Enforce)
+        .collect();
+    let mut labels: Vec<String> = enforced
+        .iter()
+        .flat_map(|profile| profile.selector.names().map(str::to_owned))
+        .collect();
+    // The policy must leave out pods that are never held.
+    if enforced.iter().any(|profile| profile.is_argo()) {
+        labels.push(profile::argo::COMPONENT_LABEL.to_owned());
+    }
+    labels.sort();
+    labels.dedup();
+    let mut parts = vec![Part {
+        advice: profiles.iter().filter_map(|one| one.advice()).collect(),
+        kinds: profiles
+            .owners()
+            .into_iter()
+            .cloned()
+            .map(Kind::optional)
+            .collect(),
+        policies: vec![Policy {
+            name: "belayer-pod-hold",
+            resource: pods.clone(),
+            finalizer: names::POD_STATUS_HOLD.to_owned(),
+            labels,
+            namespaces: enforced
+                .iter()
+                .map(|profile| profile.namespaces.clone())
+                .collect(),
+            switch: CONTROLLER.switch,
+        }],
+        holds: vec![(pods, names::POD_STATUS_HOLD.to_owned())],
+        ..Part::new(
+            NAME,
+            "ClusterRole belayer-pod-finalizer",
+            rights::rights(profiles),
+        )
+    }];
+    let capture = rights::rights_to_capture(profiles);
+    if !capture.is_empty() {
+        parts.push(Part {
+            kinds: vec![Kind {
+                resource: outcome::resource(),
+                without: "outcomes are not recorded: pods are held until their consumer has taken the result",
+                fix: "belayer crds | kubectl apply -f -",
+                optional: false,
+            }],
+            ..Part::new(
+                "pod-finalizer capture",
+                "ClusterRole belayer-outcome-capture",
+                capture,
+            )
+        });
+    }
+    let cleanup = rights::rights_to_clean_up(profiles);
+    if !cleanup.is_empty() {
+        parts.push(Part::new(
+            "pod-finalizer cleanup",
+            "ClusterRole belayer-pod-cleanup",
+            cleanup,
+        ));
+    }
+    parts
+}
+
+/// Puts pod-finalizer in its place among the pods and their owners.
+fn join(settings: &Settings, context: &mut ControllerContext) {
+    let ControllerContext {
+        shared,
+        namespaces,
+        owners,
+        pods,
+        ..
+    } = context;
+    let evidence = evidence::EVIDENCE_NAMES.iter().copied();
+    zeros::of_component(
+        NAME,
+        evidence.chain([runner::ADOPTED]),
+        &[
+            zeros::OWNER,
+            zeros::NAMESPACE,
+            ("status", &["read", "too_large", "unreadable", "error"]),
+            (
+                "node",
+                &[
+                    "gone",
+                    "out-of-service",
+                    "not-ready",
+                    "ready",
+                    "unknown",
+                    "error",
+                ],
+            ),
+        ],
+    );
+    for advice in settings.profiles.iter().filter_map(|one| one.advice()) {
+        tracing::warn!(
+            advice,
+            "the configuration may not have the effect that you expect"
+        );
+    }
+    let owner_oracle = OwnerOracle::new(
+        Arc::clone(&shared.executor),
+        shared.decoders(owners.keep.clone()),
+    );
+    let namespace_oracle =
+        NamespaceOracle::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
+    let kinds = settings.profiles.owners();
+    let owners_of_pods = || {
+        let all = owners.kinds.iter();
+        all.filter(|watched| kinds.contains(&watched.resource))
+    };
+    let finalizer = Arc::new(PodFinalizer::new(
+        settings,
+        Parts {
+            pods: pods.watched.store.clone(),
+            namespaces: namespaces.store.clone(),
+            owners: owners_of_pods()
+                .map(|watched| (watched.resource.clone(), watched.store.clone()))
+                .collect(),
+            owner_facts: shared.facts(owner_oracle, pods.wake()),
+            namespace_facts: shared.facts(namespace_oracle, pods.wake()),
+            status_facts: shared.facts_at(
+                StatusOracle::new(
+                    Arc::clone(&shared.executor),
+                    Asked::OfPods(pods.watched.store.clone()),
+                ),
+                pods.wake(),
+                status::pace(),
+            ),
+            node_facts: shared.facts(NodeOracle::new(Arc::clone(&shared.executor)), pods.wake()),
+            queue: pods.queue.clone(),
+        },
+    ));
+
+    // The census first, so that a decision finds the numbers that its event made.
+    let told = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&finalizer);
+    namespaces.on_event(move |event| told.on_namespace(event));
+    for watched in &mut owners.kinds {
+        let kind = watched.resource.clone();
+        if kinds.contains(&kind) {
+            let told = Arc::clone(&finalizer);
+            watched.on_event(move |event| told.on_owner(&kind, event));
+        }
+    }
+
+    pods.register(Arc::clone(&finalizer), settings.workers);
+    let records = outcome::resource();
+    if let Some(watched) = owners.kinds.iter().find(|kind| kind.resource == records)
+        && settings.profiles.capture()
+    {
+        let executor = Arc::clone(&shared.executor);
+        let sweeper = Sweeper::new(watched.store.clone(), executor, settings.outcome_ttl);
+        pods.run_beside(Box::new(|stop| sweeper.run(stop).boxed()));
+    }
+    context.debug.add(NAME, &finalizer, |it| debug::report(it));
+    let steward = Steward::new(
+        Arc::clone(&finalizer),
+        Arc::clone(&shared.executor),
+        shared.switch.clone(),
+        shared.events.clone(),
+        &shared.namespace,
+    );
+    pods.run_beside(Box::new(|stop| steward.run(stop).boxed()));
+    context.gone_owners_are_asked = true;
+    context.provide(&finalizer);
+}

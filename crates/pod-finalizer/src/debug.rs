@@ -1,0 +1,74 @@
+//! What pod-finalizer reports of its finalizers, for `/debug/holds`.
+
+use serde_json::{Value, json};
+
+use crate::census::Selected;
+use crate::component::PodFinalizer;
+use crate::snapshot::{Ended, Gate};
+use belayer_holds::names;
+
+/// The pods that are held.
+pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
+    let census = finalizer.census();
+    let counts = census.counts();
+    let pods: Vec<Value> = census
+        .list()
+        .into_iter()
+        .map(|(key, pod)| {
+            json!({
+                "namespace": key.namespace(),
+                "name": key.name(),
+                "finalizer": names::POD_STATUS_HOLD,
+                "selected": pod.selected == Selected::Yes,
+                "endedOrDeleting": pod.ended == Ended::Yes || pod.deleting.is_some(),
+                "deletionTimestamp": pod.deleting.map(|time| time.to_string()),
+            })
+        })
+        .collect();
+    let losses: Vec<Value> = finalizer
+        .latest_losses()
+        .into_iter()
+        .map(|lost| {
+            json!({
+                "namespace": lost.key.namespace(),
+                "name": lost.key.name(),
+                "uid": lost.uid.as_str(),
+                "profile": &*lost.profile,
+                "at": lost.at.to_string(),
+            })
+        })
+        .collect();
+    let standing = census.standing();
+    let closed: Vec<Value> = standing
+        .closed
+        .iter()
+        .map(|(namespace, waiting)| {
+            let unreadable = finalizer.unreadable_in(namespace).into_iter();
+            let unreadable: Vec<Value> = unreadable
+                .map(|(pod, why)| json!({ "name": pod.name(), "why": &*why }))
+                .collect();
+            json!({
+                "namespace": &**namespace,
+                "waiting": waiting,
+                "ownerStatusUnreadable": unreadable,
+            })
+        })
+        .collect();
+    let kept_in: Vec<&str> = standing.kept_in.keys().map(|name| &**name).collect();
+    json!({
+        "held": counts.held,
+        "waiting": counts.waiting,
+        "backlog": counts.waiting,
+        "unselected": counts.unselected,
+        "observedLosses": finalizer.observed_losses(),
+        "latestLosses": losses,
+        "backlogGate": match standing.gate {
+            Gate::Open | Gate::NamespaceClosed => "open",
+            Gate::Closed => "closed",
+        },
+        "closedNamespaces": closed,
+        "unselectedKept": census.kept() > 0,
+        "unselectedKeptIn": kept_in,
+        "pods": pods,
+    })
+}

@@ -1,0 +1,202 @@
+//! pod-recreation as a controller: its keys, its needs, and its place among pods and records.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use belayer_controller::config::{Problem, Section};
+use belayer_controller::context::{ControllerContext, Crew, Watched, zeros};
+use belayer_controller::{Configured, Controller, Hold, Needs, Site};
+use belayer_core::executor::Tickets;
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, ObjectMeta, Pod};
+use belayer_core::workqueue::WorkQueue;
+use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_holds::owned;
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::selection::Selected;
+use belayer_inspect::explain::Explainer;
+use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::reader::Reader;
+
+use crate::component::{self, Parts, PodRecreation};
+use crate::config::{ARGO_LEFT_OUT, KEY, PodRecreationConfig, Settings};
+use crate::keys::KEYS;
+use crate::machine::{self, Machine};
+use crate::record::Record;
+use crate::{NAME, api, debug, evidence, explainer, rights};
+
+/// Name of the queue of records.
+const QUEUE: &str = "recreations";
+
+/// pod-recreation.
+pub const CONTROLLER: Controller = Controller {
+    name: NAME,
+    key: KEY,
+    keys: KEYS,
+    finalizer: POD_RECREATION_HOLD,
+    switch: "holdRecreations",
+    configure,
+};
+
+fn configure(section: &Section<'_>) -> Result<Arc<dyn Configured>, Problem> {
+    let settings = section.settings::<PodRecreationConfig, Settings>()?;
+    Ok(Arc::new(settings))
+}
+
+impl Configured for Settings {
+    fn controller(&self) -> &'static Controller {
+        &CONTROLLER
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        vec![Hold {
+            kind: Resource::pods(),
+            finalizers: vec![POD_RECREATION_HOLD],
+        }]
+    }
+
+    fn requires(&self) -> Vec<Part> {
+        let advice = self.argo_left_out.then(|| ARGO_LEFT_OUT.to_owned());
+        vec![Part {
+            advice: advice.into_iter().collect(),
+            kinds: vec![Kind {
+                fix: "belayer crds | kubectl apply -f -",
+                ..Kind::optional(api::resource())
+            }],
+            // Pods ask by an annotation, so that the policy has no label to mention.
+            policies: vec![Policy {
+                name: "belayer-pod-recreation-hold",
+                resource: Resource::pods(),
+                finalizer: POD_RECREATION_HOLD.to_owned(),
+                labels: Vec::new(),
+                namespaces: Vec::new(),
+                switch: CONTROLLER.switch,
+            }],
+            holds: vec![(Resource::pods(), POD_RECREATION_HOLD.to_owned())],
+            ..Part::new(NAME, "ClusterRole belayer-pod-recreation", rights::rights())
+        }]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            pods: component::keep_of_pods(self),
+            indexes: vec![|pods| {
+                pods.index(owned::RECREATION_BY_OWNER, owned::recreation_by_owner)
+            }],
+            namespaces: component::keep_of_namespaces(),
+            reads_namespaces: true,
+            ..Needs::default()
+        }
+    }
+
+    fn selects(&self, _: &Resource, object: &ObjectMeta, _: bool) -> Selected {
+        self.eligibility.selects(&Pod::new(object.clone())).into()
+    }
+
+    fn join(&self, context: &mut ControllerContext) {
+        join(self, context);
+    }
+
+    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+        vec![
+            Box::new(explainer::Pods::new(self, site)),
+            Box::new(explainer::record::Records::new(self, site.namespace)),
+        ]
+    }
+
+    fn record_of<'a>(
+        &'a self,
+        reader: &'a Reader,
+        namespace: &'a str,
+        pod: &'a str,
+    ) -> BoxFuture<'a, Option<String>> {
+        explainer::record::of_pod(reader, namespace, pod).boxed()
+    }
+}
+
+/// Puts pod-recreation in its place among the pods.
+fn join(settings: &Settings, context: &mut ControllerContext) {
+    let ControllerContext {
+        shared,
+        namespaces,
+        owners,
+        pods,
+        ..
+    } = context;
+    if settings.argo_left_out {
+        tracing::warn!("{}", ARGO_LEFT_OUT);
+    }
+    zeros::of_component(
+        NAME,
+        evidence::EVIDENCE_NAMES.iter().copied(),
+        &[zeros::OWNER],
+    );
+    let mut watched: Watched<Record> = Watched::new(
+        &shared.client,
+        api::resource(),
+        shared.json_decoders(),
+        |builder| builder,
+    );
+    let queue = WorkQueue::new(QUEUE);
+    let oracle = OwnerOracle::new(
+        Arc::clone(&shared.executor),
+        shared.decoders(Keep::nothing()),
+    );
+    let recreation = Arc::new(PodRecreation::new(
+        settings.clone(),
+        Parts {
+            pods: pods.watched.store.clone(),
+            records: watched.store.clone(),
+            namespaces: namespaces.store.clone(),
+            owners: owners.stores(),
+            looks: shared.facts(oracle, pods.wake()),
+            pods_queue: pods.queue.clone(),
+            queue: queue.clone(),
+        },
+    ));
+    let tickets = Tickets::new(&shared.executor, queue.clone());
+    let machine = Machine::new(machine::Parts {
+        component: Arc::clone(&recreation),
+        pod_decoders: pods.watched.decoders.clone(),
+        record_decoders: watched.decoders.clone(),
+        owners: Arc::new(OwnerOracle::new(
+            Arc::clone(tickets.executor()),
+            shared.decoders(Keep::nothing()),
+        )),
+        tickets,
+        events: shared.events.clone(),
+        switch: shared.switch.clone(),
+        clock: Arc::new(belayer_core::ambient::now),
+    });
+
+    let told = Arc::clone(&recreation);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    pods.register(Arc::clone(&recreation), settings.workers);
+    let told = Arc::clone(&recreation);
+    namespaces.on_event(move |event| told.on_namespace(event));
+    for kind in &mut owners.kinds {
+        let told = Arc::clone(&recreation);
+        kind.on_event(move |event| told.on_owner(event));
+    }
+    let told = Arc::clone(&recreation);
+    watched.on_event(move |event| told.on_record(event));
+    watched.informer().add_handler(Arc::new(machine.clone()));
+
+    context.debug.add(NAME, &recreation, |it| debug::report(it));
+    let workers = settings.workers;
+    let breakers = machine.clone();
+    let pods_state = pods.watched.store.watch_state();
+    let feed = watched.into_feed();
+    context.crews.push(Crew {
+        name: QUEUE,
+        queue,
+        needs: vec![feed.state(), pods_state],
+        start: Box::new(move || machine.work(workers)),
+        beside: vec![Box::new(|stop| breakers.run_beside(stop).boxed())],
+    });
+    // Its kind may not be installed: the others run all the same.
+    context.optional.push(feed);
+    context.provide(&recreation);
+}

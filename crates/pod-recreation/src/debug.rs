@@ -1,0 +1,26 @@
+//! What pod-recreation reports of its records, for `/debug/holds`.
+
+use serde_json::{Value, json};
+
+use crate::PodRecreation;
+
+/// The re-creations that are under way.
+pub(crate) fn report(recreation: &PodRecreation) -> Value {
+    let mut under_way = Vec::new();
+    recreation.records().for_each(|record| {
+        let status = &record.status;
+        if status.phase.is_some_and(|phase| phase.is_final()) {
+            return;
+        }
+        under_way.push(json!({
+            "namespace": record.meta.key.namespace(),
+            "name": record.meta.key.name(),
+            "pod": record.pod_name,
+            "phase": status.phase,
+            "attempts": status.attempts,
+            "maxRetries": record.policy.max_retries,
+            "reason": status.reason,
+        }));
+    });
+    json!({ "underWay": under_way, "records": recreation.records().len() })
+}

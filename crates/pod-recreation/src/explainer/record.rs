@@ -1,0 +1,241 @@
+//! What pod-recreation says of the record of a re-creation.
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::{ConditionType, Status};
+use crate::decide::{Effect, NamespaceSight, Snapshot, decide};
+use crate::proof::FirstSight;
+use crate::record::Record;
+use crate::snapshot::{Asked, PodView, Sight};
+use crate::{NAME, Settings, api, component, explain, row};
+use belayer_core::http::Request;
+use belayer_core::informer::{Decoder as _, JsonDecoder};
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::slim::json::SlimJson;
+use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
+use belayer_holds::holding::Holding;
+use belayer_holds::names;
+use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::report::age;
+
+/// Explains records by the state machine that the controller runs.
+pub(crate) struct Records {
+    settings: Settings,
+    /// The ConfigMap that says whether Belayer is drained.
+    gate: ObjectKey,
+}
+
+impl Records {
+    pub(crate) fn new(settings: &Settings, own_namespace: &str) -> Self {
+        Self {
+            settings: settings.clone(),
+            gate: ObjectKey::new(own_namespace, names::GATE_CONFIG_MAP),
+        }
+    }
+
+    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+        let Some(record) = read::<Record>(reader, &api::resource(), key, plain()).await? else {
+            return Err(format!("{} {key} is gone", api::resource()));
+        };
+        let snapshot = Snapshot {
+            pod: self.pod(&component::pod_key(&record), reader).await?,
+            namespace: namespace(key, reader).await?,
+            cancelled: Asked::No,
+            created: None,
+            holding: Holding::Allowed,
+            record_ttl: self.settings.record_ttl,
+            record: Some(Box::new(record)),
+        };
+        let now = Timestamp::now();
+        let verdict = decide(&snapshot, now);
+        let told = verdict.notice.as_ref().filter(|_| verdict.effect.is_none());
+        let status = snapshot.record.map(|record| record.status);
+        // One that was refused for too long has come to its end by that.
+        let refused = status.as_ref().filter(|_| verdict.row != row::DENIED);
+        let refused = refused.and_then(|status| denied(status, now));
+        let under_way = status
+            .as_ref()
+            .is_some_and(|status| status.finished_at.is_none());
+        let drained = if under_way {
+            drained(reader, &self.gate).await
+        } else {
+            None
+        };
+        let message = status.and_then(|status| status.message);
+        Ok(Explained {
+            component: NAME,
+            hold: names::POD_RECREATION_HOLD,
+            held: false,
+            row: Row {
+                number: verdict.row.number,
+                name: verdict.row.name,
+                says: explain::says(verdict.row).to_owned(),
+            },
+            action: action(verdict.effect.as_ref()),
+            evidence: None,
+            missing: told
+                .map(|notice| notice.message.to_string())
+                .into_iter()
+                .chain(refused)
+                .chain(drained)
+                .collect(),
+            why_not: None,
+            next: explain::next(&verdict),
+            look_again_seconds: verdict.again.map(|after| after.as_secs()),
+            notes: message.into_iter().collect(),
+        })
+    }
+
+    async fn pod(&self, key: &ObjectKey, reader: &Reader) -> Result<Sight, String> {
+        let pods = Resource::pods();
+        let context = DecodeContext {
+            keep: component::keep_of_pods(&self.settings),
+            interner: Interner::default(),
+        };
+        let Some(pod) = read::<Pod>(reader, &pods, key, context).await? else {
+            return Ok(Sight::Absent);
+        };
+        let sight = if pod.phase == Phase::Failed {
+            FirstSight::Rejected
+        } else {
+            FirstSight::Earlier
+        };
+        Ok(Sight::Present(Box::new(PodView::of(
+            &pod,
+            &self.settings,
+            sight,
+        ))))
+    }
+}
+
+/// That Belayer is drained: a re-creation that is under way stops where it is.
+pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
+    let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
+    (look.found()?["data"][names::GATE_MODE] == names::GATE_DRAINING).then(|| {
+        format!(
+            "the drain must end (belayer drain --resume): configmap {gate} says draining, and only pods that exist \
+             only in their records are re-created"
+        )
+    })
+}
+
+/// What the API server has against the pod that is to be created, if it refused it lately.
+pub(crate) fn denied(status: &Status, now: Timestamp) -> Option<String> {
+    if !status.is_true(ConditionType::CreateDenied) {
+        return None;
+    }
+    let condition = status.condition(ConditionType::CreateDenied)?;
+    let since = now.duration_since(condition.last_transition_time);
+    Some(format!(
+        "the API server has to accept the pod, which it has refused for {}: {}; it is tried again by itself, after half \
+         a minute at first and ten minutes at last, and given up when that has lasted an hour",
+        age(since.as_secs()),
+        condition.message
+    ))
+}
+
+/// What is done about the record, which is the object here: much of it is done to its pod.
+fn action(effect: Option<&Effect>) -> Action {
+    match effect {
+        None | Some(Effect::LookAtNode { .. }) => Action::Nothing,
+        Some(Effect::CreateRecord { .. }) => Action::Record,
+        Some(Effect::Status(_) | Effect::Intend { .. } | Effect::Reserve { .. }) => {
+            Action::WriteStatus
+        }
+        Some(Effect::CreatePod { .. }) => Action::CreatePod,
+        Some(Effect::DeletePod { .. }) => Action::DeletePod,
+        Some(Effect::Mark { .. }) => Action::AnnotatePod,
+        Some(Effect::DeleteRecord) => Action::Delete,
+    }
+}
+
+fn plain() -> DecodeContext {
+    DecodeContext::default()
+}
+
+async fn namespace(key: &ObjectKey, reader: &Reader) -> Result<NamespaceSight, String> {
+    let kind = Resource::namespaces();
+    let key = ObjectKey::cluster(key.namespace().unwrap_or_default());
+    Ok(
+        match read::<Namespace>(reader, &kind, &key, plain()).await? {
+            Some(namespace) if !namespace.meta.is_deleting() => NamespaceSight::Active,
+            _ => NamespaceSight::Terminating,
+        },
+    )
+}
+
+/// `namespace/name` of the youngest record of a pod, if there is one and it can be seen.
+pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Found {
+        metadata: Metadata,
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        name: String,
+        creation_timestamp: Option<Timestamp>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        pod_name: String,
+    }
+    let path = api::resource().path(Some(namespace));
+    let all = reader.all::<Found>(&path).await;
+    let its = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
+    let youngest = its.max_by_key(|one| one.metadata.creation_timestamp)?;
+    Some(format!("{namespace}/{}", youngest.metadata.name))
+}
+
+/// One object; nothing if the server says that it is not there.
+async fn read<K: Slim + SlimJson>(
+    reader: &Reader,
+    kind: &Resource,
+    key: &ObjectKey,
+    context: DecodeContext,
+) -> Result<Option<K>, String> {
+    let failed = |why: String| format!("{kind} {key}: {why}");
+    match reader.read(&Request::get(kind.object_path(key))).await {
+        Ok(answer) => JsonDecoder::<K>::new(context)
+            .decode_object(&answer.body)
+            .map(Some)
+            .map_err(|error| failed(error.to_string())),
+        Err(error)
+            if error
+                .api()
+                .is_some_and(|api| api.is_not_found_naming(kind, key)) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(failed(in_words(&error))),
+    }
+}
+
+impl Explainer for Records {
+    fn component(&self) -> &'static str {
+        NAME
+    }
+
+    fn holds(&self) -> &'static [&'static str] {
+        &[names::POD_RECREATION_HOLD]
+    }
+
+    fn is_about(&self, kind: &Resource) -> bool {
+        kind.is_same_kind(&api::resource())
+    }
+
+    fn explain<'a>(
+        &'a self,
+        _: &'a Resource,
+        key: &'a ObjectKey,
+        reader: &'a Reader,
+    ) -> BoxFuture<'a, Result<Explained, String>> {
+        Box::pin(self.look(key, reader))
+    }
+}

@@ -1,0 +1,186 @@
+//! pvc-protection as a controller: its keys, its needs, and its place among PVCs and pods.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+
+use belayer_controller::config::{Problem, Section};
+use belayer_controller::context::{ControllerContext, Crew, Watched, zeros};
+use belayer_controller::{Configured, Controller, Hold, Needs, Site};
+use belayer_core::facts::Wake;
+use belayer_core::index;
+use belayer_core::object::Resource;
+use belayer_core::slim::{Claim, Keep, ObjectMeta};
+use belayer_core::workqueue::WorkQueue;
+use belayer_holds::names::PVC_PROTECTION_HOLD;
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner::{self, Runner};
+use belayer_holds::selection::Selected;
+use belayer_inspect::explain::Explainer;
+use belayer_inspect::preflight::{Claims, Part, Policy};
+
+use crate::component::{NAME, Parts, PvcProtection, pace};
+use crate::config::{KEY, Mode, PvcProtectionConfig, Settings};
+use crate::explainer;
+use crate::keys::KEYS;
+use crate::ledger::Keeper;
+use crate::look::PodsOracle;
+use crate::owner::COMPLETED_LABEL;
+use crate::steward::Steward;
+use crate::turns::Turns;
+use crate::{debug, evidence, rights};
+
+/// Name of the queue.
+const QUEUE: &str = "claims";
+
+/// pvc-protection.
+pub const CONTROLLER: Controller = Controller {
+    name: NAME,
+    key: KEY,
+    keys: KEYS,
+    finalizer: PVC_PROTECTION_HOLD,
+    switch: "holdClaims",
+    configure,
+};
+
+fn configure(section: &Section<'_>) -> Result<Arc<dyn Configured>, Problem> {
+    let settings = section.settings::<PvcProtectionConfig, Settings>()?;
+    Ok(Arc::new(settings))
+}
+
+impl Configured for Settings {
+    fn controller(&self) -> &'static Controller {
+        &CONTROLLER
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        vec![Hold {
+            kind: Resource::claims(),
+            finalizers: self.mode.ours().to_vec(),
+        }]
+    }
+
+    fn adds_holds(&self) -> bool {
+        self.mode.adds_holds()
+    }
+
+    fn requires(&self) -> Vec<Part> {
+        let own = || vec![(Resource::claims(), PVC_PROTECTION_HOLD.to_owned())];
+        let (mode, policies, holds) = match self.mode {
+            // The policy may exist: the gate ConfigMap keeps it off.
+            Mode::Advise => (Claims::Advised, Vec::new(), own()),
+            Mode::Beside => (
+                Claims::Beside,
+                vec![Policy {
+                    name: "belayer-claim-hold",
+                    resource: Resource::claims(),
+                    finalizer: PVC_PROTECTION_HOLD.to_owned(),
+                    labels: Vec::new(),
+                    namespaces: Vec::new(),
+                    switch: CONTROLLER.switch,
+                }],
+                own(),
+            ),
+            // The API server's own admission plugin adds that name.
+            Mode::Replacing => (Claims::Replacing, Vec::new(), Vec::new()),
+        };
+        vec![Part {
+            policies,
+            holds,
+            claims: Some(mode),
+            ..Part::new(NAME, "ClusterRole belayer-pvc-protection", rights::rights())
+        }]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            indexes: vec![|pods| pods.index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)],
+            ..Needs::default()
+        }
+    }
+
+    /// Every PVC is held: there is nothing to be selected by.
+    fn selects(&self, _: &Resource, _: &ObjectMeta, _: bool) -> Selected {
+        Selected::Yes
+    }
+
+    fn join(&self, context: &mut ControllerContext) {
+        join(self, context);
+    }
+
+    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+        vec![Box::new(explainer::Claims::new(self.mode))]
+    }
+}
+
+/// Puts pvc-protection in its place: the one controller that holds PVCs, so that their informer and their
+/// runner are its own.
+fn join(settings: &Settings, context: &mut ControllerContext) {
+    let ControllerContext { shared, pods, .. } = context;
+    zeros::of_component(
+        NAME,
+        evidence::EVIDENCE_NAMES.iter().copied(),
+        &[
+            ("pods", &["listed", "store", "error"]),
+            ("owner", &["present", "gone", "unknown", "error"]),
+        ],
+    );
+    let Settings { workers, mode } = *settings;
+    let mut watched: Watched<Claim> = Watched::new(
+        &shared.client,
+        Resource::claims(),
+        shared.decoders(Keep::nothing()),
+        |builder| builder,
+    );
+    let queue = WorkQueue::new(QUEUE);
+    let turns = Turns::new(queue.clone(), workers, shared.after_work.clone());
+    let wake: Wake = Arc::new(move |key| turns.add(key));
+    let oracle = PodsOracle::new(
+        Arc::clone(&shared.executor),
+        pods.watched.decoders.clone(),
+        pods.watched.store.clone(),
+    );
+    let owners = OwnerOracle::new(
+        Arc::clone(&shared.executor),
+        shared.decoders(Keep::nothing().labels([COMPLETED_LABEL])),
+    );
+    let protection = Arc::new(PvcProtection::new(
+        mode,
+        Parts {
+            claims: watched.store.clone(),
+            pods: pods.watched.store.clone(),
+            looks: shared.facts_at(oracle, Arc::clone(&wake), pace()),
+            owners: shared.facts(owners, wake),
+            queue: queue.clone(),
+        },
+    ));
+    let runner = Runner::builder(runner::Parts {
+        observer: Arc::new(Keeper {
+            ledger: Arc::clone(protection.ledger()),
+            next: Arc::clone(&shared.observer),
+        }),
+        ..shared.runner(&watched, &queue, mode.ours())
+    })
+    .component(Arc::clone(&protection))
+    .build();
+
+    let told = Arc::clone(&protection);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&protection);
+    watched.on_event(move |event| told.on_claim(event));
+    watched.informer().add_handler(Arc::new(runner.clone()));
+
+    context.debug.add(NAME, &protection, |it| debug::report(it));
+    let steward = Steward::new(Arc::clone(&protection), shared.executor.writes());
+    let pods_state = pods.watched.store.watch_state();
+    let feed = watched.into_feed();
+    context.crews.push(Crew {
+        name: QUEUE,
+        queue,
+        needs: vec![feed.state(), pods_state],
+        start: Box::new(move || runner.work(workers)),
+        beside: vec![Box::new(|stop| steward.run(stop).boxed())],
+    });
+    context.feeds.push(feed);
+    context.provide(&protection);
+}

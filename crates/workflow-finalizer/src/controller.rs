@@ -1,0 +1,255 @@
+//! workflow-finalizer as a controller: its keys, its needs, a runner per kind of owner, and its one rule about
+//! pods.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+use belayer_controller::config::{Problem, Section};
+use belayer_controller::context::{Beside, ControllerContext, Crew, zeros};
+use belayer_controller::{Configured, Controller, Hold, Needs, Site};
+use belayer_core::facts::Wake;
+use belayer_core::object::Resource;
+use belayer_core::slim::ObjectMeta;
+use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_holds::names;
+use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::owned::{self, OwnerEnds};
+use belayer_holds::owner::OwnerOracle;
+use belayer_holds::runner::Runner;
+use belayer_holds::selection::Selected;
+use belayer_inspect::explain::Explainer;
+use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::reader::Reader;
+
+use crate::component::{self, NAME, Parts, WorkflowFinalizer};
+use crate::config::{KEY, OwnerRule, Settings, WorkflowFinalizerConfig};
+use crate::keys::KEYS;
+use crate::look::PodsOracle;
+use crate::steward::Steward;
+use crate::{debug, evidence, explainer, rights};
+
+/// workflow-finalizer.
+pub const CONTROLLER: Controller = Controller {
+    name: NAME,
+    key: KEY,
+    keys: KEYS,
+    finalizer: names::WORKFLOW_HOLD,
+    switch: "holdWorkflows",
+    configure,
+};
+
+fn configure(section: &Section<'_>) -> Result<Arc<dyn Configured>, Problem> {
+    let settings = section.settings::<WorkflowFinalizerConfig, Settings>()?;
+    Ok(Arc::new(settings))
+}
+
+impl Configured for Settings {
+    fn controller(&self) -> &'static Controller {
+        &CONTROLLER
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        let kinds = self.owners.iter().map(|rule| rule.kind.clone());
+        let finalizers = || names::OWNER_HOLDS.to_vec();
+        kinds
+            .map(|kind| Hold {
+                kind,
+                finalizers: finalizers(),
+            })
+            .collect()
+    }
+
+    fn requires(&self) -> Vec<Part> {
+        // The manifests have a policy for workflows of Argo Workflows alone.
+        let argo = OwnerRule::argo().kind;
+        let policies = self.owners.iter().filter(|rule| rule.kind == argo);
+        let kinds = || self.owners.iter().map(|rule| rule.kind.clone());
+        vec![Part {
+            kinds: kinds().map(Kind::optional).collect(),
+            policies: policies
+                .map(|rule| Policy {
+                    name: "belayer-workflow-hold",
+                    resource: rule.kind.clone(),
+                    finalizer: names::WORKFLOW_HOLD.to_owned(),
+                    labels: rule.selector.names().map(str::to_owned).collect(),
+                    namespaces: vec![rule.namespaces.clone()],
+                    switch: CONTROLLER.switch,
+                })
+                .collect(),
+            holds: kinds()
+                .map(|kind| (kind, names::WORKFLOW_HOLD.to_owned()))
+                .collect(),
+            ..Part::new(
+                NAME,
+                "ClusterRole belayer-workflow-finalizer",
+                rights::rights(self),
+            )
+        }]
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            indexes: vec![|pods| pods.index(owned::HELD_BY_OWNER, owned::held_by_owner)],
+            namespaces: component::keep_of_namespaces(),
+            reads_namespaces: true,
+            owners: self.owners.iter().map(|rule| rule.kind.clone()).collect(),
+            keep_of_owners: component::keep_of_owners(self),
+            ..Needs::default()
+        }
+    }
+
+    fn selects(&self, kind: &Resource, object: &ObjectMeta, ignored: bool) -> Selected {
+        let namespace = object.key.namespace().unwrap_or_default();
+        let mut rules = self.owners.iter();
+        let selects = |rule: &OwnerRule| {
+            rule.kind.is_same_kind(kind) && rule.selects(&object.labels, namespace)
+        };
+        (!ignored && rules.any(selects)).into()
+    }
+
+    fn join(&self, context: &mut ControllerContext) {
+        join(self, context);
+    }
+
+    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+        vec![Box::new(explainer::Workflows::new(self))]
+    }
+
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+        explainer::kept(reader, self).map(Some).boxed()
+    }
+}
+
+/// Puts workflow-finalizer in its place among the pods and their owners.
+fn join(settings: &Settings, context: &mut ControllerContext) {
+    zeros::of_component(
+        NAME,
+        evidence::EVIDENCE_NAMES.iter().chain(owned::NAMES).copied(),
+        &[
+            zeros::OWNER,
+            zeros::NAMESPACE,
+            ("pods", &["none", "some", "error"]),
+        ],
+    );
+    let rule = pod_rule(settings, context);
+    context.pods.register(Arc::new(rule), settings.workers);
+    let mut kinds = Vec::new();
+    for rule in &settings.owners {
+        kinds.extend(kind(settings, rule, context));
+    }
+    context
+        .debug
+        .add(NAME, &kinds, |kinds| debug::report(kinds));
+    let steward = Steward::new(
+        kinds,
+        context.shared.events.clone(),
+        context.namespaces.store.clone(),
+        &context.shared.namespace,
+    );
+    let task: Beside = Box::new(|stop| steward.run(stop).boxed());
+    context.pods.run_beside(task);
+}
+
+/// The one rule about pods: those of an owner that ends are let go. Without it the owners would
+/// wait for ever where pod-finalizer is switched off.
+fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
+    let ControllerContext {
+        shared,
+        owners,
+        pods,
+        ..
+    } = context;
+    let oracle = OwnerOracle::new(
+        Arc::clone(&shared.executor),
+        shared.decoders(owners.keep.clone()),
+    );
+    let facts = shared.facts(oracle, pods.wake());
+    let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
+    OwnerEnds::new(owned::Parts {
+        name: NAME,
+        owners: owners
+            .kinds
+            .iter()
+            .filter(|watched| held(&watched.resource))
+            .map(|watched| (watched.resource.clone(), watched.store.clone()))
+            .collect(),
+        facts: (!context.gone_owners_are_asked).then_some(facts),
+    })
+}
+
+/// The name of a kind's queue. Names live as long as the process; a reload takes the one there is.
+fn queue_name(plural: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(name) = names.get(plural) {
+        return name;
+    }
+    let name: &'static str = plural.to_owned().leak();
+    names.insert(name);
+    name
+}
+
+fn kind(
+    settings: &Settings,
+    rule: &OwnerRule,
+    context: &mut ControllerContext,
+) -> Option<Arc<WorkflowFinalizer>> {
+    let ControllerContext {
+        shared,
+        namespaces,
+        owners,
+        pods,
+        ..
+    } = context;
+    let watched = owners
+        .kinds
+        .iter_mut()
+        .find(|watched| watched.resource == rule.kind)?;
+    let name = queue_name(&rule.kind.plural);
+    let queue = WorkQueue::new(name);
+    let wake: Wake = {
+        let queue = queue.clone();
+        Arc::new(move |key| queue.add(key, Band::Release))
+    };
+    let namespace_oracle =
+        NamespaceOracle::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
+    let finalizer = Arc::new(WorkflowFinalizer::new(
+        settings,
+        rule.clone(),
+        Parts {
+            workflows: watched.store.clone(),
+            pods: pods.watched.store.clone(),
+            namespaces: namespaces.store.clone(),
+            pod_facts: shared.facts(PodsOracle::new(Arc::clone(&shared.executor)), wake.clone()),
+            namespace_facts: shared.facts(namespace_oracle, wake),
+            queue: queue.clone(),
+            pods_queue: pods.queue.clone(),
+        },
+    ));
+    let runner = Runner::builder(shared.runner(watched, &queue, names::OWNER_HOLDS))
+        .component(Arc::clone(&finalizer))
+        .build();
+
+    // The census first, so that a decision finds the numbers that its event made.
+    let told = Arc::clone(&finalizer);
+    watched.on_event(move |event| told.on_workflow(event));
+    watched.informer().add_handler(Arc::new(runner.clone()));
+    let told = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| told.on_pod(event));
+    let told = Arc::clone(&finalizer);
+    namespaces.on_event(move |event| told.on_namespace(event));
+
+    let workers = settings.workers;
+    context.crews.push(Crew {
+        name,
+        queue,
+        // Not of the kind itself, which may not be served: there is nothing to do before it is.
+        needs: vec![pods.watched.store.watch_state()],
+        start: Box::new(move || runner.work(workers)),
+        beside: Vec::new(),
+    });
+    Some(finalizer)
+}
