@@ -70,10 +70,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("belayer-metrics", &[]),
     ("belayer-core", &["belayer-metrics"]),
     ("belayer-holds", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-controller",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
     ("belayer-lifecycles", &["belayer-core", "belayer-metrics"]),
     (
         "belayer-pod-finalizer",
-        &["belayer-core", "belayer-holds", "belayer-metrics"],
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
     ),
     (
         "belayer-inspect",
@@ -102,24 +117,39 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-pod-recreation",
-        &["belayer-core", "belayer-holds", "belayer-metrics"],
-    ),
-    (
-        "belayer-preflight",
-        &["belayer-core", "belayer-holds", "belayer-inspect"],
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
     ),
     (
         "belayer-pvc-protection",
-        &["belayer-core", "belayer-holds", "belayer-metrics"],
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
     ),
     (
         "belayer-workflow-finalizer",
-        &["belayer-core", "belayer-holds", "belayer-metrics"],
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
     ),
     ("belayer-sandbox", &[]),
     (
         "belayer",
         &[
+            "belayer-controller",
             "belayer-core",
             "belayer-holds",
             "belayer-drain",
@@ -139,9 +169,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-core",
             "belayer-holds",
             "belayer-inspect",
+            "belayer-pod-finalizer",
             "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-sandbox",
+            "belayer-workflow-finalizer",
         ],
     ),
     (

@@ -72,7 +72,6 @@ pub enum Command {
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
     /// Print the custom resource definitions that Belayer's optional parts need,
     /// for `kubectl apply -f -`
-    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     #[command(after_help = PRINTS)]
     Crds,
     /// Print the script that completes commands and flags in a shell

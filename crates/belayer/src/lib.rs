@@ -31,6 +31,8 @@ mod signals;
 
 use std::process::ExitCode;
 
+use belayer_controller::Crd;
+
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command};
@@ -66,7 +68,6 @@ fn start(cli: Cli) -> Result<(), Failure> {
     if let Command::Man(arguments) = &cli.command {
         return manual::man(arguments, Cli::command());
     }
-    #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
     if let Command::Crds = cli.command {
         anstream::print!("{}", crds()?);
         return Ok(());
@@ -97,22 +98,20 @@ fn threads() -> usize {
 }
 
 /// What `belayer crds` prints: one YAML document per kind that this build knows.
-#[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
 fn crds() -> anyhow::Result<String> {
-    let documents: &[String] = &[
-        #[cfg(feature = "pod-finalizer")]
-        serde_saphyr::to_string(&belayer_pod_finalizer::outcome::crd())?,
-        #[cfg(feature = "pod-recreation")]
-        belayer_pod_recreation::crd::YAML.to_owned(),
-    ];
+    let mut documents = Vec::new();
+    for crd in controllers::CONTROLLERS.iter().flat_map(|one| one.crds) {
+        documents.push(match crd {
+            Crd::Text(text) => (*text).to_owned(),
+            Crd::Made(crd) => serde_saphyr::to_string(&crd())?,
+        });
+    }
     Ok(documents.join("---\n"))
 }
 
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
-        Command::Version | Command::Completions(_) | Command::Man(_) => Ok(()),
-        #[cfg(any(feature = "pod-finalizer", feature = "pod-recreation"))]
-        Command::Crds => Ok(()),
+        Command::Version | Command::Completions(_) | Command::Man(_) | Command::Crds => Ok(()),
         Command::Run(arguments) => {
             let source = arguments.source()?;
             let how = source.logging(&cli.logging);

@@ -30,6 +30,8 @@ pub struct Controller {
     pub key: &'static str,
     /// Every key below that one, in the order in which people write them.
     pub keys: &'static [Key],
+    /// The custom resources that it has.
+    pub crds: &'static [Crd],
     /// The finalizer of its own name.
     pub finalizer: &'static str,
     /// The key of the gate ConfigMap by which its admission policy is switched.
@@ -52,6 +54,15 @@ impl PartialEq for Controller {
 }
 
 impl Eq for Controller {}
+
+/// The CustomResourceDefinition of a kind.
+#[derive(Debug, Clone, Copy)]
+pub enum Crd {
+    /// As YAML.
+    Text(&'static str),
+    /// As made from the type.
+    Made(fn() -> serde_json::Value),
+}
 
 /// A controller with its settings.
 pub trait Configured: fmt::Debug + Send + Sync {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, zeros};
-use belayer_controller::{Configured, Controller, Gated, Hold, Needs, Site};
+use belayer_controller::{Configured, Controller, Crd, Gated, Hold, Needs, Site};
 use belayer_core::index;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
@@ -35,6 +35,7 @@ pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
     keys: KEYS,
+    crds: &[Crd::Made(outcome::crd)],
     finalizer: names::POD_STATUS_HOLD,
     switch: GATE_KEY,
     configure,

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, Crew, Watched, zeros};
-use belayer_controller::{Configured, Controller, Hold, Needs, Site};
+use belayer_controller::{Configured, Controller, Crd, Hold, Needs, Site};
 use belayer_core::executor::Tickets;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
@@ -25,7 +25,7 @@ use crate::config::{ARGO_LEFT_OUT, KEY, PodRecreationConfig, Settings};
 use crate::keys::KEYS;
 use crate::machine::{self, Machine};
 use crate::record::Record;
-use crate::{NAME, api, debug, evidence, explainer, rights};
+use crate::{NAME, api, crd, debug, evidence, explainer, rights};
 
 /// Name of the queue of records.
 const QUEUE: &str = "recreations";
@@ -35,6 +35,7 @@ pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
     keys: KEYS,
+    crds: &[Crd::Text(crd::YAML)],
     finalizer: POD_RECREATION_HOLD,
     switch: "holdRecreations",
     configure,

@@ -38,6 +38,7 @@ pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
     keys: KEYS,
+    crds: &[],
     finalizer: PVC_PROTECTION_HOLD,
     switch: "holdClaims",
     configure,

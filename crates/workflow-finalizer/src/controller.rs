@@ -36,6 +36,7 @@ pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
     keys: KEYS,
+    crds: &[],
     finalizer: names::WORKFLOW_HOLD,
     switch: "holdWorkflows",
     configure,

@@ -89,6 +89,14 @@ impl<'a> Section<'a> {
         Self { text, key }
     }
 
+    /// What the key says; the default if it is left out.
+    ///
+    /// # Errors
+    /// Line, key and reason, if a value does not fit.
+    pub fn read<C: DeserializeOwned + Default>(&self) -> Result<C, Problem> {
+        Ok(yaml::parse_key(self.text, self.key)?.unwrap_or_default())
+    }
+
     /// What the key says, checked; the default if it is left out.
     ///
     /// # Errors
@@ -98,8 +106,7 @@ impl<'a> Section<'a> {
         C: DeserializeOwned + Default + TryInto<S>,
         C::Error: Into<belayer_holds::selection::config::ConfigError>,
     {
-        let config: C = yaml::parse_key(self.text, self.key)?.unwrap_or_default();
-        config.try_into().map_err(|error| {
+        self.read::<C>()?.try_into().map_err(|error| {
             let error = error.into();
             Problem {
                 line: None,

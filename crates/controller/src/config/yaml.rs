@@ -12,7 +12,8 @@ use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
 use super::suggest;
 
 /// What is wrong in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Problem {
     /// Counted from 1.
     pub line: Option<u64>,
