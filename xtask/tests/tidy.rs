@@ -99,6 +99,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["belayer-core", "belayer-metrics"],
     ),
     ("belayer-sandbox", &[]),
+    ("belayer-workload", &["belayer-sandbox"]),
     (
         "belayer",
         &[
@@ -122,6 +123,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-pod-recreation",
             "belayer-pvc-protection",
             "belayer-sandbox",
+            "belayer-workload",
         ],
     ),
     (
@@ -184,6 +186,7 @@ fn the_shipped_binary_holds_no_sandbox_and_no_demo() {
     assert!(shipped.contains("belayer-core"), "{shipped:?}");
     for package in [
         "belayer-sandbox",
+        "belayer-workload",
         "belayer-demo",
         "belayer-subject",
         "belayer-e2e",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use belayer_sandbox::workload::names;
+use belayer_workload::names;
 use serde_json::Value;
 
 use super::{OURS, neighbour};

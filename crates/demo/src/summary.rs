@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, ListOptions};
+use belayer_workload::WORKFLOWS;
 use owo_colors::OwoColorize as _;
 use serde_json::Value;
 

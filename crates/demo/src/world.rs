@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use belayer_core::names;
 use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
-use belayer_sandbox::workload::{
-    Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
-};
 use belayer_sandbox::{
     Actor, Epoch, FaultHandle, Gvr, ListOptions, Listener, Patch, Sandbox, Subresource,
     WriteOptions,
+};
+use belayer_workload::{
+    Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Objects as plain JSON: what of them the judgement looks at.
 
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Verb, Write};
+use belayer_workload::WORKFLOWS;
 use serde_json::Value;
 
 use crate::OURS;

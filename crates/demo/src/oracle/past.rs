@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use belayer_sandbox::workload::{ARGO, USER};
 use belayer_sandbox::{Gvr, Verb, Write};
+use belayer_workload::{ARGO, USER};
 use serde_json::Value;
 
 use super::objects::{

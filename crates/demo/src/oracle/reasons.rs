@@ -1,6 +1,6 @@
 //! Why an object may lose a hold, by the record alone.
 
-use belayer_sandbox::workload::names;
+use belayer_workload::names;
 use serde_json::Value;
 
 use super::objects::{annotation, is_deleting, text, uid, workflow_of};

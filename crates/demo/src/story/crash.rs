@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use belayer_sandbox::workload::PodGc;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Propagation, Verb};
+use belayer_workload::PodGc;
 
 use crate::BELAYER;
 use crate::life::{Hold, Pod};

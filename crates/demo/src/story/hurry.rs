@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use anyhow::{Context, Result};
-use belayer_sandbox::workload::{PodGc, WORKFLOWS};
 use belayer_sandbox::{Fault, Match, Propagation};
+use belayer_workload::{PodGc, WORKFLOWS};
 use serde_json::json;
 
 use crate::BELAYER;

@@ -2,7 +2,7 @@
 
 use belayer_sandbox::Gvr;
 use belayer_sandbox::Verb;
-use belayer_sandbox::workload::{USER, WORKFLOWS};
+use belayer_workload::{USER, WORKFLOWS};
 use rstest::rstest;
 use serde_json::{Value, json};
 

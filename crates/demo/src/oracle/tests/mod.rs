@@ -7,8 +7,8 @@ mod script;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Verb};
+use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! ONE-POD, NO-LOSS and RAN-ONCE: what re-creating a pod has to obey.
 
-use belayer_sandbox::workload::USER;
 use belayer_sandbox::{Gvr, Verb};
+use belayer_workload::USER;
 use rstest::rstest;
 use serde_json::{Value, json};
 

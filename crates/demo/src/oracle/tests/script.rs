@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_sandbox::workload::{ARGO, USER, WORKFLOWS, names};
 use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb, Write};
+use belayer_workload::{ARGO, USER, WORKFLOWS, names};
 use serde_json::{Value, json};
 
 use crate::oracle::{Evidence, Findings, judge};

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use belayer_sandbox::Gvr;
+use belayer_sandbox::companions::kubelet::annotations;
+use belayer_sandbox::companions::object;
 use serde_json::{Value, json};
 
 use super::script::{PodScript, WorkflowScript};
-use crate::address::Gvr;
-use crate::companions::kubelet::annotations;
-use crate::companions::object;
 
 /// `argoproj.io/v1alpha1` workflows.
 pub const WORKFLOWS: Gvr = Gvr {
@@ -87,12 +87,12 @@ pub fn workflow(namespace: &str, name: &str, script: &WorkflowScript) -> Value {
 }
 
 /// The key of a pod in its workflow's `status.nodes`.
-pub(super) fn node_id(workflow: &str, number: usize) -> String {
+pub(crate) fn node_id(workflow: &str, number: usize) -> String {
     format!("{workflow}-{number}")
 }
 
 /// The number of a pod, from its key.
-pub(super) fn number_of(node_id: &str) -> Option<usize> {
+pub(crate) fn number_of(node_id: &str) -> Option<usize> {
     node_id.rsplit_once('-')?.1.parse().ok()
 }
 

@@ -3,11 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use belayer_sandbox::companions::kubelet::fingerprint;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
-
-use crate::companions::kubelet::fingerprint;
 
 /// What a workflow does: written into its spec, so that one applied by hand runs as well.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +114,7 @@ impl WorkflowScript {
     }
 
     /// When a pod is created, counted from when the first one is.
-    pub(super) fn created_after(&self, number: usize) -> Duration {
+    pub(crate) fn created_after(&self, number: usize) -> Duration {
         at_pace(number, self.pods_per_second)
     }
 }
@@ -173,7 +172,7 @@ impl PodGc {
 }
 
 /// When the thing of that number is due at a pace.
-pub(super) fn at_pace(number: usize, per_second: f64) -> Duration {
+pub(crate) fn at_pace(number: usize, per_second: f64) -> Duration {
     if per_second.is_nan() || per_second <= 0.0 {
         return Duration::ZERO;
     }

@@ -4,6 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer_sandbox::companions::{Agenda, Change, Controller, Interest, Progress, object};
+use belayer_sandbox::{
+    Actor, ApiError, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Reason, Subresource,
+    WriteOptions,
+};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -11,10 +16,6 @@ use tokio::time::Instant;
 use super::flow::{Act, Fate, Flow, Settle, Uid};
 use super::objects::{self, WORKFLOWS, names};
 use super::{ARGO, WorkloadEvent};
-use crate::address::{Actor, Gvr, Subresource};
-use crate::cluster::{Cluster, DeleteOptions, Patch, Preconditions, WriteOptions};
-use crate::companions::{Agenda, Change, Controller, Interest, Progress, object};
-use crate::error::{ApiError, Reason};
 
 /// How the stand-in behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ enum Power {
     Down,
 }
 
-pub(super) struct Standin {
+pub(crate) struct Standin {
     cluster: Cluster,
     actor: Actor,
     config: ArgoConfig,
@@ -68,7 +69,7 @@ pub(super) struct Standin {
 }
 
 impl Standin {
-    pub(super) fn new(
+    pub(crate) fn new(
         cluster: Cluster,
         config: ArgoConfig,
         events: mpsc::UnboundedSender<WorkloadEvent>,

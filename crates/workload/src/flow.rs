@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer_sandbox::companions::object;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::objects::number_of;
 use super::script::{PodGc, WorkflowScript};
-use crate::companions::object;
 
-pub(super) type Uid = Arc<str>;
+pub(crate) type Uid = Arc<str>;
 
 /// Writes in one go, so that others get their turn.
 const AT_ONCE: usize = 32;
 
 /// How a pod's node stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Its pod is there, or is about to be seen.
     Running,
     /// Its pod has ended; the result is not taken yet.
@@ -31,22 +31,22 @@ pub(super) enum Fate {
 
 /// What is left to do about a pod whose result is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settle {
+pub(crate) enum Settle {
     Label,
     Delete,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) pod: Option<Arc<Value>>,
-    pub(super) fate: Fate,
+pub(crate) struct Node {
+    pub(crate) pod: Option<Arc<Value>>,
+    pub(crate) fate: Fate,
     /// Whether the workflow's status names the node at all.
     recorded: bool,
 }
 
 /// Where a workflow is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Not begun: its status says nothing.
     New,
     Running,
@@ -58,7 +58,7 @@ pub(super) enum Stage {
 
 /// The next thing to do about a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     /// Say that it runs.
     Begin,
     /// Create the pods of these numbers.
@@ -75,11 +75,11 @@ pub(super) enum Act {
 
 /// One workflow.
 #[derive(Debug)]
-pub(super) struct Flow {
-    pub(super) object: Arc<Value>,
-    pub(super) script: WorkflowScript,
-    pub(super) stage: Stage,
-    pub(super) nodes: BTreeMap<usize, Node>,
+pub(crate) struct Flow {
+    pub(crate) object: Arc<Value>,
+    pub(crate) script: WorkflowScript,
+    pub(crate) stage: Stage,
+    pub(crate) nodes: BTreeMap<usize, Node>,
     /// Numbers of nodes whose fate is to be recorded.
     unrecorded: BTreeSet<usize>,
     /// Numbers of nodes whose result is taken and whose pod is to be labelled or deleted.
@@ -98,7 +98,7 @@ enum Looked {
 }
 
 impl Flow {
-    pub(super) fn new(object: Arc<Value>, now: Instant) -> Self {
+    pub(crate) fn new(object: Arc<Value>, now: Instant) -> Self {
         let mut flow = Self {
             script: WorkflowScript::read(&object),
             object,
@@ -118,13 +118,13 @@ impl Flow {
     }
 
     /// Takes in the workflow as it is now.
-    pub(super) fn update(&mut self, object: Arc<Value>) {
+    pub(crate) fn update(&mut self, object: Arc<Value>) {
         self.object = object;
         self.read_stage();
     }
 
     /// The stand-in is up again: what was not created meanwhile is not caught up with at once.
-    pub(super) fn resume(&mut self, now: Instant) {
+    pub(crate) fn resume(&mut self, now: Instant) {
         self.pace = (now, self.next_number());
     }
 
@@ -175,7 +175,7 @@ impl Flow {
     }
 
     /// A pod of this workflow is there. Answers its phase if its result now waits to be taken.
-    pub(super) fn pod_seen(&mut self, pod: &Arc<Value>, id: &str, now: Instant) -> Option<String> {
+    pub(crate) fn pod_seen(&mut self, pod: &Arc<Value>, id: &str, now: Instant) -> Option<String> {
         let number = number_of(id)?;
         let node = self.nodes.entry(number).or_insert_with(|| Node {
             pod: None,
@@ -217,7 +217,7 @@ impl Flow {
     }
 
     /// A pod of this workflow is gone. Answers whether its result is lost.
-    pub(super) fn pod_gone(&mut self, uid: &str, id: &str, now: Instant) -> bool {
+    pub(crate) fn pod_gone(&mut self, uid: &str, id: &str, now: Instant) -> bool {
         let Some(number) = number_of(id) else {
             return false;
         };
@@ -253,7 +253,7 @@ impl Flow {
     }
 
     /// A pod was created.
-    pub(super) fn created(&mut self, number: usize, pod: Arc<Value>) {
+    pub(crate) fn created(&mut self, number: usize, pod: Arc<Value>) {
         let node = Node {
             pod: Some(pod),
             fate: Fate::Running,
@@ -264,7 +264,7 @@ impl Flow {
     }
 
     /// These nodes are in the workflow's status now.
-    pub(super) fn recorded(&mut self, numbers: &[usize]) {
+    pub(crate) fn recorded(&mut self, numbers: &[usize]) {
         for number in numbers {
             self.unrecorded.remove(number);
             let Some(node) = self.nodes.get_mut(number) else {
@@ -310,12 +310,12 @@ impl Flow {
     }
 
     /// This pod is labelled or deleted.
-    pub(super) fn settled(&mut self, number: usize) {
+    pub(crate) fn settled(&mut self, number: usize) {
         self.unsettled.remove(&number);
     }
 
     /// The workflow is over: its pods may have to go.
-    pub(super) fn finished(&mut self, phase: &str) {
+    pub(crate) fn finished(&mut self, phase: &str) {
         let all = match self.script.pod_gc {
             PodGc::OnWorkflowCompletion => true,
             PodGc::OnWorkflowSuccess => phase == "Succeeded",
@@ -329,12 +329,12 @@ impl Flow {
     }
 
     /// `taken/all`, as `status.progress` has it.
-    pub(super) fn progress(&self) -> String {
+    pub(crate) fn progress(&self) -> String {
         format!("{}/{}", self.taken, self.script.pods)
     }
 
     /// What to do next.
-    pub(super) fn next(&mut self, now: Instant, persist_delay: Duration) -> Act {
+    pub(crate) fn next(&mut self, now: Instant, persist_delay: Duration) -> Act {
         match self.stage {
             Stage::Deleting => return Act::Wait(None),
             Stage::New => return Act::Begin,

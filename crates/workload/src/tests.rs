@@ -1,16 +1,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec, object};
+use belayer_sandbox::{
+    Actor, Clock, Cluster, Epoch, Gvr, ListOptions, Patch, Propagation, SharedRng, Subresource,
+    WriteOptions,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     ARGO, Arrival, PodGc, Profile, Tally, USER, WORKFLOWS, Workload, WorkloadEvent, names,
 };
-use crate::address::{Actor, Gvr, Subresource};
-use crate::cluster::{Cluster, ListOptions, Patch, Propagation, WriteOptions};
-use crate::companions::testing::bare_cluster;
-use crate::companions::{Companions, KubeletConfig, NodeSpec, object};
 
 struct Stage {
     cluster: Cluster,
@@ -23,6 +24,11 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
+}
+
+fn bare_cluster() -> Cluster {
+    let epoch = Epoch::Fixed("2026-01-01T00:00:00Z".parse().unwrap());
+    Cluster::new(Clock::new(epoch), SharedRng::new(1), 1_000_000)
 }
 
 fn secs(seconds: u64) -> Duration {

@@ -1,14 +1,4 @@
-//! A scripted workload in the manner of Argo Workflows: workflows, their pods, and a stand-in for
-//! the controller that consumes their results.
-//!
-//! A [`Profile`] says how much of everything; the same profile with the same seed makes the same
-//! workload. Everything goes through [`Cluster`] under the actor names [`USER`] and [`ARGO`], so
-//! that whatever guards the pods meets it as it would meet the real thing.
-//!
-//! The stand-in takes a result some time after a pod has ended ([`ArgoConfig::persist_delay`]): it
-//! writes the workflow's `status.nodes`, and only then labels the pod as completed or deletes it.
-//! A pod that vanishes before is a result lost: its node becomes `Error`, `pod deleted`, as in the
-//! real controller. It can be stopped and started again, to see what happens while it is down.
+#![doc = include_str!("../README.md")]
 
 mod argo;
 mod flow;
@@ -22,18 +12,17 @@ mod user;
 
 use std::time::Duration;
 
+use belayer_sandbox::{Cluster, companions};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use self::argo::{Argo, ArgoConfig};
-pub use self::objects::{WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
-pub use self::profile::{Arrival, Profile};
-pub use self::script::{PodGc, PodScript, WorkflowScript};
-pub use self::tally::Tally;
-pub use self::user::User;
-use crate::cluster::Cluster;
-use crate::companions;
+pub use argo::{Argo, ArgoConfig};
+pub use objects::{WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
+pub use profile::{Arrival, Profile};
+pub use script::{PodGc, PodScript, WorkflowScript};
+pub use tally::Tally;
+pub use user::User;
 
 /// Who creates workflows, and deletes things by hand.
 pub const USER: &str = "user";

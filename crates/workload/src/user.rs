@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belayer_sandbox::{
+    Actor, ApiError, Cluster, DeleteOptions, Gvr, Propagation, Reason, WriteOptions,
+};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -10,9 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::objects::{self, WORKFLOWS};
 use super::profile::Profile;
 use super::{USER, WorkloadEvent};
-use crate::address::{Actor, Gvr};
-use crate::cluster::{Cluster, DeleteOptions, Propagation, WriteOptions};
-use crate::error::{ApiError, Reason};
 
 /// How long a write that failed waits before it is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -123,7 +123,7 @@ impl User {
 }
 
 /// Plays a profile: everything it names, in its time.
-pub(super) async fn play(
+pub(crate) async fn play(
     user: User,
     profile: Profile,
     events: mpsc::UnboundedSender<WorkloadEvent>,
