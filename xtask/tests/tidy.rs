@@ -115,9 +115,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "belayer-checker",
+        &["belayer-core", "belayer-sandbox", "belayer-workload"],
+    ),
+    (
         "belayer-demo",
         &[
             "belayer",
+            "belayer-checker",
             "belayer-core",
             "belayer-inspect",
             "belayer-pod-recreation",
@@ -187,6 +192,7 @@ fn the_shipped_binary_holds_no_sandbox_and_no_demo() {
     for package in [
         "belayer-sandbox",
         "belayer-workload",
+        "belayer-checker",
         "belayer-demo",
         "belayer-subject",
         "belayer-e2e",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use belayer_checker::BELAYER;
 use belayer_core::names;
 use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
 use belayer_sandbox::{
@@ -22,7 +23,7 @@ use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::life::{Flow, Now, Pod, text};
 use super::neighbour::Neighbour;
-use super::{BATCH, BELAYER, Demo, Pace, objects};
+use super::{BATCH, Demo, Pace, objects};
 
 /// The namespaces of the story. The last one is deleted on the way.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];

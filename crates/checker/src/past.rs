@@ -13,15 +13,13 @@ use serde_json::Value;
 use super::objects::{
     Kind, is_deleting, is_held, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
 };
-use crate::{BATCH, BELAYER, NEIGHBOUR};
+use crate::BELAYER;
 
-/// Everybody who has a part in the story. Whoever else writes is a visitor with kubectl.
+/// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const CAST: &[&str] = &[
     BELAYER,
     USER,
     ARGO,
-    NEIGHBOUR,
-    BATCH,
     "garbage-collector",
     "namespace-controller",
     "scheduler",
@@ -33,7 +31,9 @@ const CAST: &[&str] = &[
 
 /// All that has been written up to one moment. Objects are known by their UIDs.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(crate) struct Past {
+    /// Actors that belong to the test, besides the [`CAST`].
+    others: HashSet<String>,
     /// Last states, of what is gone too.
     objects: HashMap<String, Arc<Value>>,
     gone: HashSet<String>,
@@ -51,13 +51,23 @@ pub(super) struct Past {
 }
 
 impl Past {
+    /// Nothing has been written yet.
+    pub(crate) fn new(others: &[&str]) -> Self {
+        Self {
+            others: others.iter().map(|&actor| actor.to_owned()).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Takes in the next write.
-    pub(super) fn add(&mut self, write: &Write) {
+    pub(crate) fn add(&mut self, write: &Write) {
         if !write.changed() {
             return;
         }
         let actor = write.actor.as_str();
-        if !CAST.contains(&actor) && !actor.starts_with("kubelet/") {
+        let is_known =
+            CAST.contains(&actor) || self.others.contains(actor) || actor.starts_with("kubelet/");
+        if !is_known {
             self.by_hand.insert(write.uid.clone());
         }
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
@@ -90,17 +100,17 @@ impl Past {
     }
 
     /// The last state of an object that was written.
-    pub(super) fn object(&self, uid: &str) -> Option<&Value> {
+    pub(crate) fn object(&self, uid: &str) -> Option<&Value> {
         self.objects.get(uid).map(|object| &**object)
     }
 
     /// An object that is there.
-    pub(super) fn live(&self, uid: &str) -> Option<&Value> {
+    pub(crate) fn live(&self, uid: &str) -> Option<&Value> {
         self.object(uid).filter(|_| !self.gone.contains(uid))
     }
 
     /// The last states of all objects of a kind, of those that are gone too.
-    pub(super) fn all<'a>(&'a self, kind: &'static str) -> impl Iterator<Item = &'a Value> {
+    pub(crate) fn all<'a>(&'a self, kind: &'static str) -> impl Iterator<Item = &'a Value> {
         self.objects
             .values()
             .map(|object| &**object)
@@ -108,17 +118,17 @@ impl Past {
     }
 
     /// The pods that are there.
-    pub(super) fn live_pods(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Value> {
         self.all("Pod").filter(|pod| !self.gone.contains(uid(pod)))
     }
 
     /// Whether a hold of ours was ever on this object.
-    pub(super) fn was_held(&self, uid: &str) -> bool {
+    pub(crate) fn was_held(&self, uid: &str) -> bool {
         self.held.contains_key(uid)
     }
 
     /// Whether a hold was on one object before the deletion of another was asked for.
-    pub(super) fn was_held_before_deletion(&self, held: &str, deleted: &str) -> bool {
+    pub(crate) fn was_held_before_deletion(&self, held: &str, deleted: &str) -> bool {
         match (self.held.get(held), self.deletion_asked.get(deleted)) {
             (Some(held), Some(deleted)) => held < deleted,
             (held, _) => held.is_some(),
@@ -126,13 +136,13 @@ impl Past {
     }
 
     /// Whether anything of this pod ever ran.
-    pub(super) fn has_run(&self, uid: &str) -> bool {
+    pub(crate) fn has_run(&self, uid: &str) -> bool {
         self.ran.contains(uid)
     }
 
     /// Whether its deletion ended this pod of a workflow: it came before the end of the main
     /// container, which has failed or never began.
-    pub(super) fn was_cut_short(&self, pod: &Value) -> bool {
+    pub(crate) fn was_cut_short(&self, pod: &Value) -> bool {
         let without_result = match main_exit_code(pod) {
             Some(code) => code != 0,
             None => !self.has_run(uid(pod)),
@@ -142,23 +152,23 @@ impl Past {
 
     /// Whether somebody outside the story has changed an object or its workflow: then anything may
     /// be as it is because they wanted it so.
-    pub(super) fn is_by_hand(&self, object: &Value) -> bool {
+    pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
         self.by_hand.contains(uid(object))
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
     }
 
     /// Whether the deletion of this object was asked for.
-    pub(super) fn is_to_go(&self, uid: &str) -> bool {
+    pub(crate) fn is_to_go(&self, uid: &str) -> bool {
         self.deletion_asked.contains_key(uid)
     }
 
     /// Whether the deletion of this namespace was asked for.
-    pub(super) fn is_namespace_going(&self, name: &str) -> bool {
+    pub(crate) fn is_namespace_going(&self, name: &str) -> bool {
         self.namespaces_going.contains(name)
     }
 
     /// Whether the deletion of this object, or of its namespace, was asked for.
-    pub(super) fn is_doomed(&self, object: &Value) -> bool {
+    pub(crate) fn is_doomed(&self, object: &Value) -> bool {
         self.is_to_go(uid(object)) || self.is_namespace_going(text(object, "/metadata/namespace"))
     }
 }

@@ -9,15 +9,14 @@ use super::objects::{called, holds, is_deleting, text, uid, workflow_of};
 use super::past::Past;
 use super::reasons::Node;
 use super::rule::Part;
-use super::{Check, Evidence, Findings};
-use crate::BELAYER;
+use super::{BELAYER, Check, Evidence, Findings};
 
 /// The promise of which no writes at all are seen when all is well.
-pub(super) const QUIET: &str = "QUIET";
+pub(crate) const QUIET: &str = "QUIET";
 
 /// No pod that was held vanished before its result was taken, unless its workflow or namespace
 /// was to go with it.
-pub(super) fn results(findings: &mut Findings, past: &Past) -> Check {
+pub(crate) fn results(findings: &mut Findings, past: &Past) -> Check {
     let mut broken = Vec::new();
     findings.workflows = past.all("Workflow").count();
     findings.pods = past.all("Pod").count();
@@ -51,7 +50,7 @@ pub(super) fn results(findings: &mut Findings, past: &Past) -> Check {
 }
 
 /// Nothing is left hanging.
-pub(super) fn liveness(findings: &mut Findings, past: &Past, left: &[Arc<Value>]) -> Check {
+pub(crate) fn liveness(findings: &mut Findings, past: &Past, left: &[Arc<Value>]) -> Check {
     let mut broken = Vec::new();
     for object in left {
         // A workflow or claim is let go when it is deleted, and then it hangs or does not.
@@ -77,7 +76,7 @@ pub(super) fn liveness(findings: &mut Findings, past: &Past, left: &[Arc<Value>]
 }
 
 /// Belayer writes nothing in a settled cluster.
-pub(super) fn quiet(evidence: &Evidence<'_>) -> Check {
+pub(crate) fn quiet(evidence: &Evidence<'_>) -> Check {
     let mut broken: Vec<String> = evidence
         .written_in_quiet
         .iter()

@@ -12,7 +12,7 @@ const LOST: &str = "pod deleted";
 
 /// Why a hold may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Why {
+pub enum Why {
     /// The pod's result stands in its workflow's status.
     ResultTaken,
     /// Somebody asked for the deletion of the workflow.
@@ -33,7 +33,7 @@ pub(in super::super) enum Why {
 
 impl Why {
     /// In words.
-    pub(in super::super) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ResultTaken => "result taken",
             Self::WorkflowDeleted => "workflow deleted",
@@ -49,7 +49,7 @@ impl Why {
 
 /// What a workflow's status says about one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     /// Its result was taken.
     Taken,
     /// It was gone before.
@@ -61,7 +61,7 @@ pub(super) enum Node {
 impl Past {
     /// Why an object may lose this hold, if it may. What else has to be gone by then is judged
     /// apart.
-    pub(super) fn why_may_go(&self, object: &Value, hold: &str) -> Option<Why> {
+    pub(crate) fn why_may_go(&self, object: &Value, hold: &str) -> Option<Why> {
         match hold {
             POD_HOLD => self.why_nobody_waits(object),
             RECREATION_HOLD => self.why_it_need_not_come_back(object),
@@ -72,7 +72,7 @@ impl Past {
     }
 
     /// Why nobody waits for the result of this pod any more.
-    pub(super) fn why_nobody_waits(&self, pod: &Value) -> Option<Why> {
+    pub(crate) fn why_nobody_waits(&self, pod: &Value) -> Option<Why> {
         if self.is_namespace_going(text(pod, "/metadata/namespace")) {
             return Some(Why::NamespaceDeleted);
         }
@@ -97,7 +97,7 @@ impl Past {
     }
 
     /// What the pod's workflow, matched by UID, says about it.
-    pub(super) fn node_of(&self, pod: &Value) -> Node {
+    pub(crate) fn node_of(&self, pod: &Value) -> Node {
         let id = annotation(pod, names::NODE_ID);
         let Some(workflow) = workflow_of(pod).and_then(|owner| self.object(owner)) else {
             return Node::Open;

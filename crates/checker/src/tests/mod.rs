@@ -12,8 +12,7 @@ use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::Why;
-use crate::{BELAYER, POD_HOLD};
+use crate::{BELAYER, POD_HOLD, Why};
 use script::{FOREIGN, Script, deleting, failed, held, lost, pod, running, taken};
 
 #[test]

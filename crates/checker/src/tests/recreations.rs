@@ -6,8 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::script::{Script, deleting, failed};
-use crate::oracle::Why;
-use crate::{BELAYER, RECREATION_HOLD};
+use crate::{BELAYER, RECREATION_HOLD, Why};
 
 const NODE: &str = "kubelet/node-1";
 

@@ -4,7 +4,7 @@ use super::objects::{called, holds, text, uid, uses, workflow_of};
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD};
 
-pub(super) const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         part: Part::WorkflowFinalizer,
         name: "ORDER",

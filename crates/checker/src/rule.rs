@@ -6,19 +6,24 @@ use serde_json::Value;
 use super::objects::{Kind, holds};
 use super::past::Past;
 
-/// Whose promise it is.
+/// Which controller promises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Part {
+pub enum Part {
+    /// All of Belayer.
     Everybody,
+    /// pod-finalizer.
     PodFinalizer,
+    /// workflow-finalizer.
     WorkflowFinalizer,
+    /// pvc-protection.
     PvcProtection,
+    /// pod-recreation.
     PodRecreation,
 }
 
 impl Part {
-    /// As people call it.
-    pub(in super::super) fn as_str(self) -> &'static str {
+    /// Its name in texts.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Everybody => "all of Belayer",
             Self::PodFinalizer => "pod-finalizer",
@@ -30,17 +35,17 @@ impl Part {
 }
 
 /// An invariant of single writes.
-pub(super) struct Rule {
-    pub(super) part: Part,
-    pub(super) name: &'static str,
+pub(crate) struct Rule {
+    pub(crate) part: Part,
+    pub(crate) name: &'static str,
     /// What follows the number of writes it was kept by.
-    pub(super) kept: &'static str,
-    pub(super) judge: fn(&Step<'_>) -> Verdict,
+    pub(crate) kept: &'static str,
+    pub(crate) judge: fn(&Step<'_>) -> Verdict,
 }
 
 /// What a rule says about a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The rule is about other writes.
     NotConcerned,
     Kept,
@@ -50,20 +55,20 @@ pub(super) enum Verdict {
 }
 
 /// A write of Belayer, and the moment before it.
-pub(super) struct Step<'a> {
-    pub(super) write: &'a Write,
-    pub(super) before: Option<&'a Value>,
-    pub(super) past: &'a Past,
+pub(crate) struct Step<'a> {
+    pub(crate) write: &'a Write,
+    pub(crate) before: Option<&'a Value>,
+    pub(crate) past: &'a Past,
 }
 
 impl<'a> Step<'a> {
     /// Of which kind it is.
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         Kind::of(&self.write.resource)
     }
 
     /// The object as the write left it, if it changed anything.
-    pub(super) fn after(&self) -> Option<&'a Value> {
+    pub(crate) fn after(&self) -> Option<&'a Value> {
         self.write
             .object
             .as_deref()
@@ -71,12 +76,12 @@ impl<'a> Step<'a> {
     }
 
     /// The holds that it put on.
-    pub(super) fn added(&self) -> Vec<&'a str> {
+    pub(crate) fn added(&self) -> Vec<&'a str> {
         only_in(self.after(), self.before)
     }
 
     /// The holds that it took off.
-    pub(super) fn removed(&self) -> Vec<&'a str> {
+    pub(crate) fn removed(&self) -> Vec<&'a str> {
         match self.after() {
             Some(after) => only_in(self.before, Some(after)),
             None => Vec::new(),
@@ -84,7 +89,7 @@ impl<'a> Step<'a> {
     }
 
     /// The pod that was created by it.
-    pub(super) fn created_pod(&self) -> Option<&'a Value> {
+    pub(crate) fn created_pod(&self) -> Option<&'a Value> {
         let is_one = self.kind() == Kind::Pod
             && self.write.verb == Verb::Create
             && self.write.subresource.is_empty();
@@ -92,7 +97,7 @@ impl<'a> Step<'a> {
     }
 
     /// `patch of pods ci/web-0`.
-    pub(super) fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         format!(
             "{} of {} {}",
             self.write.verb.as_str(),

@@ -18,9 +18,9 @@ const RECORD: &str = "PodRecreation";
 const FINAL: &[&str] = &["Started", "Exhausted", "Ended"];
 
 /// The promise that is also judged at the end, by [`lost`].
-pub(super) const NO_LOSS: &str = "NO-LOSS";
+pub(crate) const NO_LOSS: &str = "NO-LOSS";
 
-pub(super) const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         part: Part::PodRecreation,
         name: "ONE-POD",
@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// The record that is about a pod: its first, the one that was rejected last, or one of its own.
-pub(super) fn record_of<'a>(past: &'a Past, pod: &str) -> Option<&'a Value> {
+pub(crate) fn record_of<'a>(past: &'a Past, pod: &str) -> Option<&'a Value> {
     let marked = past
         .object(pod)
         .map_or("", |pod| annotation(pod, RECREATION_UID_ANNOTATION));
@@ -178,7 +178,7 @@ fn ran_once(step: &Step<'_>) -> Verdict {
 
 /// NO-LOSS at the end: whoever asked to come back and was rejected before anything of it ran is
 /// there, or its budget is used up.
-pub(super) fn lost(past: &Past) -> Vec<String> {
+pub(crate) fn lost(past: &Past) -> Vec<String> {
     let wanted = past.all("Pod").filter(|pod| {
         annotation(pod, RECREATE_ANNOTATION) == "true"
             && is_rejected(pod)

@@ -7,8 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::script::{FOREIGN, Script, deleting, failed, pod, running, taken};
-use crate::oracle::Why;
-use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD};
+use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD, Why};
 
 const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 

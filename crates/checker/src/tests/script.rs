@@ -7,8 +7,7 @@ use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb, Write};
 use belayer_workload::{ARGO, USER, WORKFLOWS, names};
 use serde_json::{Value, json};
 
-use crate::oracle::{Evidence, Findings, judge};
-use crate::{BELAYER, POD_HOLD};
+use crate::{BELAYER, Evidence, Findings, POD_HOLD, check};
 
 pub(super) const FOREIGN: &str = "example.com/keep";
 
@@ -95,11 +94,12 @@ impl Script {
         written_in_quiet: &[Write],
     ) -> Findings {
         let left: Vec<_> = left.iter().cloned().map(Arc::new).collect();
-        judge(&Evidence {
+        check(&Evidence {
             writes: &self.writes,
             left: &left,
             quiet,
             written_in_quiet,
+            others: &[],
         })
     }
 }

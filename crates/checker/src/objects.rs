@@ -11,7 +11,7 @@ const REJECTED: &str = "Pod was rejected";
 
 /// The kinds that promises are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Pod,
     Workflow,
     Claim,
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(gvr: &Gvr) -> Self {
+    pub(crate) fn of(gvr: &Gvr) -> Self {
         match gvr {
             gvr if *gvr == Gvr::PODS => Self::Pod,
             gvr if *gvr == WORKFLOWS => Self::Workflow,
@@ -33,14 +33,14 @@ impl Kind {
 }
 
 /// The exit code of the main container of a workflow's pod, if it has exited.
-pub(super) fn main_exit_code(pod: &Value) -> Option<i64> {
+pub(crate) fn main_exit_code(pod: &Value) -> Option<i64> {
     let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
     let main = statuses.iter().find(|status| status["name"] == "main")?;
     main.pointer("/state/terminated/exitCode")?.as_i64()
 }
 
 /// Whether the object is gone with this write.
-pub(super) fn is_removal(write: &Write) -> bool {
+pub(crate) fn is_removal(write: &Write) -> bool {
     let Some(object) = write.object.as_deref().filter(|_| write.changed()) else {
         return false;
     };
@@ -51,34 +51,34 @@ pub(super) fn is_removal(write: &Write) -> bool {
 }
 
 /// Its finalizers, in their order.
-pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     let all = object.pointer("/metadata/finalizers");
     let all = all.and_then(Value::as_array).into_iter().flatten();
     all.filter_map(Value::as_str)
 }
 
 /// Those of its finalizers that are ours.
-pub(super) fn holds(object: &Value) -> impl Iterator<Item = &str> {
+pub(crate) fn holds(object: &Value) -> impl Iterator<Item = &str> {
     finalizers(object).filter(|name| name.starts_with(OURS))
 }
 
 /// Whether a hold of ours is on it.
-pub(super) fn is_held(object: &Value) -> bool {
+pub(crate) fn is_held(object: &Value) -> bool {
     holds(object).next().is_some()
 }
 
 /// Whether it is being deleted.
-pub(super) fn is_deleting(object: &Value) -> bool {
+pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "/metadata/deletionTimestamp").is_empty()
 }
 
 /// Whether its node rejected this pod.
-pub(super) fn is_rejected(pod: &Value) -> bool {
+pub(crate) fn is_rejected(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Failed" && text(pod, "/status/message").starts_with(REJECTED)
 }
 
 /// Whether this state of a pod proves that something of it ran.
-pub(super) fn shows_a_run(pod: &Value) -> bool {
+pub(crate) fn shows_a_run(pod: &Value) -> bool {
     let all = pod.pointer("/status/containerStatuses");
     let all = all.and_then(Value::as_array).into_iter().flatten();
     let ran = |status: &Value| {
@@ -89,14 +89,14 @@ pub(super) fn shows_a_run(pod: &Value) -> bool {
 }
 
 /// The UID of the workflow that controls a pod.
-pub(super) fn workflow_of(pod: &Value) -> Option<&str> {
+pub(crate) fn workflow_of(pod: &Value) -> Option<&str> {
     let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
     let workflow = |owner: &&Value| owner["kind"] == "Workflow" && owner["controller"] == true;
     owners.iter().find(workflow)?["uid"].as_str()
 }
 
 /// Whether a pod is on a node and refers to the claim of this name.
-pub(super) fn uses(pod: &Value, namespace: &str, claim: &str) -> bool {
+pub(crate) fn uses(pod: &Value, namespace: &str, claim: &str) -> bool {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
     text(pod, "/metadata/namespace") == namespace
         && !text(pod, "/spec/nodeName").is_empty()
@@ -107,14 +107,14 @@ pub(super) fn uses(pod: &Value, namespace: &str, claim: &str) -> bool {
 }
 
 /// An annotation; empty if there is none.
-pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
+pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     let all = object.pointer("/metadata/annotations");
     all.and_then(|all| all.get(name)?.as_str())
         .unwrap_or_default()
 }
 
 /// `Pod ci/web-0`.
-pub(super) fn called(object: &Value) -> String {
+pub(crate) fn called(object: &Value) -> String {
     let (namespace, name) = (
         text(object, "/metadata/namespace"),
         text(object, "/metadata/name"),
@@ -124,12 +124,12 @@ pub(super) fn called(object: &Value) -> String {
 }
 
 /// The UID.
-pub(super) fn uid(object: &Value) -> &str {
+pub(crate) fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
 /// The text at a JSON pointer; empty if there is none.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object
         .pointer(pointer)
         .and_then(Value::as_str)

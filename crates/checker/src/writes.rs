@@ -9,7 +9,7 @@ use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::OURS;
 
-pub(super) const RULES: &[Rule] = &[
+pub(crate) const RULES: &[Rule] = &[
     Rule {
         part: Part::Everybody,
         name: "FOREIGN",
