@@ -1,6 +1,5 @@
 //! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
 
-mod bench;
 mod conformance;
 mod control_plane;
 mod run;
@@ -28,8 +27,6 @@ enum Command {
     Run(run::Run),
     /// Small cases of what a client sees, the same on every server
     Conformance(conformance::Conformance),
-    /// Measure against the peers
-    Bench(bench::Measure),
     /// Print the digest of a server's types that the sandbox is built with
     Types {
         /// The server
@@ -54,7 +51,6 @@ pub async fn main() -> ExitCode {
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
         Command::Conformance(command) => command.execute().await,
-        Command::Bench(bench) => bench.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Types { kubeconfig } => types(&kubeconfig).await,
         Command::Numbers { protos } => numbers(&protos),
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),

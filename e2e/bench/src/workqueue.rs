@@ -15,14 +15,14 @@ use belayer_core::workqueue::{Band, WorkQueue};
 
 use super::measure::cpu_of;
 use super::{Bed, Bench, Goal, Report};
-use crate::control_plane::BuildError;
-use crate::peers::Peer;
+use belayer_e2e::control_plane::BuildError;
+use belayer_e2e::peers::Peer;
 
 const KEYS: usize = 1_000_000;
 const PRODUCERS: usize = 8;
 const CONSUMERS: usize = 8;
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "workqueue",
         about: "distinct keys by 8 producers and 8 consumers: Belayer's queue with priorities, ageing \
@@ -98,7 +98,7 @@ async fn spend(program: &Path, arguments: &[&str]) -> Result<Spent> {
 ///
 /// # Errors
 /// When a key was lost.
-pub async fn alone(count: usize) -> Result<()> {
+pub(crate) async fn alone(count: usize) -> Result<()> {
     let _exporter = belayer_metrics::Exporter::install()?;
     let queue: WorkQueue<Arc<str>> = WorkQueue::new("bench");
     let mut keys = vec![Vec::new(); PRODUCERS];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use belayer_subject::peak_resident_of;
 
-use crate::control_plane::Process;
+use belayer_e2e::control_plane::Process;
 
 /// What something cost.
 #[derive(Debug, Clone, Copy, PartialEq)]

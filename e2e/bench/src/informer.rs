@@ -12,9 +12,9 @@ use super::measure::{cost_of, cpu_of};
 use super::report::Limit;
 use super::server::server_cpu;
 use super::{Bed, Bench, Goal, Report, etcd};
-use crate::control_plane::ports::free_ports;
-use crate::control_plane::{ControlPlane, Process};
-use crate::peers::Peer;
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::peers::Peer;
 
 const PODS: usize = 100_000;
 const POLL: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ const CLIENT_GO: &str = "client-go informer";
 const KUBE_RS: &str = "kube-rs reflector";
 const IN_TREE: &str = "kube-controller-manager";
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "informer",
         about: "pods of 5 KB until an informer is synced: Belayer, its informer alone, client-go's, \

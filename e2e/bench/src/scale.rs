@@ -13,8 +13,8 @@ use belayer_core::object::{ObjectKey, Resource};
 
 use super::measure::cpu_exactly;
 use super::{Bed, Bench, Goal, Report, belayer_readiness, belayer_says, etcd};
-use crate::control_plane::ports::free_ports;
-use crate::control_plane::{ControlPlane, Process};
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::control_plane::{ControlPlane, Process};
 
 const PODS: usize = 50_000;
 /// Heartbeats per round, spread over as many pods.
@@ -22,7 +22,7 @@ const EVENTS: usize = 3000;
 const PARALLEL: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(120);
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "scale",
         about: "status heartbeats in a settled cluster of more and more pods: what each event costs \

@@ -13,7 +13,7 @@ use super::samples::Samples;
 
 /// What came of a benchmark.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     name: &'static str,
     title: String,
     metrics: Vec<(&'static str, &'static str)>,
@@ -215,7 +215,7 @@ impl Report {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         let write = |file: String, text: String| {
             let path = folder.join(file);
@@ -243,7 +243,7 @@ impl Report {
     ///
     /// # Errors
     /// When the document cannot be read or written, or has no such comments.
-    pub fn write_into(&self, document: &Path) -> Result<()> {
+    pub(crate) fn write_into(&self, document: &Path) -> Result<()> {
         let read = || format!("read {}", document.display());
         let text = fs::read_to_string(document).with_context(read)?;
         let text = self.replaced_in(&text).with_context(|| {
@@ -277,7 +277,7 @@ impl Report {
     }
 
     /// Prints it.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         anstream::println!("{}", self.markdown());
     }
 }

@@ -15,11 +15,11 @@ use super::raw::{self, Release};
 use super::report::Limit;
 use super::server::server_cpu;
 use super::{Bed, Bench, Goal, Measured, Report, Traffic};
-use crate::control_plane::{ControlPlane, Process};
-use crate::harness::{Workflow, pod};
-use crate::kinds::{self, Objects};
-use crate::peers::Peer;
-use crate::providers::ensure_workflow_crd;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::harness::{Workflow, pod};
+use belayer_e2e::kinds::{self, Objects};
+use belayer_e2e::peers::Peer;
+use belayer_e2e::providers::ensure_workflow_crd;
 
 const NAMESPACE: &str = "bench";
 /// How many requests prepare the pods at once.
@@ -57,7 +57,7 @@ const ONE_WORKFLOW: Load = Load {
 /// What one deleted workflow may take from process start on: a person waits for it.
 const ONE_WORKFLOW_WITHIN: Duration = Duration::from_secs(2);
 
-pub(super) fn many() -> Bench {
+pub(crate) fn many() -> Bench {
     Bench {
         name: MANY.name,
         about: "held terminating pods of deleted workflows, there at the start: Belayer from process \
@@ -84,7 +84,7 @@ pub(super) fn many() -> Bench {
     }
 }
 
-pub(super) fn one_workflow() -> Bench {
+pub(crate) fn one_workflow() -> Bench {
     Bench {
         name: ONE_WORKFLOW.name,
         about: "held terminating pods of one deleted workflow, there at the start: Belayer and kube-rs' \

@@ -22,14 +22,14 @@ use belayer_core::slim::Pod;
 
 use super::raw::Release;
 use super::{Bed, Bench, Goal, Report, belayer_is_ready};
-use crate::control_plane::ports::free_ports;
-use crate::control_plane::{ControlPlane, Process};
-use crate::harness::{Workflow, pod};
-use crate::kinds;
-use crate::providers::ensure_workflow_crd;
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::harness::{Workflow, pod};
+use belayer_e2e::kinds;
+use belayer_e2e::providers::ensure_workflow_crd;
 
 const RELEASES: usize = 500;
-pub(super) const NAMESPACE: &str = "latency";
+pub(crate) const NAMESPACE: &str = "latency";
 /// Releases measured at once.
 const PARALLEL: usize = 4;
 /// Others that write all the time.
@@ -38,10 +38,10 @@ const LOAD: usize = 4;
 const FOREIGN: &str = "example.com/stays";
 const DEADLINE: Duration = Duration::from_secs(60);
 
-pub(super) const BELAYER: &str = "Belayer, evidence to gone";
-pub(super) const RAW: &str = "raw PATCH, sent to gone";
+pub(crate) const BELAYER: &str = "Belayer, evidence to gone";
+pub(crate) const RAW: &str = "raw PATCH, sent to gone";
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "latency",
         about: "one release on a busy API server: Belayer from the evidence until the pod is seen \
@@ -51,7 +51,7 @@ pub(super) fn bench() -> Bench {
 }
 
 /// Who waits for a pod to go.
-pub(super) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
+pub(crate) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
 async fn run(bed: Bed) -> Result<Report> {
     let releases = bed.size.unwrap_or(RELEASES);
@@ -111,7 +111,7 @@ async fn run(bed: Bed) -> Result<Report> {
     Ok(report)
 }
 
-pub(super) async fn create_namespace(client: &Client) -> Result<()> {
+pub(crate) async fn create_namespace(client: &Client) -> Result<()> {
     let document = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
     }))?;
@@ -122,13 +122,13 @@ pub(super) async fn create_namespace(client: &Client) -> Result<()> {
 }
 
 /// The median, the 99th percentile and the worst of these, in milliseconds.
-pub(super) fn figures(took: &[Duration]) -> [f64; 3] {
+pub(crate) fn figures(took: &[Duration]) -> [f64; 3] {
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
     [0.5, 0.99, 1.0].map(|share| at(share).as_secs_f64() * 1e3)
 }
 
 /// How long each took, the shortest first.
-pub(super) async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Vec<Duration>> {
+pub(crate) async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Vec<Duration>> {
     let mut took: Vec<Duration> = futures::stream::iter(each)
         .buffer_unordered(PARALLEL)
         .try_collect()
@@ -137,7 +137,7 @@ pub(super) async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Ve
     Ok(took)
 }
 
-pub(super) fn watch(client: &Client, waiting: &Waiting) {
+pub(crate) fn watch(client: &Client, waiting: &Waiting) {
     let waiting = Arc::clone(waiting);
     let builder = Informer::builder(client.clone(), memory::resource(), memory::decoders());
     let handler = move |event: &Event<Pod>| {
@@ -156,7 +156,7 @@ pub(super) fn watch(client: &Client, waiting: &Waiting) {
     tokio::spawn(informer.run(CancellationToken::new()));
 }
 
-pub(super) fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
+pub(crate) fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
     let arguments = [
         "run".to_owned(),
         format!("--kubeconfig={}", plane.admin_path().display()),
@@ -202,13 +202,13 @@ fn resource() -> Resource {
 }
 
 /// A held pod that is being deleted, and its owner.
-pub(super) struct Held {
+pub(crate) struct Held {
     name: String,
     owner: Workflow,
     release: Release,
 }
 
-pub(super) async fn prepare(client: &Client, count: usize, prefix: &str) -> Result<Vec<Held>> {
+pub(crate) async fn prepare(client: &Client, count: usize, prefix: &str) -> Result<Vec<Held>> {
     futures::stream::iter(0..count)
         .map(|number| async move {
             let name = format!("{prefix}-{number}");
@@ -252,14 +252,14 @@ impl Held {
         gone
     }
 
-    pub(super) async fn patch(&self, client: &Client, waiting: &Waiting) -> Result<Duration> {
+    pub(crate) async fn patch(&self, client: &Client, waiting: &Waiting) -> Result<Duration> {
         let gone = self.gone(waiting);
         let since = Instant::now();
         self.release.send(client).await?;
         until(gone, since).await
     }
 
-    pub(super) async fn delete_owner(
+    pub(crate) async fn delete_owner(
         &self,
         client: &Client,
         waiting: &Waiting,
@@ -271,7 +271,7 @@ impl Held {
         until(gone, Instant::now()).await
     }
 
-    pub(super) async fn forget_owner(&self, client: &Client) -> Result<()> {
+    pub(crate) async fn forget_owner(&self, client: &Client) -> Result<()> {
         let workflow = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
         let path = workflow.object_path(&ObjectKey::new(NAMESPACE, &*self.owner.name));
         let body = json!({ "metadata": { "finalizers": [] } }).to_string();

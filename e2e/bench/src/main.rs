@@ -6,10 +6,11 @@
 
 mod backlog;
 mod chart;
+mod cli;
 mod drain;
 mod etcd;
 mod informer;
-pub mod instructions;
+mod instructions;
 mod latency;
 mod measure;
 mod memory;
@@ -19,30 +20,44 @@ mod report;
 mod samples;
 mod scale;
 mod server;
-pub mod workqueue;
+mod workqueue;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Parser as _;
 use futures::future::BoxFuture;
 
-use crate::control_plane::{Binaries, ControlPlane, Options};
-use crate::harness::belayer::{get, sum};
+use belayer_e2e::control_plane::{Binaries, ControlPlane, Options};
+use belayer_e2e::harness::belayer::{get, sum};
 
-pub(crate) use self::measure::Measured;
-pub(crate) use self::report::{Goal, Report};
-pub(crate) use self::server::Traffic;
+use measure::Measured;
+use report::{Goal, Report};
+use server::Traffic;
+
+/// Exit codes: 0 done, 1 something failed, 2 usage.
+#[tokio::main]
+async fn main() -> ExitCode {
+    match cli::Measure::parse().execute().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// The components that watch all pods and need no kind of their own.
 pub(crate) const COMPONENTS: &str = "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
 
 /// One benchmark.
-pub struct Bench {
+pub(crate) struct Bench {
     /// The name on the command line.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What is measured, against whom.
-    pub about: &'static str,
+    pub(crate) about: &'static str,
     run: fn(Bed) -> BoxFuture<'static, Result<Report>>,
 }
 
@@ -51,14 +66,14 @@ impl Bench {
     ///
     /// # Errors
     /// When something that is measured fails: there is no figure without its work done.
-    pub async fn run(&self, bed: Bed) -> Result<Report> {
+    pub(crate) async fn run(&self, bed: Bed) -> Result<Report> {
         (self.run)(bed).await
     }
 }
 
 /// All of them, in the order in which they are listed.
 #[must_use]
-pub fn all() -> Vec<Bench> {
+pub(crate) fn all() -> Vec<Bench> {
     vec![
         drain::many(),
         drain::one_workflow(),
@@ -74,17 +89,17 @@ pub fn all() -> Vec<Bench> {
 
 /// What a benchmark runs on, and how much of it.
 #[derive(Debug, Clone)]
-pub struct Bed {
+pub(crate) struct Bed {
     /// The programs of the control plane.
-    pub binaries: Binaries,
+    pub(crate) binaries: Binaries,
     /// The `belayer` binary: a release build, or the figures say nothing.
-    pub belayer: PathBuf,
+    pub(crate) belayer: PathBuf,
     /// The `belayer-subject` binary, a release build too.
-    pub subject: PathBuf,
+    pub(crate) subject: PathBuf,
     /// How often each subject is measured, after one round that is not counted.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// How many objects, where the benchmark does not say.
-    pub size: Option<usize>,
+    pub(crate) size: Option<usize>,
 }
 
 impl Bed {

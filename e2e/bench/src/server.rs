@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 
 use super::measure::cpu_of;
-use crate::control_plane::ControlPlane;
+use belayer_e2e::control_plane::ControlPlane;
 
 /// Requests and bytes by verb, since the server's start or as a difference.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -14,8 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use kube::api::PostParams;
 use serde_json::json;
 
-use crate::control_plane::ControlPlane;
-use crate::kinds;
+use belayer_e2e::control_plane::ControlPlane;
+use belayer_e2e::kinds;
 
 /// Objects written in one transaction: etcd takes 128, and 1.5 MB.
 const AT_ONCE: usize = 100;
@@ -27,7 +27,7 @@ const PARALLEL: usize = 4;
 ///
 /// # Errors
 /// When the server refuses.
-pub(super) async fn create_namespaces(plane: &ControlPlane) -> Result<()> {
+pub(crate) async fn create_namespaces(plane: &ControlPlane) -> Result<()> {
     for name in Pods::namespaces() {
         let document = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
@@ -43,7 +43,7 @@ pub(super) async fn create_namespaces(plane: &ControlPlane) -> Result<()> {
 ///
 /// # Errors
 /// When etcd refuses.
-pub(super) async fn fill(
+pub(crate) async fn fill(
     plane: &ControlPlane,
     pods: Pods,
     numbers: std::ops::Range<usize>,

@@ -1,13 +1,13 @@
-//! `belayer-e2e bench`.
+//! The command line. People come by `cargo xtask bench`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Args;
+use clap::Parser;
 
-use crate::bench::instructions::{self, Bounds};
-use crate::bench::{self, Bed, Bench};
-use crate::control_plane::{Binaries, BuildError};
+use crate::instructions::{self, Bounds};
+use crate::{Bed, Bench, workqueue};
+use belayer_e2e::control_plane::{Binaries, BuildError};
 
 /// Counted, not timed: the one benchmark that can fail.
 const INSTRUCTIONS: &str = "instructions";
@@ -21,8 +21,9 @@ const BOUNDS: &str = "e2e/instructions.json";
 /// Measure against the peers
 ///
 /// Every subject does the same work in the same run; what counts is the ratio.
-#[derive(Debug, Args)]
-pub(super) struct Measure {
+#[derive(Debug, Parser)]
+#[command(name = "belayer-bench", version)]
+pub(crate) struct Measure {
     /// Print the benchmarks and what each measures
     #[arg(long)]
     list: bool,
@@ -70,11 +71,11 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    pub(super) async fn execute(self) -> Result<()> {
+    pub(crate) async fn execute(self) -> Result<()> {
         if self.queue_alone {
-            return bench::workqueue::alone(self.keys).await;
+            return workqueue::alone(self.keys).await;
         }
-        let all = bench::all();
+        let all = crate::all();
         if self.list {
             for bench in &all {
                 anstream::println!("{:<12} {}", bench.name, bench.about);

@@ -31,7 +31,7 @@ struct Bound {
 
 /// Whether the bounds are checked or written anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bounds {
+pub(crate) enum Bounds {
     /// A path that needs more is a failure.
     Check,
     /// They become what is measured.
@@ -40,7 +40,7 @@ pub enum Bounds {
 
 /// Whether instructions can be counted here.
 #[must_use]
-pub fn is_available() -> bool {
+pub(crate) fn is_available() -> bool {
     let version = Command::new("valgrind")
         .arg("--version")
         .stdout(Stdio::null())
@@ -53,7 +53,7 @@ pub fn is_available() -> bool {
 ///
 /// # Errors
 /// When a path needs more than its bound, or valgrind is missing or fails.
-pub fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
+pub(crate) fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
     ensure!(is_available(), "valgrind is not installed here");
     let before: BTreeMap<String, Bound> = match fs::read_to_string(file) {
         Ok(text) => serde_json::from_str(&text).context("the bounds cannot be read")?,

@@ -14,9 +14,9 @@ use super::measure::{Cost, cost_of};
 use super::raw::{self, Release};
 use super::server::server_cpu;
 use super::{Bed, Bench, Goal, Measured, Report, Traffic};
-use crate::control_plane::{ControlPlane, Process};
-use crate::harness::{KUBERNETES_CLAIM_HOLD, claim};
-use crate::kinds;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::harness::{KUBERNETES_CLAIM_HOLD, claim};
+use belayer_e2e::kinds;
 
 const CLAIMS: usize = 10_000;
 const NAMESPACES: usize = 10;
@@ -29,7 +29,7 @@ const RAW: [usize; 3] = [16, 32, 64];
 const BELAYER: &str = "Belayer";
 const IN_TREE: &str = "kube-controller-manager";
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "pvc",
         about: "deleting claims that nothing uses, there at the start: Belayer from process start, \

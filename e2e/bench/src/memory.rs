@@ -10,7 +10,7 @@ use super::{Bed, Bench, Goal, Report};
 
 const OBJECTS: usize = 1_000_000;
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "memory",
         about: "slim pods with the entries of all indexes, listed into a store: bytes per pod by a \

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::latency::{self, BELAYER, Held, NAMESPACE, RAW, Waiting};
 use super::{Bed, Bench, Goal, Report, belayer_is_ready, belayer_says};
-use crate::control_plane::ports::free_ports;
-use crate::harness::{PodBuilder, Workflow, pod};
-use crate::kinds;
-use crate::providers::ensure_workflow_crd;
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::harness::{PodBuilder, Workflow, pod};
+use belayer_e2e::kinds;
+use belayer_e2e::providers::ensure_workflow_crd;
 
 /// Live reads to come, one for each pod whose owner is gone.
 const QUESTIONS: usize = 10_000;
@@ -23,7 +23,7 @@ const HOLDS: usize = 3_000;
 /// Releases of each subject and round.
 const RELEASES: usize = 100;
 
-pub(super) fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench {
         name: "backlog",
         about: "one release while 10,000 live reads wait for their turn at 100 requests a second: \
