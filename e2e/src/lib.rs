@@ -13,13 +13,11 @@ pub mod control_plane;
 mod go;
 pub mod harness;
 pub mod kinds;
-pub mod numbers;
 pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
 mod stuck;
-pub mod types;
 
 /// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
 pub(crate) fn is_ci() -> bool {

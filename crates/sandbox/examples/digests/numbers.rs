@@ -53,12 +53,12 @@ type Messages = BTreeMap<String, BTreeMap<u32, String>>;
 ///
 /// # Errors
 /// When a folder cannot be read, or lacks a type that the sandbox serves.
-pub fn digest(folders: &[PathBuf]) -> Result<String> {
+pub(crate) fn digest(folders: &[PathBuf]) -> Result<String> {
     let mut messages = Messages::new();
     for folder in folders {
         walk(folder, &mut messages)?;
     }
-    let types = include_str!("../../crates/sandbox/src/kinds/types.json");
+    let types = include_str!("../../src/kinds/types.json");
     let types: Types = serde_json::from_str(types)?;
     let mut wanted: Vec<String> = types.kinds.into_values().collect();
     wanted.extend(OTHERS.iter().map(|name| (*name).to_owned()));

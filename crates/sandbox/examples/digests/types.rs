@@ -34,7 +34,7 @@ const OTHERS: &[(&str, &str, &str)] = &[("", "v1", "Binding"), ("policy", "v1", 
 ///
 /// # Errors
 /// When the server does not tell of one.
-pub async fn digest(client: &Client) -> Result<String> {
+pub(crate) async fn digest(client: &Client) -> Result<String> {
     let mut wanted: BTreeSet<(String, String, String)> = BTreeSet::new();
     let text = |(group, version, kind): &(&str, &str, &str)| {
         (
