@@ -7,10 +7,10 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
 /// Objects of one kind, as documents.
-pub(crate) type Objects = Api<DynamicObject>;
+pub type Objects = Api<DynamicObject>;
 
 /// The pods of a namespace.
-pub(crate) fn pods(client: &Client, namespace: &str) -> Objects {
+pub fn pods(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(
         client.clone(),
         namespace,
@@ -19,31 +19,31 @@ pub(crate) fn pods(client: &Client, namespace: &str) -> Objects {
 }
 
 /// The claims of a namespace.
-pub(crate) fn claims(client: &Client, namespace: &str) -> Objects {
+pub fn claims(client: &Client, namespace: &str) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// The claims of all namespaces.
-pub(crate) fn all_claims(client: &Client) -> Objects {
+pub fn all_claims(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::all_with(client.clone(), &resource)
 }
 
 /// All volumes.
-pub(crate) fn volumes(client: &Client) -> Objects {
+pub fn volumes(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");
     Api::all_with(client.clone(), &resource)
 }
 
 /// The StatefulSets of a namespace.
-pub(crate) fn stateful_sets(client: &Client, namespace: &str) -> Objects {
+pub fn stateful_sets(client: &Client, namespace: &str) -> Objects {
     let resource = resource("apps", "v1", "StatefulSet", "statefulsets");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// The ConfigMaps of a namespace.
-pub(crate) fn config_maps(client: &Client, namespace: &str) -> Objects {
+pub fn config_maps(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(
         client.clone(),
         namespace,
@@ -52,7 +52,7 @@ pub(crate) fn config_maps(client: &Client, namespace: &str) -> Objects {
 }
 
 /// The Events of a namespace.
-pub(crate) fn events(client: &Client, namespace: &str) -> Objects {
+pub fn events(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(
         client.clone(),
         namespace,
@@ -61,7 +61,7 @@ pub(crate) fn events(client: &Client, namespace: &str) -> Objects {
 }
 
 /// All namespaces.
-pub(crate) fn namespaces(client: &Client) -> Objects {
+pub fn namespaces(client: &Client) -> Objects {
     Api::all_with(
         client.clone(),
         &resource("", "v1", "Namespace", "namespaces"),
@@ -69,12 +69,12 @@ pub(crate) fn namespaces(client: &Client) -> Objects {
 }
 
 /// All nodes.
-pub(crate) fn nodes(client: &Client) -> Objects {
+pub fn nodes(client: &Client) -> Objects {
     Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"))
 }
 
 /// All definitions of custom resources.
-pub(crate) fn definitions(client: &Client) -> Objects {
+pub fn definitions(client: &Client) -> Objects {
     let group = "apiextensions.k8s.io";
     let resource = resource(
         group,
@@ -86,13 +86,13 @@ pub(crate) fn definitions(client: &Client) -> Objects {
 }
 
 /// The workflows of a namespace.
-pub(crate) fn workflows(client: &Client, namespace: &str) -> Objects {
+pub fn workflows(client: &Client, namespace: &str) -> Objects {
     let resource = resource("argoproj.io", "v1alpha1", "Workflow", "workflows");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// The records of pods' outcomes in a namespace.
-pub(crate) fn outcomes(client: &Client, namespace: &str) -> Objects {
+pub fn outcomes(client: &Client, namespace: &str) -> Objects {
     let resource = resource("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }

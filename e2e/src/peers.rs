@@ -102,7 +102,7 @@ impl Peer {
     }
 
     /// The same where a comparison can do without it: then the reason is printed.
-    pub(crate) fn if_there(self) -> Option<PathBuf> {
+    pub fn if_there(self) -> Option<PathBuf> {
         match self.find_or_build() {
             Ok(program) => return Some(program),
             Err(BuildError::Unavailable(why)) => anstream::eprintln!("{why}"),

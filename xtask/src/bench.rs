@@ -46,8 +46,8 @@ impl Bench {
             instructions()
         } else {
             compile(build())?;
-            let mut command = built("release", "belayer-e2e");
-            command.arg("bench").args(self.names);
+            let mut command = built("release", PROGRAM);
+            command.args(self.names);
             command
         };
         command.arg(format!("--rounds={}", self.rounds));
@@ -67,6 +67,9 @@ impl Bench {
     }
 }
 
+/// The package and its program.
+const PROGRAM: &str = "belayer-bench";
+
 /// Belayer, the benchmarks and what they measure, as they are released.
 fn build() -> Command {
     let mut build = cargo();
@@ -76,7 +79,7 @@ fn build() -> Command {
         "--package",
         "belayer",
         "--package",
-        "belayer-e2e",
+        PROGRAM,
         "--package",
         "belayer-subject",
     ]);
@@ -93,8 +96,8 @@ pub(crate) fn build_subject() -> Command {
 /// Checks the instruction counts of the hot paths that [`build_subject`] built against their bounds.
 pub(crate) fn instructions() -> Command {
     let subject = built("release", "belayer-subject");
-    let mut command = built("debug", "belayer-e2e");
-    command.args(["bench", "instructions", "--subject"]);
+    let mut command = built("debug", PROGRAM);
+    command.args(["instructions", "--subject"]);
     command.arg(subject.get_program());
     command
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Cluster, EventType, Gvr, StoreEvent};
+use belayer_workload::WORKFLOWS;
 use parking_lot::Mutex;
 
 use super::life::{Flow, Hold, Life, Now, Pod, text};

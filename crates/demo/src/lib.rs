@@ -6,7 +6,6 @@ mod controller;
 mod life;
 mod neighbour;
 mod objects;
-mod oracle;
 mod report;
 mod story;
 mod summary;
@@ -18,7 +17,6 @@ mod world;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use belayer_holds::names;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use arguments::Demo;
@@ -29,16 +27,6 @@ use world::World;
 
 /// What the names of Belayer's finalizers and annotations begin with.
 const OURS: &str = "belayer.dev/";
-/// Belayer's hold on pods whose result somebody waits for.
-const POD_HOLD: &str = names::POD_STATUS_HOLD;
-/// Its hold on pods that are to come back if their node rejects them.
-const RECREATION_HOLD: &str = names::POD_RECREATION_HOLD;
-/// Its hold on workflows.
-const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
-/// Its hold on claims.
-const CLAIM_HOLD: &str = names::PVC_PROTECTION_HOLD;
-/// Who Belayer writes as.
-const BELAYER: &str = "belayer";
 /// Who the second scheduler writes as.
 const BATCH: &str = "batch-scheduler";
 /// Who the other operator writes as.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use belayer_sandbox::workload::names;
+use belayer_workload::names;
 use serde_json::Value;
 
 use super::{OURS, neighbour};
@@ -210,7 +210,7 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CLAIM_HOLD, POD_HOLD};
+    use belayer_holds::names::{POD_STATUS_HOLD, PVC_PROTECTION_HOLD};
     use serde_json::json;
 
     fn pod(finalizers: &[&str], status: &Value) -> Value {
@@ -234,8 +234,12 @@ mod tests {
         let first = pod(&[], &phase("Pending"));
         let mut one = Pod::new(&first, start);
         one.note(&first, Now::There, start);
-        one.note(&pod(&[POD_HOLD], &phase("Running")), Now::There, after(5));
-        let ended = pod(&[POD_HOLD], &phase("Succeeded"));
+        one.note(
+            &pod(&[POD_STATUS_HOLD], &phase("Running")),
+            Now::There,
+            after(5),
+        );
+        let ended = pod(&[POD_STATUS_HOLD], &phase("Succeeded"));
         one.note(&ended, Now::Terminating, after(100));
         assert!(one.life.is_waiting() && one.started.is_some() && one.ended);
         one.note(&ended, Now::Gone, after(400));
@@ -269,7 +273,7 @@ mod tests {
         let mut life = Life::new(&claim("kubernetes.io/pvc-protection"), now);
         life.note(&claim("kubernetes.io/pvc-protection"), Now::There, now);
         assert_eq!(life.hold, Hold::NotYet);
-        life.note(&claim(CLAIM_HOLD), Now::There, now);
+        life.note(&claim(PVC_PROTECTION_HOLD), Now::There, now);
         assert_eq!(life.hold, Hold::On);
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use belayer_sandbox::workload::names;
 use belayer_sandbox::{
     Actor, ApiError, Cluster, Gvr, ListOptions, Patch, SharedRng, Subresource, WriteOptions,
 };
+use belayer_workload::names;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belayer_sandbox::workload::WORKFLOWS;
+use belayer_checker::{BELAYER, Check, Evidence, Findings, Part, check};
 use belayer_sandbox::{Gvr, ListOptions};
+use belayer_workload::WORKFLOWS;
 use owo_colors::OwoColorize as _;
 use serde_json::Value;
 
-use super::BELAYER;
 use super::life::{Flow, Now, Pod};
 use super::neighbour::Mood;
-use super::oracle::{self, Check, Evidence, Findings, Part};
 use super::report::span;
 use super::story::CHAPTERS;
 use super::telling::{Telling, fit};
 use super::world::World;
+use super::{BATCH, NEIGHBOUR};
 
 /// How long nothing is asked of the settled cluster, in seconds of the story; never less than a
 /// second of real time.
@@ -68,11 +68,12 @@ pub(super) async fn draw(
     tokio::time::sleep(quiet).await;
     let written_in_quiet = recorder.since(mark);
     let writes = recorder.writes();
-    let mut findings = oracle::judge(&Evidence {
+    let mut findings = check(&Evidence {
         writes: &writes,
         left: &left(world),
         quiet,
         written_in_quiet: &written_in_quiet,
+        others: &[NEIGHBOUR, BATCH],
     });
     let story = story([trouble, settled.err(), still.err()], &findings);
     findings.checks.insert(0, story);
@@ -102,7 +103,7 @@ fn story(trouble: [Option<anyhow::Error>; 3], findings: &Findings) -> Check {
     let vain = findings
         .checks
         .iter()
-        .filter(|check| check.is_vain())
+        .filter(|check| check.is_untested())
         .map(|check| format!("nothing came about that {} could be judged by", check.name));
     Check {
         part: Part::Everybody,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::oracle::Why;
 use super::telling::Telling;
 use super::*;
+use belayer_checker::Why;
 
 /// What is promised, by name.
 const PROMISES: &[&str] = &[

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use belayer_checker::BELAYER;
 use belayer_holds::names;
 use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
-use belayer_sandbox::workload::{
-    Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
-};
 use belayer_sandbox::{
     Actor, Epoch, FaultHandle, Gvr, ListOptions, Listener, Patch, Sandbox, Subresource,
     WriteOptions,
+};
+use belayer_workload::{
+    Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use super::chronicle::Chronicle;
 use super::controller::Controller;
 use super::life::{Flow, Now, Pod, text};
 use super::neighbour::Neighbour;
-use super::{BATCH, BELAYER, Demo, Pace, objects};
+use super::{BATCH, Demo, Pace, objects};
 
 /// The namespaces of the story. The last one is deleted on the way.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];

@@ -18,7 +18,6 @@ mod signal;
 mod validate;
 mod wait;
 mod wire;
-pub mod workload;
 
 pub use address::{Actor, Gvr, ObjectKey, Subresource};
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};

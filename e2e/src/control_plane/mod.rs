@@ -12,7 +12,7 @@ mod kubeconfig;
 mod manager;
 mod options;
 mod plane;
-pub(crate) mod ports;
+pub mod ports;
 mod process;
 mod rights;
 mod starter;

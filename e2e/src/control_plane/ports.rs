@@ -19,7 +19,7 @@ static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Errors
 /// When no port is free.
-pub(crate) fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
+pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     for port in &mut ports {
         *port = free_port()?;

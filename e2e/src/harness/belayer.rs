@@ -345,7 +345,7 @@ fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf
 }
 
 /// What an endpoint answers.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<String> {
+pub async fn get(address: SocketAddr, path: &str) -> Result<String> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let url = format!("http://{address}{path}").parse()?;
     let exchange = async {
@@ -363,7 +363,7 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<String> {
 }
 
 /// Adds up the series of one metric in the text format.
-pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let value = |line: &str| -> Option<f64> {
         let (series, value) = line.rsplit_once(' ')?;
         let (own_name, own_labels) = series.split_once('{').unwrap_or((series, ""));

@@ -1,7 +1,7 @@
 //! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
 
 mod argo;
-pub(crate) mod belayer;
+pub mod belayer;
 mod claims;
 mod clean_up;
 mod cluster;

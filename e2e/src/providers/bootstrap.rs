@@ -116,7 +116,7 @@ fn plural(kind: &str) -> String {
 }
 
 /// Installs the Workflow kind, also after a scenario that removed it, and waits until it is served.
-pub(crate) async fn ensure_workflow_crd(client: &Client) -> Result<()> {
+pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     let definitions = kinds::definitions(client);
     eventually(
         "the Workflow kind is served",

@@ -19,7 +19,8 @@ use crate::control_plane::ClaimController;
 use crate::harness::Kubectl;
 use crate::peers::Peer;
 
-pub(crate) use self::bootstrap::{apply, ensure_workflow_crd, grant_rights, manifest, restore};
+pub use self::bootstrap::ensure_workflow_crd;
+pub(crate) use self::bootstrap::{apply, grant_rights, manifest, restore};
 pub use self::kind::Kind;
 pub use self::local::Local;
 pub(crate) use self::sandbox::BELAYER;

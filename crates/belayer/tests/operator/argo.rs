@@ -7,8 +7,8 @@ use belayer_metrics::Exporter;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::status::NODE_ID;
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, ListOptions, Subresource};
+use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World, eventually, let_pass};

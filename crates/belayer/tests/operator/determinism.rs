@@ -7,10 +7,10 @@ use belayer::operator::{Components, Operator, Options};
 use belayer_core::executor::Bounds;
 use belayer_core::{ambient, client};
 use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec};
-use belayer_sandbox::workload::{PodGc, Profile, WORKFLOWS, Workload};
 use belayer_sandbox::{
     Answer, DeleteOptions, Fault, Gvr, Match, Sandbox, Verb, WatchEnd, WriteFilter, WriteOptions,
 };
+use belayer_workload::{PodGc, Profile, WORKFLOWS, Workload};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

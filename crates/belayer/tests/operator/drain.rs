@@ -18,8 +18,8 @@ use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_inspect::reader::Reader;
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -21,8 +21,8 @@ use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::snapshot::Gate;
 use belayer_pod_finalizer::status::NODE_ID;
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
+use belayer_workload::WORKFLOWS;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

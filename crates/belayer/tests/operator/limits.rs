@@ -5,8 +5,8 @@ use std::time::Duration;
 use belayer_core::executor::Writes;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Gvr, Subresource};
+use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::workload::WORKFLOWS;
 use belayer_sandbox::{Fault, Gvr, Match, Outcome, Propagation, Verb};
+use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::json;
 

@@ -11,11 +11,11 @@ use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::companions::{Companion, Companions};
-use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox,
     Subresource, Verb, Write, WriteOptions,
 };
+use belayer_workload::{WORKFLOWS, workflow_crd};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;

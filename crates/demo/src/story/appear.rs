@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use belayer_sandbox::Gvr;
-use belayer_sandbox::workload::PodGc;
+use belayer_workload::PodGc;
 
 use crate::life::Hold;
 use crate::objects::{self, CLAIM, DATABASE, LAB, SERVING, SHOP};

@@ -2,8 +2,8 @@
 //! What happens between the two chapters gives Belayer the time after which it says why.
 
 use anyhow::{Context, Result, ensure};
-use belayer_sandbox::workload::USER;
 use belayer_sandbox::{Actor, DeleteOptions, Gvr};
+use belayer_workload::USER;
 
 use crate::life::{Hold, Now};
 use crate::objects::{CLAIM, DATABASE, SHOP};

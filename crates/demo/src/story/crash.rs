@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use belayer_sandbox::workload::PodGc;
+use belayer_checker::BELAYER;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Propagation, Verb};
+use belayer_workload::PodGc;
 
-use crate::BELAYER;
 use crate::life::{Hold, Pod};
 use crate::neighbour::Mood;
 use crate::report::{report, span};

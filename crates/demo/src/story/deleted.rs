@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use belayer_sandbox::Propagation;
-use belayer_sandbox::workload::PodGc;
+use belayer_workload::PodGc;
 
 use crate::life::Now;
 use crate::report::{report, span};

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 
 use anyhow::{Context, Result};
-use belayer_sandbox::workload::{PodGc, WORKFLOWS};
+use belayer_checker::BELAYER;
 use belayer_sandbox::{Fault, Match, Propagation};
+use belayer_workload::{PodGc, WORKFLOWS};
 use serde_json::json;
 
-use crate::BELAYER;
 use crate::life::{Now, Pod};
 use crate::report::report;
 use crate::telling::Telling;

@@ -12,7 +12,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 ///
 /// Iteration order depends on nothing but the calls made, so that a run can be repeated.
 #[derive(Debug)]
-pub(crate) struct Agenda<K> {
+pub struct Agenda<K> {
     due: VecDeque<K>,
     queued: BTreeSet<K>,
     timers: BTreeSet<(Instant, K)>,
@@ -34,14 +34,14 @@ impl<K> Default for Agenda<K> {
 
 impl<K: Ord + Clone> Agenda<K> {
     /// Looks at the key as soon as possible.
-    pub(crate) fn add(&mut self, key: K) {
+    pub fn add(&mut self, key: K) {
         if self.queued.insert(key.clone()) {
             self.due.push_back(key);
         }
     }
 
     /// Looks at the key at `when`, or before if it is already planned for earlier.
-    pub(crate) fn add_at(&mut self, key: K, when: Instant) {
+    pub fn add_at(&mut self, key: K, when: Instant) {
         if let Some(&planned) = self.timer_of.get(&key) {
             if planned <= when {
                 return;
@@ -53,7 +53,7 @@ impl<K: Ord + Clone> Agenda<K> {
     }
 
     /// Looks at the key again after a failure, each time twice as late.
-    pub(crate) fn retry(&mut self, key: K, now: Instant) {
+    pub fn retry(&mut self, key: K, now: Instant) {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST_RETRY
             .saturating_mul(1 << (*failures).min(16))
@@ -63,12 +63,12 @@ impl<K: Ord + Clone> Agenda<K> {
     }
 
     /// The key's last attempt went well.
-    pub(crate) fn succeeded(&mut self, key: &K) {
+    pub fn succeeded(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
     /// The next key to look at.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {
+    pub fn pop(&mut self, now: Instant) -> Option<K> {
         while let Some((when, key)) = self.timers.first().cloned() {
             if when > now {
                 break;
@@ -83,7 +83,7 @@ impl<K: Ord + Clone> Agenda<K> {
     }
 
     /// When the next timer fires.
-    pub(crate) fn next_timer(&self) -> Option<Instant> {
+    pub fn next_timer(&self) -> Option<Instant> {
         self.timers.first().map(|(when, _)| *when)
     }
 }

@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 
 /// What a companion is told. An object's last state is told when it is gone.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub enum Change {
     /// It is there, and this is what it looks like.
     Upserted(Arc<Value>),
     /// It is gone.
@@ -26,8 +26,10 @@ pub(crate) enum Change {
 
 /// Which kinds a companion is told of.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Interest {
+pub enum Interest {
+    /// All of them.
     Everything,
+    /// These.
     Only(&'static [Gvr]),
 }
 
@@ -42,18 +44,21 @@ impl Interest {
 
 /// What a unit of work came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// There may be more to do at once.
     Worked,
     /// Nothing to do before this time, unless something changes.
-    Idle { until: Option<Instant> },
+    Idle {
+        /// For ever, if there is none.
+        until: Option<Instant>,
+    },
 }
 
 /// A companion: an index over the cluster, and work that follows from it.
 ///
 /// Level-triggered: what is told is only that something changed. All that happened up to a
 /// moment has been told before work is asked for.
-pub(crate) trait Controller: Send + 'static {
+pub trait Controller: Send + 'static {
     /// The kinds it wants to be told of.
     fn interest(&self) -> Interest;
     /// Takes in a change. Writes nothing.
@@ -67,7 +72,7 @@ pub(crate) trait Controller: Send + 'static {
 }
 
 /// Runs a companion until it is cancelled.
-pub(crate) async fn drive(
+pub(super) async fn drive(
     cluster: Cluster,
     mut controller: impl Controller,
     cancel: CancellationToken,

@@ -11,7 +11,7 @@ mod events;
 pub mod garbage_collector;
 pub mod kubelet;
 pub mod namespaces;
-pub(crate) mod object;
+pub mod object;
 pub mod pod_gc;
 mod pods;
 mod quantity;
@@ -29,7 +29,7 @@ pub use self::kubelet::{
     RunPlan,
 };
 pub use self::pod_gc::PodGcConfig;
-pub(crate) use self::{
+pub use self::{
     agenda::Agenda,
     driver::{Change, Controller, Interest, Progress},
 };
@@ -164,8 +164,12 @@ impl Companions {
     }
 }
 
-/// Starts one companion.
-pub(crate) fn spawn(
+/// Starts one companion as a task of the current tokio runtime, one of your own too. It stops when
+/// `cancel` is cancelled.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn spawn(
     cluster: &Cluster,
     controller: impl Controller,
     cancel: &CancellationToken,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// The text at a JSON pointer; the empty string counts as absent, as in Kubernetes' own types.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object
         .pointer(pointer)
         .and_then(Value::as_str)
@@ -14,40 +14,47 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 }
 
 /// The list at a JSON pointer; an absent one is empty.
-pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object
         .pointer(pointer)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
 
-pub(crate) fn uid(object: &Value) -> &str {
+/// Its UID; empty if there is none.
+pub fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid").unwrap_or_default()
 }
 
-pub(crate) fn name(object: &Value) -> &str {
+/// Its name; empty if there is none.
+pub fn name(object: &Value) -> &str {
     text(object, "/metadata/name").unwrap_or_default()
 }
 
-pub(crate) fn namespace(object: &Value) -> Option<&str> {
+/// Its namespace.
+pub fn namespace(object: &Value) -> Option<&str> {
     text(object, "/metadata/namespace")
 }
 
-pub(crate) fn resource_version(object: &Value) -> &str {
+/// The version it was read at; empty if there is none.
+pub fn resource_version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion").unwrap_or_default()
 }
 
-pub(crate) fn is_deleting(object: &Value) -> bool {
+/// Whether its deletion was asked for.
+pub fn is_deleting(object: &Value) -> bool {
     text(object, "/metadata/deletionTimestamp").is_some()
 }
 
-pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+/// Its finalizers, in their order.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     items(object, "/metadata/finalizers")
         .iter()
         .filter_map(Value::as_str)
 }
 
-pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+/// One of its annotations.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object
         .get("metadata")?
         .get("annotations")?
@@ -55,12 +62,13 @@ pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
         .as_str()
 }
 
-pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+/// One of its labels.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("labels")?.get(key)?.as_str()
 }
 
 /// `Succeeded` and `Failed` are for ever.
-pub(crate) fn is_ended(pod: &Value) -> bool {
+pub fn is_ended(pod: &Value) -> bool {
     matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A body is the four bytes of [`MAGIC`] and a message that tells apiVersion and kind and has the object in
 //! its bytes. `numbers.json` has per message the fields by number, each as `name type`: `+` is a message that
-//! JSON inlines, `?` marks a field whose zero JSON omits. `belayer-e2e numbers --protos DIR` makes it anew from
-//! the Go modules. What is omitted there is dropped here, because Go writes zeros of plain fields to the wire.
+//! JSON inlines, `?` marks a field whose zero JSON omits. `examples/digests` makes it anew from the
+//! Go modules. What is omitted there is dropped here, because Go writes zeros of plain fields to the wire.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

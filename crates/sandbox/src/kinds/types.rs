@@ -2,7 +2,7 @@
 //!
 //! `types.json` is the digest of the OpenAPI documents of Kubernetes 1.36: per type its fields, each with
 //! a node such as `text`, `[]core.v1.Container by name` or `map text`; `!` marks a field that is printed
-//! even when it is empty. `belayer-e2e types --kubeconfig FILE` makes it anew from a server.
+//! even when it is empty. `examples/digests` makes it anew from a server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use belayer_holds::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::eligible::OwnerKind;
-use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{Actor, Gvr, Verb};
+use belayer_workload::{WORKFLOWS, workflow_crd};
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -12,11 +12,11 @@ use belayer_core::{ambient, client};
 use belayer_holds::names::{POD_STATUS_HOLD, WORKFLOW_HOLD};
 use belayer_holds::runner::{Executed, Observer, What};
 use belayer_sandbox::companions::{Companion, Companions};
-use belayer_sandbox::workload::{WORKFLOWS, workflow_crd};
 use belayer_sandbox::{
     Actor, ApiError, Cluster, DeleteOptions, Epoch, Gvr, ListOptions, Propagation, Sandbox,
     Subresource, WriteOptions,
 };
+use belayer_workload::{WORKFLOWS, workflow_crd};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -24,9 +24,8 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::host::Hosts;
 pub use self::node::NodeSpec;
-pub(crate) use self::plan::fingerprint;
 pub use self::plan::{
-    KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan, annotations,
+    KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan, annotations, fingerprint,
 };
 
 /// Who declares a silent node unknown.

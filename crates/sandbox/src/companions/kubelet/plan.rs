@@ -289,7 +289,7 @@ fn parse_seconds(text: &str) -> Option<Duration> {
 
 /// A number that stands for a text, the same in every run (FNV-1a): the standard library's own
 /// hashes promise nothing across versions.
-pub(crate) fn fingerprint(text: &str) -> u64 {
+pub fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

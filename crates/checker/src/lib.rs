@@ -1,0 +1,180 @@
+#![doc = include_str!("../README.md")]
+
+mod ends;
+mod objects;
+mod past;
+mod reasons;
+mod recreation;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod waits;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_holds::names;
+use belayer_sandbox::Write;
+use serde_json::Value;
+
+use past::Past;
+use rule::{Rule, Step, Verdict};
+
+pub use reasons::Why;
+pub use rule::Part;
+
+/// The actor name that Belayer's requests have in the record.
+pub const BELAYER: &str = "belayer";
+
+/// What the names of Belayer's finalizers and annotations begin with.
+const OURS: &str = "belayer.dev/";
+/// Belayer's hold on pods whose result somebody waits for.
+const POD_HOLD: &str = names::POD_STATUS_HOLD;
+/// Its hold on pods that are to be re-created if their node rejects them.
+const RECREATION_HOLD: &str = names::POD_RECREATION_HOLD;
+/// Its hold on workflows.
+const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
+/// Its hold on PVCs.
+const CLAIM_HOLD: &str = names::PVC_PROTECTION_HOLD;
+
+/// What the checks read.
+pub struct Evidence<'a> {
+    /// The API server's record of writes, from the start.
+    pub writes: &'a [Write],
+    /// The pods, workflows, PVCs and namespaces that exist at the end.
+    pub left: &'a [Arc<Value>],
+    /// How long nothing was asked of the settled cluster at the end.
+    pub quiet: Duration,
+    /// What was written in that time, by any actor.
+    pub written_in_quiet: &'a [Write],
+    /// Actors that belong to the test, besides Belayer, the workload's user and workflow controller, and the
+    /// sandbox's own controllers. What any other actor writes counts as done by hand: see [`Findings::by_hand`].
+    pub others: &'a [&'a str],
+}
+
+/// One invariant, and whether it held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Which controller promises it.
+    pub part: Part,
+    /// Its name, such as `FOREIGN`.
+    pub name: &'static str,
+    /// How many writes or objects could have broken it.
+    pub seen: usize,
+    /// A text that follows that number, such as `pods re-created, none after it had run`.
+    pub kept: String,
+    /// One text for every time that it was broken.
+    pub broken: Vec<String>,
+}
+
+impl Check {
+    /// Whether nothing happened that could have broken it, so that it says nothing.
+    pub fn is_untested(&self) -> bool {
+        self.seen == 0 && self.broken.is_empty() && self.name != ends::QUIET
+    }
+}
+
+/// What the checks found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The checks: rules about single writes first, then what must be true at the end.
+    pub checks: Vec<Check>,
+    /// How many pods there ever were.
+    pub pods: usize,
+    /// How many workflows there ever were.
+    pub workflows: usize,
+    /// How many finalizers Belayer's writes added.
+    pub holds_added: usize,
+    /// How many finalizers Belayer's writes removed, by what made that right.
+    pub releases: BTreeMap<Why, usize>,
+    /// How many pods' results are in their workflow's status.
+    pub taken: usize,
+    /// How many pods had no finalizer of Belayer's and were deleted before their result was taken.
+    pub never_held: usize,
+    /// How many times something would have been a breach, had not an actor outside the test changed the object.
+    pub by_hand: usize,
+}
+
+impl Findings {
+    /// Whether no invariant was broken.
+    pub fn all_kept(&self) -> bool {
+        self.checks.iter().all(|check| check.broken.is_empty())
+    }
+
+    /// The check of this name, if it is there.
+    fn check_mut(&mut self, name: &str) -> Option<&mut Check> {
+        self.checks.iter_mut().find(|check| check.name == name)
+    }
+}
+
+/// The rules about single writes, in the order in which they are printed.
+fn rules() -> impl Iterator<Item = &'static Rule> {
+    [writes::RULES, waits::RULES, recreation::RULES]
+        .into_iter()
+        .flatten()
+}
+
+/// Checks every invariant against the record and what is left.
+pub fn check(evidence: &Evidence<'_>) -> Findings {
+    let mut findings = Findings {
+        checks: rules().map(unbroken).collect(),
+        ..Findings::default()
+    };
+    let mut past = Past::new(evidence.others);
+    for write in evidence.writes {
+        if write.actor.as_str() == BELAYER {
+            let step = Step {
+                write,
+                before: past.object(&write.uid),
+                past: &past,
+            };
+            for (place, rule) in rules().enumerate() {
+                apply(&mut findings, place, (rule.judge)(&step), write.index);
+            }
+            count(&mut findings, &step);
+        }
+        past.add(write);
+    }
+    if let Some(check) = findings.check_mut(recreation::NO_LOSS) {
+        check.broken.extend(recreation::lost(&past));
+    }
+    let results = ends::results(&mut findings, &past);
+    let liveness = ends::liveness(&mut findings, &past, evidence.left);
+    let quiet = ends::quiet(evidence);
+    findings.checks.extend([liveness, quiet, results]);
+    findings
+}
+
+fn unbroken(rule: &Rule) -> Check {
+    Check {
+        part: rule.part,
+        name: rule.name,
+        seen: 0,
+        kept: rule.kept.to_owned(),
+        broken: Vec::new(),
+    }
+}
+
+fn apply(findings: &mut Findings, place: usize, verdict: Verdict, index: usize) {
+    let Some(check) = findings.checks.get_mut(place) else {
+        return;
+    };
+    match verdict {
+        Verdict::NotConcerned => {}
+        Verdict::ByHand => findings.by_hand += 1,
+        Verdict::Kept => check.seen += 1,
+        Verdict::Broken(how) => check.broken.push(format!("{how} (write {index})")),
+    }
+}
+
+fn count(findings: &mut Findings, step: &Step<'_>) {
+    findings.holds_added += step.added().len();
+    let Some(before) = step.before else { return };
+    for hold in step.removed() {
+        if let Some(why) = step.past.why_may_go(before, hold) {
+            *findings.releases.entry(why).or_default() += 1;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! ORDER and IN-USE: what has to be gone before a workflow or a claim is let go.
+
+use belayer_sandbox::Gvr;
+use belayer_sandbox::Verb;
+use belayer_workload::{USER, WORKFLOWS};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::script::{FOREIGN, Script, deleting, failed, pod, running, taken};
+use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD, Why};
+
+const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+
+fn with(mut object: Value, finalizers: &[&str]) -> Value {
+    object["metadata"]["finalizers"] = json!(finalizers);
+    object
+}
+
+/// A held workflow with a held pod, and the deletion of the workflow is asked for.
+fn deleted_workflow() -> Script {
+    let held = with(running(), &[WORKFLOW_HOLD]);
+    Script::default()
+        .workflow(&running())
+        .pod(&pod(&[]))
+        .belayer_patches(&WORKFLOWS, &held)
+        .belayer(&pod(&[POD_HOLD]))
+        .deleted(&WORKFLOWS, &deleting(held))
+}
+
+fn let_go() -> Value {
+    deleting(with(running(), &[]))
+}
+
+#[test]
+fn a_workflow_that_goes_after_its_pods_breaks_nothing() {
+    let script = deleted_workflow()
+        .belayer(&pod(&[]))
+        .belayer_patches(&WORKFLOWS, &let_go());
+    let findings = script.judge();
+    assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
+    assert_eq!(findings.releases[&Why::WorkflowDeleted], 2);
+    assert_eq!(findings.holds_added, 2);
+}
+
+#[test]
+fn order_is_broken_by_letting_a_workflow_go_before_its_pods() {
+    let early = deleted_workflow().belayer_patches(&WORKFLOWS, &let_go());
+    assert_eq!(failed(&early.judge()), ["ORDER"]);
+}
+
+#[test]
+fn a_pod_that_was_held_after_the_deletion_was_asked_for_may_be_left() {
+    let held = with(running(), &[WORKFLOW_HOLD]);
+    let late = Script::default()
+        .workflow(&running())
+        .belayer_patches(&WORKFLOWS, &held)
+        .deleted(&WORKFLOWS, &deleting(held))
+        .pod(&pod(&[]))
+        .belayer(&pod(&[POD_HOLD]))
+        .belayer_patches(&WORKFLOWS, &let_go());
+    assert_eq!(failed(&late.judge()), [""; 0]);
+}
+
+#[test]
+fn evidence_is_broken_by_letting_a_workflow_go_that_nobody_deletes() {
+    let script = Script::default()
+        .workflow(&taken())
+        .belayer_patches(&WORKFLOWS, &with(taken(), &[WORKFLOW_HOLD]))
+        .belayer_patches(&WORKFLOWS, &with(taken(), &[]));
+    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+}
+
+fn claim(finalizers: &[&str]) -> Value {
+    json!({
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "a", "name": "data", "uid": "c-1", "finalizers": finalizers},
+    })
+}
+
+/// A pod that refers to the claim.
+fn user(namespace: &str, node: &str) -> Value {
+    json!({
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": "db-0", "uid": "p-2"},
+        "spec": {
+            "nodeName": node,
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        },
+    })
+}
+
+fn deleted_claim() -> Script {
+    Script::default()
+        .write(USER, Verb::Create, &CLAIMS, &claim(&[]))
+        .belayer_patches(&CLAIMS, &claim(&[CLAIM_HOLD]))
+        .deleted(&CLAIMS, &deleting(claim(&[CLAIM_HOLD])))
+}
+
+#[rstest]
+#[case::on_a_node("a", "node-1", &["IN-USE"])]
+#[case::not_scheduled("a", "", &[])]
+#[case::of_another_namespace("b", "node-1", &[])]
+fn in_use_is_broken_by_letting_go_what_a_pod_uses(
+    #[case] namespace: &str,
+    #[case] node: &str,
+    #[case] broken: &[&str],
+) {
+    let script = deleted_claim()
+        .write(USER, Verb::Create, &Gvr::PODS, &user(namespace, node))
+        .belayer_patches(&CLAIMS, &deleting(claim(&[])));
+    assert_eq!(failed(&script.judge()), broken);
+}
+
+#[test]
+fn a_claim_that_goes_after_its_last_user_breaks_nothing() {
+    let script = Script::default()
+        .write(USER, Verb::Create, &Gvr::PODS, &user("a", "node-1"))
+        .write(USER, Verb::Create, &CLAIMS, &claim(&[FOREIGN]))
+        .belayer_patches(&CLAIMS, &claim(&[FOREIGN, CLAIM_HOLD]))
+        .deleted(&CLAIMS, &deleting(claim(&[FOREIGN, CLAIM_HOLD])))
+        .deleted(&Gvr::PODS, &user("a", "node-1"))
+        .belayer_patches(&CLAIMS, &deleting(claim(&[FOREIGN])));
+    let findings = script.judge();
+    assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
+    assert_eq!(findings.releases[&Why::ClaimDeleted], 1);
+}
+
+#[test]
+fn evidence_is_broken_by_letting_a_claim_go_that_nobody_deletes() {
+    let script = Script::default()
+        .write(USER, Verb::Create, &CLAIMS, &claim(&[]))
+        .belayer_patches(&CLAIMS, &claim(&[CLAIM_HOLD]))
+        .belayer_patches(&CLAIMS, &claim(&[]));
+    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+}

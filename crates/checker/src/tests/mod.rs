@@ -1,0 +1,243 @@
+//! Every check must be able to fail: scripted records in which one promise is broken.
+
+mod deletions;
+mod recreations;
+mod script;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use belayer_sandbox::{Gvr, Verb};
+use belayer_workload::WORKFLOWS;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::{BELAYER, POD_HOLD, Why};
+use script::{FOREIGN, Script, deleting, failed, held, lost, pod, running, taken};
+
+#[test]
+fn a_life_as_it_should_be_breaks_nothing() {
+    let script = held()
+        .pod(&pod(&[FOREIGN, POD_HOLD, "b"]))
+        .deleted(&Gvr::PODS, &deleting(pod(&[FOREIGN, POD_HOLD, "b"])))
+        .workflow(&taken())
+        .belayer(&deleting(pod(&[FOREIGN, "b"])))
+        .pod(&deleting(pod(&[])));
+    let findings = script.judge();
+    assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
+    assert_eq!(
+        (findings.pods, findings.holds_added, findings.taken),
+        (1, 1, 1)
+    );
+    assert_eq!(findings.releases, BTreeMap::from([(Why::ResultTaken, 1)]));
+    assert!(findings.all_kept());
+}
+
+#[rstest]
+#[case::a_foreign_finalizer_went(pod(&[POD_HOLD, "b"]))]
+#[case::foreign_ones_changed_places(pod(&[POD_HOLD, "b", FOREIGN]))]
+#[case::a_foreign_one_came(pod(&[POD_HOLD, FOREIGN, "b", "c"]))]
+#[case::a_label_came({
+    let mut pod = pod(&[POD_HOLD, FOREIGN, "b"]);
+    pod["metadata"]["labels"] = json!({"a": "b"});
+    pod
+})]
+#[case::the_spec_changed({
+    let mut pod = pod(&[POD_HOLD, FOREIGN, "b"]);
+    pod["spec"] = json!({"nodeName": "n"});
+    pod
+})]
+fn foreign_is_broken_by_changing_what_is_not_ours(#[case] after: Value) {
+    let script = Script::default()
+        .workflow(&taken())
+        .pod(&pod(&[FOREIGN, "b"]))
+        .belayer(&after);
+    assert_eq!(failed(&script.judge()), ["FOREIGN"]);
+}
+
+#[test]
+fn foreign_is_broken_by_writes_that_are_not_ours_to_make() {
+    let delete =
+        held()
+            .workflow(&taken())
+            .write(BELAYER, Verb::Delete, &Gvr::PODS, &pod(&[POD_HOLD]));
+    assert_eq!(failed(&delete.judge()), ["FOREIGN", "IDENTITY", "NO-LOSS"]);
+    let other = Script::default().belayer_patches(&WORKFLOWS, &taken());
+    assert_eq!(failed(&other.judge()), ["FOREIGN"]);
+    let event = json!({"kind": "Event", "metadata": {"namespace": "a", "name": "e", "uid": "e-1"}});
+    let own = Script::default().write(BELAYER, Verb::Create, &Gvr::EVENTS, &event);
+    assert_eq!(failed(&own.judge()), [""; 0]);
+}
+
+#[test]
+fn no_late_hold_is_broken_by_holding_what_is_being_deleted() {
+    let done = Script::default()
+        .workflow(&taken())
+        .pod(&deleting(pod(&[FOREIGN])))
+        .belayer(&deleting(pod(&[FOREIGN, POD_HOLD])));
+    assert_eq!(failed(&done.judge()), ["NO-LATE-HOLD"]);
+    let tried = Script::default().belayer(&pod(&[POD_HOLD])).refused(422);
+    assert_eq!(failed(&tried.judge()), ["NO-LATE-HOLD"]);
+    let overtaken = Script::default().belayer(&pod(&[POD_HOLD])).refused(409);
+    assert_eq!(failed(&overtaken.judge()), [""; 0]);
+}
+
+#[rstest]
+#[case::no_uid(json!({"metadata": {"resourceVersion": "1"}}))]
+#[case::no_version(json!({"metadata": {"uid": "p-1"}}))]
+#[case::another_uid(json!({"metadata": {"uid": "p-2", "resourceVersion": "1"}}))]
+fn identity_is_broken_by_a_patch_that_is_not_sure_whom_it_hits(#[case] body: Value) {
+    let script = Script::default()
+        .workflow(&taken())
+        .pod(&pod(&[]))
+        .belayer(&pod(&[POD_HOLD]))
+        .body(body);
+    assert_eq!(failed(&script.judge()), ["IDENTITY"]);
+}
+
+#[test]
+fn evidence_is_broken_by_letting_go_before_the_result_is_taken() {
+    let early = held().belayer(&pod(&[])).workflow(&taken());
+    assert_eq!(failed(&early.judge()), ["EVIDENCE"]);
+}
+
+#[test]
+fn a_deleted_owner_of_the_same_name_is_no_evidence() {
+    let mut other = running();
+    other["metadata"]["uid"] = json!("w-0");
+    let script = held()
+        .workflow(&other)
+        .deleted(&WORKFLOWS, &other)
+        .belayer(&pod(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+}
+
+#[test]
+fn every_reason_counts_as_what_it_is() {
+    let orphan = {
+        let mut pod = pod(&[POD_HOLD]);
+        pod["metadata"]["ownerReferences"] = json!([]);
+        pod
+    };
+    let let_go = |mut pod: Value| {
+        pod["metadata"]["finalizers"] = json!([]);
+        pod
+    };
+    let namespace = json!({"kind": "Namespace", "metadata": {"name": "a", "uid": "n-1"}});
+    for (script, why) in [
+        (
+            held().workflow(&taken()).belayer(&pod(&[])),
+            Why::ResultTaken,
+        ),
+        (
+            held().deleted(&WORKFLOWS, &running()).belayer(&pod(&[])),
+            Why::WorkflowDeleted,
+        ),
+        (
+            held()
+                .deleted(&Gvr::NAMESPACES, &namespace)
+                .belayer(&pod(&[])),
+            Why::NamespaceDeleted,
+        ),
+        (
+            held().pod(&orphan).belayer(&let_go(orphan.clone())),
+            Why::NoWorkflow,
+        ),
+    ] {
+        let findings = script.judge();
+        assert_eq!(failed(&findings), [""; 0], "{why:?}: {:?}", findings.checks);
+        assert_eq!(findings.releases, BTreeMap::from([(why, 1)]));
+    }
+}
+
+#[test]
+fn what_a_visitor_wanted_is_counted_apart() {
+    let asked = held()
+        .write("kubectl", Verb::Patch, &Gvr::PODS, &pod(&[POD_HOLD]))
+        .belayer(&pod(&[]));
+    let findings = asked.judge();
+    assert_eq!(
+        (failed(&findings).len(), findings.by_hand),
+        (0, 1),
+        "{:?}",
+        findings.checks
+    );
+}
+
+#[test]
+fn results_is_broken_by_losing_that_of_a_held_pod() {
+    assert_eq!(failed(&held().workflow(&lost()).judge()), ["RESULTS"]);
+}
+
+#[test]
+fn a_pod_that_was_never_held_may_be_lost_and_is_counted() {
+    let findings = Script::default()
+        .workflow(&running())
+        .pod(&pod(&[]))
+        .workflow(&lost())
+        .judge();
+    assert_eq!((failed(&findings).len(), findings.never_held), (0, 1));
+}
+
+#[test]
+fn nobody_misses_the_results_of_a_deleted_workflow() {
+    let findings = held()
+        .deleted(&WORKFLOWS, &running())
+        .workflow(&lost())
+        .judge();
+    assert_eq!(
+        (failed(&findings).len(), findings.never_held),
+        (0, 0),
+        "{:?}",
+        findings.checks
+    );
+}
+
+#[test]
+fn results_is_broken_by_a_workflow_that_never_finishes() {
+    let mut stuck = running();
+    stuck["status"]["finishedAt"] = json!(null);
+    assert_eq!(
+        failed(&Script::default().workflow(&stuck).judge()),
+        ["RESULTS"]
+    );
+}
+
+#[rstest]
+#[case::terminating(deleting(pod(&[FOREIGN])), true)]
+#[case::held_though_it_may_go(pod(&[POD_HOLD]), true)]
+#[case::not_held(pod(&[FOREIGN]), false)]
+fn liveness_is_broken_by_what_is_left_hanging(#[case] left: Value, #[case] broken: bool) {
+    let script = held().workflow(&taken());
+    let findings = script.judge_with(&[left], Duration::from_secs(1), &[]);
+    assert_eq!(
+        failed(&findings),
+        if broken { vec!["LIVENESS"] } else { vec![] }
+    );
+}
+
+#[test]
+fn a_hold_without_evidence_is_not_left_hanging() {
+    let findings = held().judge_with(&[pod(&[POD_HOLD])], Duration::from_secs(1), &[]);
+    assert_eq!(failed(&findings), [""; 0]);
+}
+
+#[test]
+fn quiet_is_broken_by_belayer_alone_and_needs_a_time_to_look_at() {
+    let second = Duration::from_secs(1);
+    let ours = Script::default().belayer(&pod(&[])).refused(409);
+    assert_eq!(
+        failed(&Script::default().judge_with(&[], second, &ours.writes)),
+        ["QUIET"]
+    );
+    let others = Script::default().pod(&pod(&[]));
+    assert_eq!(
+        failed(&Script::default().judge_with(&[], second, &others.writes)),
+        [""; 0]
+    );
+    assert_eq!(
+        failed(&Script::default().judge_with(&[], Duration::ZERO, &[])),
+        ["QUIET"]
+    );
+}

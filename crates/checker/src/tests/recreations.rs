@@ -1,0 +1,241 @@
+//! ONE-POD, NO-LOSS and RAN-ONCE: what re-creating a pod has to obey.
+
+use belayer_sandbox::{Gvr, Verb};
+use belayer_workload::USER;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::script::{Script, deleting, failed};
+use crate::{BELAYER, RECREATION_HOLD, Why};
+
+const NODE: &str = "kubelet/node-1";
+
+fn records() -> Gvr {
+    Gvr::new("belayer.dev", "v1alpha1", "podrecreations")
+}
+
+/// A bare pod that asks to come back.
+fn pod(uid: &str, finalizers: &[&str]) -> Value {
+    json!({
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "a", "name": "train-0", "uid": uid, "finalizers": finalizers,
+            "annotations": {"belayer.dev/recreate": "true", "note": "mine"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "trainer:7"}]},
+    })
+}
+
+fn in_phase(mut pod: Value, phase: &str) -> Value {
+    pod["status"] = json!({"phase": phase});
+    pod
+}
+
+fn rejected(mut pod: Value) -> Value {
+    pod["spec"]["nodeName"] = json!("node-1");
+    pod["status"] = json!({
+        "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: no room",
+    });
+    pod
+}
+
+fn record(phase: &str, attempts: u32) -> Value {
+    json!({
+        "kind": "PodRecreation",
+        "metadata": {"namespace": "a", "name": "train-0-p", "uid": "r-1"},
+        "spec": {
+            "podName": "train-0", "firstUID": "p-1", "policy": {"maxRetries": 3},
+            "pod": {
+                "metadata": {"annotations": {"belayer.dev/recreate": "true", "note": "mine"}},
+                "spec": {"containers": [{"name": "main", "image": "trainer:7"}]},
+            },
+        },
+        "status": {"phase": phase, "attempts": attempts, "rejectedUID": "p-1"},
+    })
+}
+
+/// The pod of an attempt.
+fn successor(uid: &str, attempt: u32) -> Value {
+    let mut pod = pod(uid, &[RECREATION_HOLD]);
+    let marks = &mut pod["metadata"]["annotations"];
+    marks["belayer.dev/recreation-uid"] = json!("r-1");
+    marks["belayer.dev/recreation-attempt"] = json!(attempt.to_string());
+    pod
+}
+
+impl Script {
+    fn user_creates(self, pod: &Value) -> Self {
+        self.write(USER, Verb::Create, &Gvr::PODS, pod)
+    }
+
+    fn node_says(self, pod: &Value) -> Self {
+        self.write(NODE, Verb::Patch, &Gvr::PODS, pod)
+    }
+
+    fn recorded(self, verb: Verb, record: &Value) -> Self {
+        let uid = record["metadata"]["uid"].clone();
+        let body = json!({
+            "metadata": {"uid": uid, "resourceVersion": "1"}, "preconditions": {"uid": uid},
+        });
+        self.write(BELAYER, verb, &records(), record).body(body)
+    }
+
+    /// Belayer deletes a pod of this UID.
+    fn deletes(self, pod: &Value) -> Self {
+        let uid = pod["metadata"]["uid"].clone();
+        self.write(BELAYER, Verb::Delete, &Gvr::PODS, pod)
+            .body(json!({"preconditions": {"uid": uid}}))
+    }
+
+    fn creates(self, pod: &Value) -> Self {
+        self.write(BELAYER, Verb::Create, &Gvr::PODS, pod)
+    }
+
+    /// The rejected pod goes, once it stands in a record.
+    fn replaced(self) -> Self {
+        let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+        let gone = deleting(rejected(pod("p-1", &[])));
+        self.recorded(Verb::Create, &record("Rejected", 0))
+            .recorded(Verb::Patch, &record("Deleting", 0))
+            .deletes(&going)
+            .belayer(&gone)
+    }
+
+    /// And the next attempt is reserved.
+    fn reserved(self, attempts: u32) -> Self {
+        self.recorded(Verb::Patch, &record("Creating", attempts))
+    }
+}
+
+/// A held pod that its node rejects.
+fn turned_away() -> Script {
+    Script::default()
+        .user_creates(&pod("p-1", &[]))
+        .belayer(&pod("p-1", &[RECREATION_HOLD]))
+        .node_says(&rejected(pod("p-1", &[RECREATION_HOLD])))
+}
+
+#[test]
+fn a_rejected_pod_that_comes_back_and_starts_breaks_nothing() {
+    let mut running = in_phase(successor("p-2", 1), "Running");
+    let script = turned_away()
+        .replaced()
+        .reserved(1)
+        .creates(&successor("p-2", 1))
+        .node_says(&running);
+    running["metadata"]["finalizers"] = json!([]);
+    let script = script
+        .belayer(&running)
+        .recorded(Verb::Patch, &record("Started", 1))
+        .recorded(Verb::Delete, &record("Started", 1));
+    let findings = script.judge();
+    assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
+    assert_eq!(findings.releases[&Why::PodDeleted], 1);
+    assert_eq!(findings.releases[&Why::Started], 1);
+}
+
+#[rstest]
+#[case::nothing_is_reserved(turned_away().replaced().creates(&successor("p-2", 1)))]
+#[case::another_attempt_is_reserved(
+    turned_away().replaced().reserved(2).creates(&successor("p-2", 1))
+)]
+#[case::an_attempt_is_made_twice(
+    turned_away().replaced().reserved(1)
+        .creates(&successor("p-2", 1))
+        .deletes(&deleting(successor("p-2", 1)))
+        .belayer(&successor_gone("p-2", 1))
+        .creates(&successor("p-3", 1))
+)]
+#[case::another_is_there(
+    turned_away().replaced().reserved(1)
+        .creates(&successor("p-2", 1))
+        .reserved(2)
+        .creates(&successor("p-3", 2))
+)]
+#[case::the_budget_is_used_up(
+    turned_away().replaced().reserved(4).creates(&successor("p-2", 4))
+)]
+fn one_pod_is_broken_when(#[case] script: Script) {
+    assert_eq!(failed(&script.judge()), ["ONE-POD"]);
+}
+
+/// Its last state.
+fn successor_gone(uid: &str, attempt: u32) -> Value {
+    let mut pod = successor(uid, attempt);
+    pod["metadata"]["finalizers"] = json!([]);
+    deleting(pod)
+}
+
+#[test]
+fn a_pod_that_no_record_describes_is_not_belayers_to_create_or_delete() {
+    let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+    let deleted = turned_away().deletes(&going);
+    assert_eq!(failed(&deleted.judge()), ["FOREIGN", "NO-LOSS"]);
+    let created = Script::default().creates(&pod("p-2", &[]));
+    let failed = failed(&created.judge());
+    assert_eq!(failed, ["FOREIGN", "ONE-POD", "NO-LOSS"]);
+}
+
+#[test]
+fn no_loss_is_broken_by_a_record_of_another_pod() {
+    let mut other = record("Rejected", 0);
+    other["spec"]["pod"]["spec"]["containers"][0]["image"] = json!("miner:1");
+    let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+    let script = turned_away().recorded(Verb::Create, &other).deletes(&going);
+    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+}
+
+#[test]
+fn no_loss_is_broken_by_a_pod_that_is_not_what_its_user_wrote() {
+    let mut other = successor("p-2", 1);
+    other["spec"]["containers"][0]["image"] = json!("miner:1");
+    let script = turned_away().replaced().reserved(1).creates(&other);
+    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+}
+
+#[test]
+fn no_loss_is_broken_by_a_record_that_goes_before_its_end() {
+    let script = turned_away().recorded(Verb::Create, &record("Rejected", 0));
+    let script = script.recorded(Verb::Delete, &record("Rejected", 0));
+    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+}
+
+#[test]
+fn no_loss_is_broken_by_a_rejected_pod_that_never_comes_back() {
+    assert_eq!(failed(&turned_away().replaced().judge()), ["NO-LOSS"]);
+}
+
+#[test]
+fn ran_once_is_broken_by_a_pod_that_ran_before() {
+    let held = pod("p-1", &[RECREATION_HOLD]);
+    let script = Script::default()
+        .user_creates(&held)
+        .node_says(&in_phase(held.clone(), "Running"))
+        .node_says(&rejected(held))
+        .replaced()
+        .reserved(1)
+        .creates(&successor("p-2", 1));
+    assert_eq!(failed(&script.judge()), ["RAN-ONCE"]);
+}
+
+#[test]
+fn evidence_is_broken_by_letting_go_of_a_pod_before_it_has_started() {
+    let script = Script::default()
+        .user_creates(&pod("p-1", &[]))
+        .belayer(&pod("p-1", &[RECREATION_HOLD]))
+        .belayer(&pod("p-1", &[]));
+    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+}
+
+#[test]
+fn identity_is_broken_by_a_delete_that_names_nobody() {
+    let script = turned_away()
+        .recorded(Verb::Create, &record("Rejected", 0))
+        .write(
+            BELAYER,
+            Verb::Delete,
+            &Gvr::PODS,
+            &deleting(rejected(pod("p-1", &[RECREATION_HOLD]))),
+        );
+    assert_eq!(failed(&script.judge()), ["IDENTITY"]);
+}

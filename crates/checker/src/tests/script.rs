@@ -1,0 +1,159 @@
+//! Scripted records, and the objects that they are about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb, Write};
+use belayer_workload::{ARGO, USER, WORKFLOWS, names};
+use serde_json::{Value, json};
+
+use crate::{BELAYER, Evidence, Findings, POD_HOLD, check};
+
+pub(super) const FOREIGN: &str = "example.com/keep";
+
+/// A record in the making.
+#[derive(Default)]
+pub(super) struct Script {
+    pub(super) writes: Vec<Write>,
+}
+
+impl Script {
+    pub(super) fn write(mut self, actor: &str, verb: Verb, gvr: &Gvr, object: &Value) -> Self {
+        let field = |name: &str| {
+            object["metadata"][name]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (namespace, name) = (field("namespace"), field("name"));
+        self.writes.push(Write {
+            index: self.writes.len(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            actor: Actor::new(actor),
+            verb,
+            resource: gvr.clone(),
+            subresource: "",
+            key: ObjectKey::new(Some(&namespace), &name),
+            uid: field("uid"),
+            resource_version: 1,
+            body: None,
+            object: Some(Arc::new(object.clone())),
+            dry_run: false,
+            outcome: Outcome::Applied,
+        });
+        self
+    }
+
+    /// Belayer patches a pod into this state, as it should: with uid and version.
+    pub(super) fn belayer(self, pod: &Value) -> Self {
+        self.belayer_patches(&Gvr::PODS, pod)
+    }
+
+    /// The same of any kind.
+    pub(super) fn belayer_patches(self, gvr: &Gvr, object: &Value) -> Self {
+        let finalizers = object["metadata"]["finalizers"].clone();
+        let uid = object["metadata"]["uid"].clone();
+        self.write(BELAYER, Verb::Patch, gvr, object).body(json!({
+            "metadata": {"uid": uid, "resourceVersion": "1", "finalizers": finalizers},
+        }))
+    }
+
+    pub(super) fn body(mut self, body: Value) -> Self {
+        self.writes.last_mut().unwrap().body = Some(Arc::new(body));
+        self
+    }
+
+    pub(super) fn refused(mut self, code: u16) -> Self {
+        let last = self.writes.last_mut().unwrap();
+        last.outcome = Outcome::Refused(code);
+        last.object = None;
+        last.uid = String::new();
+        self
+    }
+
+    pub(super) fn pod(self, pod: &Value) -> Self {
+        self.write(ARGO, Verb::Patch, &Gvr::PODS, pod)
+    }
+
+    pub(super) fn workflow(self, workflow: &Value) -> Self {
+        self.write(ARGO, Verb::Patch, &WORKFLOWS, workflow)
+    }
+
+    pub(super) fn deleted(self, gvr: &Gvr, object: &Value) -> Self {
+        self.write(USER, Verb::Delete, gvr, object)
+    }
+
+    pub(super) fn judge(&self) -> Findings {
+        self.judge_with(&[], Duration::from_secs(1), &[])
+    }
+
+    pub(super) fn judge_with(
+        &self,
+        left: &[Value],
+        quiet: Duration,
+        written_in_quiet: &[Write],
+    ) -> Findings {
+        let left: Vec<_> = left.iter().cloned().map(Arc::new).collect();
+        check(&Evidence {
+            writes: &self.writes,
+            left: &left,
+            quiet,
+            written_in_quiet,
+            others: &[],
+        })
+    }
+}
+
+/// The names of the checks that failed.
+pub(super) fn failed(findings: &Findings) -> Vec<&'static str> {
+    findings
+        .checks
+        .iter()
+        .filter(|check| !check.broken.is_empty())
+        .map(|check| check.name)
+        .collect()
+}
+
+pub(super) fn pod(finalizers: &[&str]) -> Value {
+    json!({
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "a", "name": "web-main-0", "uid": "p-1", "finalizers": finalizers,
+            "annotations": { (names::NODE_ID): "web-0" },
+            "ownerReferences": [{"kind": "Workflow", "name": "web", "uid": "w-1", "controller": true}],
+        },
+    })
+}
+
+pub(super) fn deleting(mut object: Value) -> Value {
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    object
+}
+
+pub(super) fn workflow(node: &Value) -> Value {
+    json!({
+        "kind": "Workflow",
+        "metadata": {"namespace": "a", "name": "web", "uid": "w-1"},
+        "status": {"finishedAt": "2026-01-01T00:00:00Z", "nodes": {"web-0": node}},
+    })
+}
+
+pub(super) fn running() -> Value {
+    workflow(&json!({"phase": "Running"}))
+}
+
+pub(super) fn taken() -> Value {
+    workflow(&json!({"phase": "Succeeded"}))
+}
+
+pub(super) fn lost() -> Value {
+    workflow(&json!({"phase": "Error", "message": "pod deleted"}))
+}
+
+/// A pod of a running workflow, held.
+pub(super) fn held() -> Script {
+    Script::default()
+        .workflow(&running())
+        .pod(&pod(&[]))
+        .belayer(&pod(&[POD_HOLD]))
+}

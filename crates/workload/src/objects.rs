@@ -1,0 +1,142 @@
+//! The objects of a workload, as a real Argo Workflows installation has them.
+
+use std::borrow::Cow;
+
+use belayer_sandbox::Gvr;
+use belayer_sandbox::companions::kubelet::annotations;
+use belayer_sandbox::companions::object;
+use serde_json::{Value, json};
+
+use super::script::{PodScript, WorkflowScript};
+
+/// `argoproj.io/v1alpha1` workflows.
+pub const WORKFLOWS: Gvr = Gvr {
+    group: Cow::Borrowed("argoproj.io"),
+    version: Cow::Borrowed("v1alpha1"),
+    resource: Cow::Borrowed("workflows"),
+};
+
+/// Labels and annotations of Argo Workflows.
+pub mod names {
+    /// Label: the pod's workflow, by name.
+    pub const WORKFLOW: &str = "workflows.argoproj.io/workflow";
+    /// Label, on pods and workflows: `"true"` once the result is taken.
+    pub const COMPLETED: &str = "workflows.argoproj.io/completed";
+    /// Label of a workflow: its phase.
+    pub const PHASE: &str = "workflows.argoproj.io/phase";
+    /// Annotation: the key of the pod's node in the workflow's `status.nodes`.
+    pub const NODE_ID: &str = "workflows.argoproj.io/node-id";
+    /// Annotation: the name of the pod's node.
+    pub const NODE_NAME: &str = "workflows.argoproj.io/node-name";
+    /// Annotation: when the pod is to be deleted, as `STRATEGY/DELAY`.
+    pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
+}
+
+/// The definition of the Workflow kind. As in the real one there is no status subresource, and
+/// any field goes.
+#[must_use]
+pub fn workflow_crd() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workflows.argoproj.io"},
+        "spec": {
+            "group": "argoproj.io",
+            "scope": "Namespaced",
+            "names": {
+                "plural": "workflows", "singular": "workflow", "kind": "Workflow",
+                "listKind": "WorkflowList", "shortNames": ["wf"],
+            },
+            "versions": [{
+                "name": "v1alpha1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {
+                        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    },
+                }},
+                "additionalPrinterColumns": [
+                    {"name": "Status", "type": "string", "jsonPath": ".status.phase"},
+                    {"name": "Progress", "type": "string", "jsonPath": ".status.progress"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+            }],
+        },
+    })
+}
+
+/// A namespace.
+#[must_use]
+pub fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// A workflow with a script.
+#[must_use]
+pub fn workflow(namespace: &str, name: &str, script: &WorkflowScript) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": script.to_spec(),
+    })
+}
+
+/// The key of a pod in its workflow's `status.nodes`.
+pub(crate) fn node_id(workflow: &str, number: usize) -> String {
+    format!("{workflow}-{number}")
+}
+
+/// The number of a pod, from its key.
+pub(crate) fn number_of(node_id: &str) -> Option<usize> {
+    node_id.rsplit_once('-')?.1.parse().ok()
+}
+
+/// A pod of a workflow that exists: `workflow` is the object as the API server answered it.
+#[must_use]
+pub fn pod(workflow: &Value, number: usize, script: &PodScript) -> Value {
+    let owner = object::name(workflow);
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": object::namespace(workflow),
+            "name": format!("{owner}-main-{number}"),
+            "labels": {names::WORKFLOW: owner, names::COMPLETED: "false"},
+            "annotations": {
+                names::NODE_ID: node_id(owner, number),
+                names::NODE_NAME: format!("{owner}.main({number})"),
+                annotations::RUN_SECONDS: format!("{:.3}", script.life.as_secs_f64()),
+                annotations::EXIT_CODE: script.exit_code.to_string(),
+            },
+            "ownerReferences": [{
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Workflow",
+                "name": owner,
+                "uid": object::uid(workflow),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "image": "busybox:1", "command": ["sleep"],
+                 "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}},
+                {"name": "wait", "image": "argoexec:1"},
+            ],
+        },
+    });
+    let metadata = &mut pod["metadata"]["annotations"];
+    if let Some(reason) = &script.reject_reason {
+        metadata[annotations::REJECT_REASON] = json!(reason);
+    }
+    if let Some(strategy) = WorkflowScript::read(workflow).pod_gc.strategy() {
+        metadata[names::POD_GC_STRATEGY] = json!(format!("{strategy}/0s"));
+    }
+    pod
+}

@@ -1,0 +1,179 @@
+//! The user: creates the workflows, and deletes things by hand.
+
+use std::time::Duration;
+
+use belayer_sandbox::{
+    Actor, ApiError, Cluster, DeleteOptions, Gvr, Propagation, Reason, WriteOptions,
+};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::objects::{self, WORKFLOWS};
+use super::profile::Profile;
+use super::{USER, WorkloadEvent};
+
+/// How long a write that failed waits before it is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The user. All writes are by the actor [`USER`].
+#[derive(Debug, Clone)]
+pub struct User {
+    cluster: Cluster,
+    actor: Actor,
+}
+
+impl User {
+    /// A user of this cluster.
+    #[must_use]
+    pub fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            actor: Actor::new(USER),
+        }
+    }
+
+    /// Installs the Workflow kind, unless it is there.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn install_workflows(&self) -> Result<(), ApiError> {
+        self.ensure(&Gvr::CUSTOMRESOURCEDEFINITIONS, objects::workflow_crd())
+    }
+
+    /// Creates a namespace, unless it is there.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn create_namespace(&self, name: &str) -> Result<(), ApiError> {
+        self.ensure(&Gvr::NAMESPACES, objects::namespace(name))
+    }
+
+    /// Creates an object in a namespace.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> Result<(), ApiError> {
+        let options = WriteOptions::default();
+        self.cluster
+            .create(&self.actor, gvr, Some(namespace), object, &options)
+            .map(drop)
+    }
+
+    /// Deletes a workflow.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn delete_workflow(
+        &self,
+        namespace: &str,
+        name: &str,
+        propagation: Propagation,
+    ) -> Result<(), ApiError> {
+        let options = DeleteOptions {
+            propagation_policy: Some(propagation),
+            ..DeleteOptions::default()
+        };
+        self.cluster
+            .delete(&self.actor, &WORKFLOWS, Some(namespace), name, &options)
+            .map(drop)
+    }
+
+    /// Deletes a pod, with its own grace or within so many seconds.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn delete_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        grace_period_seconds: Option<i64>,
+    ) -> Result<(), ApiError> {
+        let options = DeleteOptions {
+            grace_period_seconds,
+            ..DeleteOptions::default()
+        };
+        self.cluster
+            .delete(&self.actor, &Gvr::PODS, Some(namespace), name, &options)
+            .map(drop)
+    }
+
+    /// Deletes a namespace.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn delete_namespace(&self, name: &str) -> Result<(), ApiError> {
+        let options = DeleteOptions::default();
+        self.cluster
+            .delete(&self.actor, &Gvr::NAMESPACES, None, name, &options)
+            .map(drop)
+    }
+
+    fn ensure(&self, gvr: &Gvr, object: Value) -> Result<(), ApiError> {
+        let options = WriteOptions::default();
+        match self
+            .cluster
+            .create(&self.actor, gvr, None, object, &options)
+        {
+            Err(error) if error.reason != Reason::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Plays a profile: everything it names, in its time.
+pub(crate) async fn play(
+    user: User,
+    profile: Profile,
+    events: mpsc::UnboundedSender<WorkloadEvent>,
+    cancel: CancellationToken,
+) {
+    let script = async {
+        persist(|| user.install_workflows()).await;
+        for namespace in &profile.namespaces {
+            persist(|| user.create_namespace(namespace)).await;
+        }
+        let began = Instant::now();
+        for number in 0..profile.workflows {
+            tokio::time::sleep_until(began + profile.arrives_after(number)).await;
+            let (namespace, name) = profile.workflow_name(number);
+            let workflow = objects::workflow(namespace, &name, &profile.workflow_script());
+            let created = persist(|| user.create(&WORKFLOWS, namespace, workflow.clone())).await;
+            if created == Persisted::Done {
+                let namespace = namespace.to_owned();
+                // Nobody has to listen.
+                let _ = events.send(WorkloadEvent::WorkflowCreated { namespace, name });
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => {}
+        () = script => {}
+    }
+}
+
+/// What came of a write that was tried until something came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Persisted {
+    Done,
+    Refused,
+}
+
+/// Tries until the API server takes it or will never take it.
+async fn persist(write: impl Fn() -> Result<(), ApiError>) -> Persisted {
+    loop {
+        match write() {
+            Ok(()) => return Persisted::Done,
+            Err(error) if matches!(error.code, 400 | 403 | 409 | 422) => {
+                tracing::warn!(%error, "the workload's user is refused");
+                return Persisted::Refused;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the workload's user tries again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What it costs to know 100,000 pods of 5 KB: the process that reads them, and the API server.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use belayer_subject::Pods;
+use belayer_subject::informer::SYNCED;
+use futures::FutureExt as _;
+
+use super::measure::{cost_of, cpu_of};
+use super::report::Limit;
+use super::server::server_cpu;
+use super::{Bed, Bench, Goal, Report, etcd};
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::peers::Peer;
+
+const PODS: usize = 100_000;
+const POLL: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_secs(300);
+
+const OPERATOR: &str = "Belayer, all components";
+const ALONE: &str = "Belayer's informer alone";
+const CLIENT_GO: &str = "client-go informer";
+const KUBE_RS: &str = "kube-rs reflector";
+const IN_TREE: &str = "kube-controller-manager";
+
+pub(crate) fn bench() -> Bench {
+    Bench {
+        name: "informer",
+        about: "pods of 5 KB until an informer is synced: Belayer, its informer alone, client-go's, \
+                kube-rs' reflector and kube-controller-manager, and what each costs the API server",
+        run: |bed| run(bed).boxed(),
+    }
+}
+
+/// What one of them needed.
+struct Sync {
+    /// Seconds; NaN where nobody says when it was synced.
+    wall: f64,
+    cpu: f64,
+    resident: f64,
+    peak: f64,
+    server: f64,
+}
+
+async fn run(bed: Bed) -> Result<Report> {
+    let pods = bed.size.unwrap_or(PODS);
+    let plane = bed.api_server().await?;
+    etcd::create_namespaces(&plane).await?;
+    etcd::fill(&plane, Pods::usual().unheld(), 0..pods).await?;
+    settled(&plane, "kube-apiserver").await?;
+    let title = format!("{pods} pods of 5 KB, from process start to synced");
+    let metrics = [
+        ("CPU", "s"),
+        ("resident", "MB"),
+        ("peak resident", "MB"),
+        ("CPU of the API server", "s"),
+        ("wall", "s"),
+    ];
+    let mut report = Report::new("informer", title, &metrics);
+    for round in 0..=bed.rounds {
+        for name in [OPERATOR, ALONE, CLIENT_GO, KUBE_RS, IN_TREE] {
+            let Some(sync) = one(&bed, &plane, name).await? else {
+                if round == 0 {
+                    report.note(format!("{name} was not measured: it cannot be built here"));
+                }
+                continue;
+            };
+            if round > 0 {
+                let figures = [
+                    sync.cpu,
+                    sync.resident / 1e6,
+                    sync.peak / 1e6,
+                    sync.server,
+                    sync.wall,
+                ];
+                report.round(name, &figures);
+            }
+        }
+    }
+    for (metric, at_most) in [("CPU", 1.5), ("resident", 80.0)] {
+        report.limit(Limit {
+            metric,
+            of: OPERATOR.to_owned(),
+            at_most,
+        });
+    }
+    for metric in ["CPU", "resident", "CPU of the API server"] {
+        report.goal(Goal {
+            metric,
+            of: OPERATOR.to_owned(),
+            against: CLIENT_GO.to_owned(),
+            at_most: 1.0,
+        });
+    }
+    plane.stop().await?;
+    Ok(report)
+}
+
+/// `None` where it cannot be built.
+async fn one(bed: &Bed, plane: &ControlPlane, name: &str) -> Result<Option<Sync>> {
+    let kubeconfig = plane.admin_path();
+    let server = server_cpu(plane).await?;
+    let started = Instant::now();
+    if name == IN_TREE {
+        plane.start_claim_controller_alone().await?;
+        settled(plane, name).await?;
+        let pid = plane.pid_of(name).await.context("it has ended")?;
+        let mut sync = measure(plane, pid, started, server).await?;
+        sync.wall = f64::NAN;
+        plane.stop_controllers().await?;
+        return Ok(Some(sync));
+    }
+    let [port] = free_ports()?;
+    let Some((program, arguments)) = command(bed, name, kubeconfig, port)? else {
+        return Ok(None);
+    };
+    let log = plane.dir().join(format!("{port}.log"));
+    let mut process = Process::start(name, &program, arguments, &log)?;
+    let started = Instant::now();
+    while !is_synced(&process, name, port).await {
+        process.check_running()?;
+        if started.elapsed() > DEADLINE {
+            bail!(
+                "{name} is not synced after {DEADLINE:?}\n{}",
+                process.log_end()
+            );
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let pid = process.pid().context("it has ended")?;
+    let sync = measure(plane, pid, started, server).await?;
+    process.kill().await?;
+    Ok(Some(sync))
+}
+
+fn command(
+    bed: &Bed,
+    name: &str,
+    kubeconfig: &Path,
+    port: u16,
+) -> Result<Option<(PathBuf, Vec<String>)>> {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    Ok(match name {
+        OPERATOR => {
+            let arguments = [
+                "run".to_owned(),
+                kubeconfig,
+                format!("--metrics-bind-address=127.0.0.1:{port}"),
+                "--debug-bind-address=0".to_owned(),
+                super::COMPONENTS.to_owned(),
+                "--log-level=warn".to_owned(),
+            ];
+            Some((bed.belayer().to_owned(), arguments.to_vec()))
+        }
+        ALONE => Some((bed.subject.clone(), vec!["informer".to_owned(), kubeconfig])),
+        CLIENT_GO => Peer::Sync
+            .if_there()
+            .map(|program| (program, vec![kubeconfig])),
+        KUBE_RS => Peer::KubeRs
+            .if_there()
+            .map(|program| (program, vec!["reflector".to_owned(), kubeconfig])),
+        _ => None,
+    })
+}
+
+async fn is_synced(process: &Process, name: &str, port: u16) -> bool {
+    if name == OPERATOR {
+        return super::belayer_is_ready(port).await;
+    }
+    process.log().is_ok_and(|log| log.contains(SYNCED))
+}
+
+async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) -> Result<Sync> {
+    let cost = cost_of(pid, started)?;
+    Ok(Sync {
+        wall: cost.wall.as_secs_f64(),
+        cpu: cost.cpu.as_secs_f64(),
+        resident: belayer_subject::resident_of(pid)? as f64,
+        peak: cost.peak_resident as f64,
+        server: server_cpu(plane).await? - server,
+    })
+}
+
+/// Waits until a program of the control plane rests: it used less than a tenth of a processor for
+/// three seconds.
+async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
+    let pid = plane.pid_of(program).await.context("it has ended")?;
+    let started = Instant::now();
+    let mut quiet = 0;
+    let mut before = cpu_of(pid)?;
+    while quiet < 3 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = cpu_of(pid)?;
+        let idle = now.saturating_sub(before) < Duration::from_millis(100);
+        quiet = if idle { quiet + 1 } else { 0 };
+        before = now;
+        if started.elapsed() > DEADLINE {
+            bail!("{program} does not come to rest");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! What a million slim pods weigh, and whether it grows in a straight line.
+
+use anyhow::{Context as _, Result, ensure};
+use belayer_subject::memory::Weight;
+use futures::FutureExt as _;
+use tokio::process::Command;
+
+use super::report::Limit;
+use super::{Bed, Bench, Goal, Report};
+
+const OBJECTS: usize = 1_000_000;
+
+pub(crate) fn bench() -> Bench {
+    Bench {
+        name: "memory",
+        about: "slim pods with the entries of all indexes, listed into a store: bytes per pod by a \
+                counting allocator and by resident size, for growing numbers of pods",
+        run: |bed| run(bed).boxed(),
+    }
+}
+
+async fn run(bed: Bed) -> Result<Report> {
+    let most = bed.size.unwrap_or(OBJECTS);
+    let title = format!("Slim pods with their index entries, up to {most}");
+    let metrics = [
+        ("allocated per pod", "bytes"),
+        ("resident per pod", "bytes"),
+        ("allocations per pod", "count"),
+    ];
+    let mut report = Report::new("memory", title, &metrics);
+    let name = |objects: usize| format!("{objects} pods");
+    let sizes = [most / 10, most * 3 / 10, most];
+    for _ in 0..bed.rounds {
+        for objects in sizes {
+            let weight = weigh(&bed, objects).await?;
+            let each = |count: usize| count as f64 / objects as f64;
+            let figures = [
+                each(weight.allocated),
+                weight.resident as f64 / objects as f64,
+                each(weight.allocations),
+            ];
+            report.round(&name(objects), &figures);
+        }
+    }
+    let [least, _, most] = sizes.map(name);
+    report.limit(Limit {
+        metric: "allocated per pod",
+        of: most.clone(),
+        at_most: 500.0,
+    });
+    report.limit(Limit {
+        metric: "resident per pod",
+        of: most.clone(),
+        at_most: 500.0,
+    });
+    report.goal(Goal {
+        metric: "allocated per pod",
+        of: most,
+        against: least,
+        at_most: 1.05,
+    });
+    report.note(
+        "every pod has a controller shared with nine others, a hold of ours, and one in five a \
+         claim; the indexes are those of all components",
+    );
+    Ok(report)
+}
+
+async fn weigh(bed: &Bed, objects: usize) -> Result<Weight> {
+    let output = Command::new(&bed.subject)
+        .args(["memory", "--objects", &objects.to_string()])
+        .kill_on_drop(true)
+        .output()
+        .await?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).context("what it printed is no weight")
+}

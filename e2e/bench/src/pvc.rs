@@ -1,0 +1,228 @@
+//! Deleting claims that nothing uses, there when the controller starts: Belayer in place of
+//! kube-controller-manager's own controller, that controller without a throttle, and raw PATCHes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Client, ResourceExt as _};
+
+use belayer_core::object::{ObjectKey, Resource};
+
+use super::measure::{Cost, cost_of};
+use super::raw::{self, Release};
+use super::server::server_cpu;
+use super::{Bed, Bench, Goal, Measured, Report, Traffic};
+use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::harness::{KUBERNETES_CLAIM_HOLD, claim};
+use belayer_e2e::kinds;
+
+const CLAIMS: usize = 10_000;
+const NAMESPACES: usize = 10;
+/// How many requests prepare the claims at once.
+const PARALLEL: usize = 32;
+
+/// How many PATCHes the raw senders have under way.
+const RAW: [usize; 3] = [16, 32, 64];
+
+const BELAYER: &str = "Belayer";
+const IN_TREE: &str = "kube-controller-manager";
+
+pub(crate) fn bench() -> Bench {
+    Bench {
+        name: "pvc",
+        about: "deleting claims that nothing uses, there at the start: Belayer from process start, \
+                against kube-controller-manager's own controller and raw parallel PATCHes",
+        run: |bed| run(bed).boxed(),
+    }
+}
+
+async fn run(bed: Bed) -> Result<Report> {
+    let claims = bed.size.unwrap_or(CLAIMS);
+    let plane = bed.api_server().await?;
+    for number in 0..NAMESPACES {
+        let document = serde_json::from_value(serde_json::json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace(number) },
+        }))?;
+        kinds::namespaces(plane.client())
+            .create(&PostParams::default(), &document)
+            .await?;
+    }
+    let title = format!("{claims} deleting, unused claims in {NAMESPACES} namespaces");
+    let metrics = [
+        ("wall", "s"),
+        ("CPU", "s"),
+        ("peak resident", "MB"),
+        ("CPU of the API server", "s"),
+    ];
+    let mut report = Report::new("pvc", title, &metrics);
+    let mut stage = Stage {
+        bed: &bed,
+        plane: &plane,
+        claims,
+    };
+    for round in 0..=bed.rounds {
+        let counts = round > 0;
+        for parallel in RAW {
+            let (wall, server) = stage.raw(parallel).await?;
+            if counts {
+                let figures = [wall.as_secs_f64(), f64::NAN, f64::NAN, server];
+                report.round(&format!("raw, {parallel} parallel"), &figures);
+            }
+        }
+        for subject in [IN_TREE, BELAYER] {
+            let Run {
+                cost,
+                server,
+                traffic,
+            } = stage.controller(subject).await?;
+            if counts {
+                let figures = [
+                    cost.wall.as_secs_f64(),
+                    cost.cpu.as_secs_f64(),
+                    cost.peak_resident as f64 / 1e6,
+                    server,
+                ];
+                report.round(subject, &figures);
+            }
+            if round == bed.rounds {
+                for (resource, traffic) in ["persistentvolumeclaims", "pods"].iter().zip(traffic) {
+                    report.note(format!(
+                        "requests of {subject} about {resource} in its last round: {}",
+                        traffic.summary()
+                    ));
+                }
+            }
+        }
+    }
+    for (metric, against, at_most) in [
+        ("wall", "raw, 32 parallel", 1.05),
+        ("wall", IN_TREE, 1.0 / 3.0),
+        ("CPU", IN_TREE, 1.0 / 3.0),
+    ] {
+        report.goal(Goal {
+            metric,
+            of: BELAYER.to_owned(),
+            against: against.to_owned(),
+            at_most,
+        });
+    }
+    plane.stop().await?;
+    Ok(report)
+}
+
+fn namespace(number: usize) -> String {
+    format!("bench-{}", number % NAMESPACES)
+}
+
+/// What one controller needed.
+struct Run {
+    cost: Cost,
+    /// Processor time of the API server, in seconds.
+    server: f64,
+    /// About claims, and about pods; what watches it for us counts as well.
+    traffic: [Traffic; 2],
+}
+
+/// Where the subjects meet.
+struct Stage<'a> {
+    bed: &'a Bed,
+    plane: &'a ControlPlane,
+    claims: usize,
+}
+
+impl Stage<'_> {
+    async fn raw(&mut self, parallel: usize) -> Result<(Duration, f64)> {
+        let client = self.plane.client();
+        let releases = prepare(client, self.claims).await?;
+        let server = server_cpu(self.plane).await?;
+        let claims = kinds::all_claims(client);
+        let wall = raw::release_all(client, &claims, &releases, parallel).await?;
+        let server = server_cpu(self.plane).await? - server;
+        Ok((wall, server))
+    }
+
+    async fn controller(&mut self, subject: &str) -> Result<Run> {
+        let client = self.plane.client();
+        prepare(client, self.claims).await?;
+        let before = self.traffic().await?;
+        let server = server_cpu(self.plane).await?;
+        let cost = if subject == BELAYER {
+            self.belayer().await?
+        } else {
+            self.in_tree().await?
+        };
+        let server = server_cpu(self.plane).await? - server;
+        let [claims, pods] = self.traffic().await?;
+        Ok(Run {
+            cost,
+            server,
+            traffic: [claims.since(&before[0]), pods.since(&before[1])],
+        })
+    }
+
+    async fn traffic(&self) -> Result<[Traffic; 2]> {
+        let client = self.plane.client();
+        Ok([
+            Traffic::of(client, "persistentvolumeclaims").await?,
+            Traffic::of(client, "pods").await?,
+        ])
+    }
+
+    async fn in_tree(&self) -> Result<Cost> {
+        let started = Instant::now();
+        self.plane.start_claim_controller_alone().await?;
+        raw::until_gone(&kinds::all_claims(self.plane.client())).await?;
+        let pid = self.plane.pid_of("kube-controller-manager").await;
+        let cost = cost_of(pid.context("kube-controller-manager has ended")?, started)?;
+        self.plane.stop_controllers().await?;
+        Ok(cost)
+    }
+
+    async fn belayer(&self) -> Result<Cost> {
+        let arguments = [
+            "run".to_owned(),
+            format!("--kubeconfig={}", self.plane.admin_path().display()),
+            "--controllers=pvc-protection".to_owned(),
+            format!("--pvc-protection-finalizer={KUBERNETES_CLAIM_HOLD}"),
+            "--metrics-bind-address=0".to_owned(),
+            "--debug-bind-address=0".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        let log = self.plane.dir().join("belayer.log");
+        let start = || Process::start("belayer", self.bed.belayer(), arguments, &log);
+        let mut belayer = Measured::start(start)?;
+        let gone = raw::until_gone(&kinds::all_claims(self.plane.client())).await;
+        gone.inspect_err(|_| anstream::eprintln!("{}", belayer.process().log_end()))?;
+        let cost = belayer.cost()?;
+        belayer.end().await?;
+        Ok(cost)
+    }
+}
+
+/// Makes the claims, which the API server itself puts Kubernetes' hold on, and deletes them. The
+/// releases that let them go.
+async fn prepare(client: &Client, claims: usize) -> Result<Vec<Release>> {
+    let resource = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+    futures::stream::iter(0..claims)
+        .map(|number| {
+            let resource = &resource;
+            async move {
+                let (namespace, name) = (namespace(number), format!("c{number}"));
+                let api = kinds::claims(client, &namespace);
+                let document = claim(&name, serde_json::json!({}))?;
+                api.create(&PostParams::default(), &document).await?;
+                let deleted = api.delete(&name, &DeleteParams::default()).await?;
+                let claim = deleted.left().context("a held claim is gone at once")?;
+                let uid = claim.uid().context("a claim without UID")?;
+                let version = claim.resource_version();
+                let version = version.context("a claim without version")?;
+                let key = ObjectKey::new(namespace, &*name);
+                anyhow::Ok(Release::new(resource, &key, &uid, &version, &[]))
+            }
+        })
+        .buffer_unordered(PARALLEL)
+        .try_collect()
+        .await
+}

@@ -1,0 +1,138 @@
+//! How cost grows: with changes, not with the number of pods that are there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use belayer_subject::Pods;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use kube::Client;
+use serde_json::json;
+
+use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
+use belayer_core::object::{ObjectKey, Resource};
+
+use super::measure::cpu_exactly;
+use super::{Bed, Bench, Goal, Report, belayer_readiness, belayer_says, etcd};
+use belayer_e2e::control_plane::ports::free_ports;
+use belayer_e2e::control_plane::{ControlPlane, Process};
+
+const PODS: usize = 50_000;
+/// Heartbeats per round, spread over as many pods.
+const EVENTS: usize = 3000;
+const PARALLEL: usize = 16;
+const DEADLINE: Duration = Duration::from_secs(120);
+
+pub(crate) fn bench() -> Bench {
+    Bench {
+        name: "scale",
+        about: "status heartbeats in a settled cluster of more and more pods: what each event costs \
+                Belayer, and how many keys it queues",
+        run: |bed| run(bed).boxed(),
+    }
+}
+
+async fn run(bed: Bed) -> Result<Report> {
+    let most = bed.size.unwrap_or(PODS);
+    let sizes = [most / 25, most / 5, most];
+    let plane = bed.api_server().await?;
+    etcd::create_namespaces(&plane).await?;
+    let title = format!("{EVENTS} status heartbeats in a settled cluster");
+    let metrics = [
+        ("CPU per event", "us"),
+        ("keys queued", "count"),
+        ("resident", "MB"),
+    ];
+    let mut report = Report::new("scale", title, &metrics);
+    let mut there = 0;
+    let mut beat = 0_u64;
+    for size in sizes {
+        etcd::fill(&plane, Pods::usual().unheld(), there..size).await?;
+        there = size;
+        let [port] = free_ports()?;
+        let mut belayer = start(&bed, &plane, port)?;
+        wait_until_ready(&mut belayer, port).await?;
+        let pid = belayer.pid().context("belayer has ended")?;
+        for round in 0..=bed.rounds {
+            let adds = queued(port).await?;
+            let cpu = cpu_exactly(pid)?;
+            beat += 1;
+            heartbeats(plane.client(), size, beat).await?;
+            // What is on its way arrives, and is paid for.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let cpu = cpu_exactly(pid)?.saturating_sub(cpu);
+            if round > 0 {
+                let figures = [
+                    cpu.as_secs_f64() * 1e6 / EVENTS as f64,
+                    queued(port).await? - adds,
+                    belayer_subject::resident_of(pid)? as f64 / 1e6,
+                ];
+                report.round(&name(size), &figures);
+            }
+        }
+        belayer.kill().await?;
+    }
+    report.goal(Goal {
+        metric: "CPU per event",
+        of: name(sizes[2]),
+        against: name(sizes[0]),
+        at_most: 1.25,
+    });
+    plane.stop().await?;
+    Ok(report)
+}
+
+fn name(pods: usize) -> String {
+    format!("Belayer, {pods} pods")
+}
+
+fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
+    let arguments = [
+        "run".to_owned(),
+        format!("--kubeconfig={}", plane.admin_path().display()),
+        format!("--metrics-bind-address=127.0.0.1:{port}"),
+        "--debug-bind-address=0".to_owned(),
+        super::COMPONENTS.to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    let log = plane.dir().join(format!("belayer-{port}.log"));
+    Process::start("belayer", bed.belayer(), arguments, &log)
+}
+
+async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
+    let started = Instant::now();
+    while let Err(why) = belayer_readiness(port).await {
+        belayer.check_running()?;
+        if started.elapsed() > DEADLINE {
+            return Err(why.context(belayer.log_end()));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn queued(port: u16) -> Result<f64> {
+    belayer_says(port, belayer_metrics::WORKQUEUE_ADDS).await
+}
+
+/// Writes the status of pods as a kubelet does that has nothing new to say: a condition was probed.
+async fn heartbeats(client: &Client, pods: usize, beat: u64) -> Result<()> {
+    let resource = Resource::new("", "v1", "Pod", "pods");
+    futures::stream::iter(0..EVENTS)
+        .map(|event| {
+            let number = event * (pods / EVENTS).max(1) % pods;
+            let key = ObjectKey::new(Pods::namespace(number), Pods::name(number));
+            let seconds = 1_800_000_000 + beat * 10_000 + event as u64 % 10_000;
+            let time = jiff::Timestamp::from_second(seconds as i64).unwrap_or_default();
+            let body = json!({ "status": { "conditions": [
+                { "type": "Ready", "status": "True", "lastProbeTime": time.to_string() },
+            ] } });
+            let path = format!("{}/status", resource.object_path(&key));
+            let request =
+                Request::patch(path, PatchKind::Merge, body.to_string()).accept(METADATA_ONLY);
+            async move { request.send(client).await.map(drop) }
+        })
+        .buffer_unordered(PARALLEL)
+        .try_collect::<()>()
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! What the API server says it was asked, and what it cost it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use kube::Client;
+
+use super::measure::cpu_of;
+use belayer_e2e::control_plane::ControlPlane;
+
+/// Requests and bytes by verb, since the server's start or as a difference.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Traffic {
+    requests: BTreeMap<String, f64>,
+    bytes: BTreeMap<String, f64>,
+}
+
+impl Traffic {
+    /// Everything so far about one resource, such as `pods`.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub(crate) async fn of(client: &Client, resource: &str) -> Result<Self> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = client.request_text(request).await.context("/metrics")?;
+        Ok(Self::read(&text, resource))
+    }
+
+    fn read(text: &str, resource: &str) -> Self {
+        let mut traffic = Self::default();
+        for line in text.lines() {
+            let Some((series, value)) = line.rsplit_once(' ') else {
+                continue;
+            };
+            let into = if series.starts_with("apiserver_request_total{") {
+                &mut traffic.requests
+            } else if series.starts_with("apiserver_response_sizes_sum{") {
+                &mut traffic.bytes
+            } else {
+                continue;
+            };
+            if label(series, "resource") != Some(resource) {
+                continue;
+            }
+            if let (Some(verb), Ok(value)) = (label(series, "verb"), value.parse::<f64>()) {
+                *into.entry(verb.to_owned()).or_default() += value;
+            }
+        }
+        traffic
+    }
+
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let difference = |now: &BTreeMap<String, f64>, then: &BTreeMap<String, f64>| {
+            now.iter()
+                .map(|(verb, count)| (verb.clone(), count - then.get(verb).copied().unwrap_or(0.0)))
+                .filter(|(_, count)| *count > 0.0)
+                .collect()
+        };
+        Self {
+            requests: difference(&self.requests, &before.requests),
+            bytes: difference(&self.bytes, &before.bytes),
+        }
+    }
+
+    /// How many requests of a verb, such as `PATCH`.
+    pub(crate) fn requests(&self, verb: &str) -> f64 {
+        self.requests.get(verb).copied().unwrap_or(0.0)
+    }
+
+    /// Such as `9999 PATCH, 20 LIST; 12.3 MB`.
+    pub(crate) fn summary(&self) -> String {
+        let requests: Vec<_> = self
+            .requests
+            .iter()
+            .map(|(verb, count)| format!("{count} {verb}"))
+            .collect();
+        let bytes: f64 = self.bytes.values().sum();
+        format!("{}; {:.1} MB", requests.join(", "), bytes / 1e6)
+    }
+}
+
+fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
+    let (_, labels) = series.split_once('{')?;
+    labels.trim_end_matches('}').split(',').find_map(|pair| {
+        let (have, value) = pair.split_once('=')?;
+        (have == name).then(|| value.trim_matches('"'))
+    })
+}
+
+/// Processor time of the API server so far, in seconds.
+///
+/// # Errors
+/// When it is not running.
+pub(crate) async fn server_cpu(plane: &ControlPlane) -> Result<f64> {
+    let programs = plane.programs().await;
+    let server = programs.iter().find(|(name, _)| name == "kube-apiserver");
+    let (_, pid) = server.context("kube-apiserver is not running")?;
+    cpu_of(*pid).map(|cpu| cpu.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = r#"
+apiserver_request_total{code="200",resource="pods",verb="PATCH"} 3
+apiserver_request_total{code="200",resource="claims",verb="PATCH"} 100
+"#;
+    const AFTER: &str = r#"
+# HELP x
+apiserver_request_total{code="200",resource="pods",verb="PATCH"} 10
+apiserver_request_total{code="409",resource="pods",verb="PATCH"} 2
+apiserver_request_total{code="200",resource="pods",verb="LIST"} 1
+apiserver_request_total{code="200",resource="claims",verb="PATCH"} 200
+apiserver_response_sizes_sum{group="",resource="pods",verb="LIST"} 2.5e+06
+"#;
+
+    #[test]
+    fn requests_are_counted_by_verb_since_before() {
+        let traffic = Traffic::read(AFTER, "pods").since(&Traffic::read(BEFORE, "pods"));
+        assert_eq!(traffic.requests("PATCH"), 9.0);
+        assert_eq!(traffic.requests("DELETE"), 0.0);
+        assert_eq!(traffic.summary(), "1 LIST, 9 PATCH; 2.5 MB");
+    }
+}
