@@ -8,6 +8,7 @@ mod cargo;
 mod control_plane;
 mod demo;
 mod e2e;
+mod lines;
 mod test;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ enum Command {
     E2e(e2e::E2e),
     Bench(bench::Bench),
     ControlPlane(control_plane::ControlPlane),
+    Lines(lines::Lines),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::E2e(command) => command.execute(),
         Command::Bench(command) => command.execute(),
         Command::ControlPlane(command) => command.execute(),
+        Command::Lines(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

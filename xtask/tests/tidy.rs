@@ -165,12 +165,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-checker",
-        &[
-            "belayer-core",
-            "belayer-holds",
-            "belayer-sandbox",
-            "belayer-workload",
-        ],
+        &["belayer-holds", "belayer-sandbox", "belayer-workload"],
     ),
     (
         "belayer-demo",

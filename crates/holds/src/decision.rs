@@ -34,16 +34,44 @@ pub enum Reach {
     AllOfOurs,
 }
 
-/// A row of a component's decision table: logged, explained and tested by this name.
+/// A rule of a controller's decision table: logged, explained and tested by this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct Rule {
     /// Number in the table.
     pub number: u8,
     /// Kebab-case name.
     pub name: &'static str,
+    /// What holds when it matches, as the end of a sentence about the object.
+    pub says: &'static str,
 }
 
-impl std::fmt::Display for Row {
+/// A rule of a table, as decisions name it.
+pub type Row = &'static Rule;
+
+impl Rule {
+    /// A rule.
+    pub const fn new(number: u8, name: &'static str, says: &'static str) -> Self {
+        Self { number, name, says }
+    }
+}
+
+/// A decision table as data: a constant for each rule, `NAME = NUMBER, "kebab-case", "what holds when it
+/// matches"`, and `ALL` of them in this order.
+#[macro_export]
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident = $number:literal, $name:literal, $says:literal;)*) => {
+        $(
+            #[doc = concat!("Rule ", $number, ": ", $says, ".")]
+            $(#[$doc])*
+            pub const $rule: $crate::decision::Row = &$crate::decision::Rule::new($number, $name, $says);
+        )*
+
+        /// All of them, in the order in which they are tried.
+        pub const ALL: &[$crate::decision::Row] = &[$($rule),*];
+    };
+}
+
+impl std::fmt::Display for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.name, self.number)
     }

@@ -144,7 +144,6 @@ impl Pods {
             hold: names::POD_STATUS_HOLD,
             held,
             decision,
-            says: explain::says(decision.row),
         };
         Explained {
             why_not: why_not.filter(|_| !held),

@@ -10,7 +10,6 @@ use belayer_core::informer::Decoders;
 use belayer_core::moment::Moment;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Phase as PodPhase, Pod};
-use belayer_holds::decision::Row;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{
     IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
@@ -212,7 +211,7 @@ impl Seen {
 
 /// What a running Belayer does next about a record, in words.
 pub fn next(verdict: &Verdict) -> String {
-    let says = says(verdict.row);
+    let says = verdict.row.says;
     let after = |again: Duration| format!("{says}; the next look is in {} s", again.as_secs());
     let does = match &verdict.effect {
         None if verdict.row == row::DELETE => {
@@ -230,51 +229,6 @@ pub fn next(verdict: &Verdict) -> String {
         Some(Effect::DeleteRecord) => "deletes the record",
     };
     format!("{says}: a running Belayer {does}")
-}
-
-/// What a row of either table says, for people.
-pub fn says(row: Row) -> &'static str {
-    match row {
-        row::NOT_OURS => "not selected, or there is nothing to hold it for",
-        row::ADMIN_ASKED => "held, and the annotation belayer.dev/release asks for its release",
-        row::ADD_HOLD => "it asks to be re-created and is not held yet",
-        row::RECORD_GONE => "held, re-created, and its record is gone",
-        row::RECORD_ENDED => "held, and its record has come to an end",
-        row::RECREATING => "held, rejected, its spec is safe in its record, and Belayer deleted it",
-        row::LEFTOVER => "held, and its attempt was given up meanwhile",
-        row::DELETED => "held, and it was deleted before a rejection of it was recorded",
-        row::STARTED => "held, and it has started",
-        row::ENDED => "held, and it ended in a way that is not re-created",
-        row::UNSELECTED => "held, and nothing asks for its re-creation any more",
-        row::KEEP => "held until it has started",
-        row::OWNER_ENDS => "held, and its owner is being deleted or gone",
-        row::NOTHING => "there is nothing to do",
-        row::REJECTED => "it was rejected and has no record yet",
-        row::BEGIN => "its record says nothing yet",
-        row::ORPHAN => "a record that was restored or made by hand is ignored",
-        row::EXHAUSTED => "every allowed re-creation was rejected",
-        row::WIPING => "its node is to be wiped of it first",
-        row::INTEND => "it is to be re-created",
-        row::DELETE => "the rejected pod is to be deleted",
-        row::FREE => "the rejected pod is gone",
-        row::BACKOFF => "the pause before the next attempt runs",
-        row::RESERVE => "the next attempt is due",
-        row::CREATE => "an attempt is reserved, and its pod is not there yet",
-        row::RECREATED => "the re-created pod is there",
-        row::POD_STARTED => "the re-created pod has started",
-        row::REJECTED_AGAIN => "the re-created pod was rejected too",
-        row::CANCELLED => "somebody else deleted the pod, or has its name",
-        row::DENIED => "the API server has refused the pod for too long",
-        row::OLD_ATTEMPT => "the pod of an older attempt stands in the way",
-        row::MARK => "it is to be told why it is left alone",
-        row::EXPIRED => "the record has been kept for long enough",
-        row::REPORTED => "it may have run, or its rejection is for good",
-        row::IN_VAIN => "it was created after its record had ended",
-        row::HOLD_LOST => {
-            "its pod may have been created already, and may have run after its hold was removed"
-        }
-        _ => "see the tables",
-    }
 }
 
 /// Why nothing would re-create the pod, in words; `None` if it would be.
@@ -322,17 +276,5 @@ fn not_selected(settings: &Settings, pod: &Pod, ignored: Asked) -> String {
             owner.kind
         ),
         None => "nothing selects it".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_of_both_tables_has_its_words() {
-        for row in row::ALL {
-            assert_ne!(says(*row), "see the tables", "{row}");
-        }
     }
 }

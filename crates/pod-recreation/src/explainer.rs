@@ -101,7 +101,6 @@ impl Pods {
             hold: names::POD_RECREATION_HOLD,
             held,
             decision: &decision,
-            says: explain::says(decision.row),
         };
         Explained {
             why_not: explain::why_not(&self.looks.settings, pod, seen),

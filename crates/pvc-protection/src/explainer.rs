@@ -65,7 +65,6 @@ impl Claims {
             hold: self.mode.hold(),
             held,
             decision: &decision,
-            says: explain::says(decision.row),
         };
         let row = decision.row;
         let explained = decided.explained(|action| {

@@ -1,59 +1,15 @@
 //! The rows of the decision table, by number and name.
 
-use belayer_holds::decision::Row;
+use belayer_holds::rules;
 
-/// Not in the cache.
-pub const NOT_IN_CACHE: Row = Row {
-    number: 1,
-    name: "not-in-cache",
-};
-/// Not being deleted, and the hold is missing.
-pub const ADD_HOLD: Row = Row {
-    number: 2,
-    name: "add-hold",
-};
-/// Being deleted and held, and the index shows a pod that uses it.
-pub const IN_USE: Row = Row {
-    number: 3,
-    name: "in-use",
-};
-/// Being deleted and held, and the index shows no user: a look begun after the deletion decides.
-pub const CONFIRM: Row = Row {
-    number: 4,
-    name: "confirm",
-};
-/// Anything else.
-pub const NOTHING: Row = Row {
-    number: 5,
-    name: "nothing",
-};
-
-/// Being deleted and held, owned by an Argo Workflow, and every pod that uses it has ended: it is released
-/// once a live read shows that the workflow has finished (row A18).
-pub const OWNER_FINISHED: Row = Row {
-    number: 6,
-    name: "owner-finished",
-};
-/// Belayer only reports, and Kubernetes keeps a PVC that is being deleted: the pods that use it are reported.
-pub const ADVISE: Row = Row {
-    number: 7,
-    name: "advise",
-};
-/// Belayer only reports, the PVC still has a finalizer of Belayer's, Kubernetes does not protect it, and a
-/// pod uses it: it keeps that finalizer, and that is reported.
-pub const LEFT_OVER: Row = Row {
-    number: 8,
-    name: "left-over",
-};
-
-/// All of them.
-pub const ALL: &[Row] = &[
-    NOT_IN_CACHE,
-    ADD_HOLD,
-    IN_USE,
-    CONFIRM,
-    NOTHING,
-    OWNER_FINISHED,
-    ADVISE,
-    LEFT_OVER,
-];
+rules! {
+    NOT_IN_CACHE = 1, "not-in-cache", "there is no such claim";
+    ADD_HOLD = 2, "add-hold", "not being deleted, and not held yet";
+    IN_USE = 3, "in-use", "being deleted, held, and a pod uses it";
+    CONFIRM = 4, "confirm", "being deleted, held, and no pod uses it";
+    NOTHING = 5, "nothing", "nothing to do, or being deleted without a finalizer of Belayer's";
+    /// Row A18.
+    OWNER_FINISHED = 6, "owner-finished", "being deleted, held, owned by a Workflow, and every pod that uses it has ended";
+    ADVISE = 7, "advise", "being deleted, kept by Kubernetes, and a pod uses it; Belayer only advises";
+    LEFT_OVER = 8, "left-over", "held only by the finalizer of an earlier configuration, and a pod uses it; Belayer only reports";
+}

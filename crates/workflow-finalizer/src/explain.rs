@@ -6,14 +6,12 @@ use std::sync::Arc;
 use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::moment::Moment;
 use belayer_core::slim::ObjectMeta;
-use belayer_holds::decision::Row;
 use belayer_holds::names::{IGNORE_LABEL, WORKFLOW_HOLD};
 use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView, is_ignored};
 use belayer_holds::selection::MassRelease;
 
 use crate::config::{OwnerRule, Settings};
 use crate::look::{PodsQuestion, PodsState};
-use crate::row;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// What is looked at live.
@@ -104,20 +102,6 @@ impl Looks {
     }
 }
 
-/// What a row of the table says, for people.
-pub fn says(row: Row) -> &'static str {
-    match row {
-        row::UNSELECTED => "held, and nothing selects it any more",
-        row::ADD_HOLD => "selected and not held yet",
-        row::NOT_HELD => "being deleted without a hold; its pods settle by its end",
-        row::PODS_HELD => "being deleted, held, and pods of it still carry a hold",
-        row::CONFIRM => "being deleted, held, and none of its pods carries a hold",
-        row::NAMESPACE_TERMINATING => "being deleted together with its namespace, held",
-        row::NOTHING => "as it should be",
-        _ => "see the decision table",
-    }
-}
-
 /// Why nothing selects a workflow, in words; `None` if something does.
 pub fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<String> {
     match selection {
@@ -129,25 +113,5 @@ pub fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<S
             "no rule selects it, by its labels or by its namespace {}",
             workflow.key.namespace().unwrap_or_default()
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_of_the_table_has_its_words() {
-        for row in [
-            row::UNSELECTED,
-            row::ADD_HOLD,
-            row::NOT_HELD,
-            row::PODS_HELD,
-            row::CONFIRM,
-            row::NAMESPACE_TERMINATING,
-            row::NOTHING,
-        ] {
-            assert_ne!(says(row), "see the decision table", "{row}");
-        }
     }
 }

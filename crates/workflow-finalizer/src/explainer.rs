@@ -121,7 +121,6 @@ fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
         hold: names::WORKFLOW_HOLD,
         held,
         decision: &decision,
-        says: explain::says(decision.row),
     };
     let explained = decided.explained(|action| {
         let next = match action {

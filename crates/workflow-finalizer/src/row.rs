@@ -1,33 +1,13 @@
 //! The rows of the decision table, by number and name.
 
-use belayer_holds::decision::Row;
+use belayer_holds::rules;
 
-/// Held, and nothing selects it any more.
-pub const UNSELECTED: Row = row(1, "unselected");
-/// Selected, not held, not being deleted.
-pub const ADD_HOLD: Row = row(2, "add-hold");
-/// Being deleted without our hold.
-pub const NOT_HELD: Row = row(3, "not-held");
-/// Being deleted, and pods of its UID still carry the pod-status hold.
-pub const PODS_HELD: Row = row(4, "pods-held");
-/// Being deleted, and none of its pods is known to carry one.
-pub const CONFIRM: Row = row(5, "confirm");
-/// As the two before, in a namespace that is being deleted: nobody can be told.
-pub const NAMESPACE_TERMINATING: Row = row(6, "namespace-terminating");
-/// None of the above.
-pub const NOTHING: Row = row(7, "nothing");
-
-/// All of them.
-pub const ALL: &[Row] = &[
-    UNSELECTED,
-    ADD_HOLD,
-    NOT_HELD,
-    PODS_HELD,
-    CONFIRM,
-    NAMESPACE_TERMINATING,
-    NOTHING,
-];
-
-const fn row(number: u8, name: &'static str) -> Row {
-    Row { number, name }
+rules! {
+    UNSELECTED = 1, "unselected", "held, and nothing selects it any more";
+    ADD_HOLD = 2, "add-hold", "selected and not held yet";
+    NOT_HELD = 3, "not-held", "being deleted without a hold; its pods settle by its end";
+    PODS_HELD = 4, "pods-held", "being deleted, held, and pods of it still carry a hold";
+    CONFIRM = 5, "confirm", "being deleted, held, and none of its pods carries a hold";
+    NAMESPACE_TERMINATING = 6, "namespace-terminating", "being deleted together with its namespace, held";
+    NOTHING = 7, "nothing", "as it should be";
 }

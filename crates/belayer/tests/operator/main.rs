@@ -20,5 +20,6 @@ mod recreations;
 mod rights;
 mod series;
 mod settling;
+mod toy;
 mod traces;
 mod world;

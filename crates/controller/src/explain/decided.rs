@@ -13,8 +13,6 @@ pub struct Decided<'a, E, Q> {
     pub held: bool,
     /// The decision.
     pub decision: &'a Decision<E, Q>,
-    /// The row of the decision table, as a sentence.
-    pub says: &'static str,
 }
 
 impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
@@ -52,7 +50,7 @@ impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
             row: Row {
                 number: row.number,
                 name: row.name,
-                says: self.says.to_owned(),
+                says: row.says.to_owned(),
             },
             action,
             evidence: self.decision.evidence().map(str::to_owned),

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::owner::{EndedOwner, OwnerEnd, OwnerSight, OwnerStores};
-use crate::decision::{Decision, Missing, Row, Write};
+use crate::decision::{Decision, Missing, Row, Rule, Write};
 use crate::names;
 use crate::owner::OwnerQuestion;
 use crate::runner::{Change, Component};
@@ -13,18 +13,10 @@ use belayer_core::informer::Stored;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Band;
 
-/// Not held, or not owned by one of the kinds.
-const NOT_OURS: Row = row(1, "not-ours");
-/// The owner is being deleted.
-const OWNER_DELETING: Row = row(2, "owner-deleting");
-/// The owner's UID is confirmed gone.
-const OWNER_GONE: Row = row(3, "owner-gone");
-/// The owner lives.
-const KEEP: Row = row(4, "keep");
-
-const fn row(number: u8, name: &'static str) -> Row {
-    Row { number, name }
-}
+const NOT_OURS: Row = &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
+const OWNER_DELETING: Row = &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
+const OWNER_GONE: Row = &Rule::new(3, "owner-gone", "held, and its owner is gone");
+const KEEP: Row = &Rule::new(4, "keep", "held, and its owner is there");
 
 /// What the rule stands on.
 pub struct Parts {

@@ -98,7 +98,7 @@ mod tests {
 
     use super::super::component::Asked;
     use super::*;
-    use crate::decision::{Evidence, Row};
+    use crate::decision::{Evidence, Rule};
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 
     #[derive(Debug)]
@@ -131,10 +131,7 @@ mod tests {
         Considered {
             by: By {
                 component,
-                row: Row {
-                    number: 1,
-                    name: "test",
-                },
+                row: const { &Rule::new(1, "test", "a test") },
             },
             write: Some(write),
             notices: Vec::new(),

@@ -73,7 +73,7 @@ impl Records {
             row: Row {
                 number: verdict.row.number,
                 name: verdict.row.name,
-                says: explain::says(verdict.row).to_owned(),
+                says: verdict.row.says.to_owned(),
             },
             action: action(verdict.effect.as_ref()),
             evidence: None,

@@ -9,7 +9,7 @@ use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::namespace::NamespaceOracle;
 use belayer_holds::owner::OwnerOracle;
-use belayer_pod_recreation::explain::{Looks, Seen, says, why_not};
+use belayer_pod_recreation::explain::{Looks, Seen, why_not};
 use belayer_pod_recreation::{Settings, component, holds, row};
 use jiff::Timestamp;
 use serde_json::json;
@@ -77,7 +77,7 @@ async fn explain_follows_a_pod_through_its_life() {
     yard.tell("web", Fate::Rejected("OutOfcpu"));
     let (_, seen) = explainer.look(&yard).await;
     let told = seen.of_the_record(now()).join("\n");
-    assert!(told.contains(says(row::REJECTED)), "{told}");
+    assert!(told.contains(row::REJECTED.says), "{told}");
     assert!(told.contains("writes its record"), "{told}");
 
     let belayer = yard.run();
