@@ -215,23 +215,14 @@ async fn a6_a_pod_that_no_kubelet_ever_reported_is_released() {
 async fn a6_a_possible_success_is_reported_with_its_exit_codes() {
     let world = World::new();
     let uid = world.workflow("build");
-    let _belayer = world.run();
+    let belayer = world.run();
     bound(&world, "step", &uid, r#"{"name":"a","container":{}}"#);
     eventually("it is held", || world.is_held("step")).await;
-    report(
-        &world,
-        "step",
-        "Running",
-        &[("main", runs()), ("side", runs())],
-    );
+    belayer.crash();
     delete(&world, "step");
-    let_pass(Duration::from_secs(1)).await;
-    report(
-        &world,
-        "step",
-        "Failed",
-        &[("main", exited(0)), ("side", exited(143))],
-    );
+    let ended = [("main", exited(0)), ("side", exited(143))];
+    report(&world, "step", "Failed", &ended);
+    let _belayer = world.run();
     let_pass(A_WHILE).await;
     let says = waits(&world, "step");
     assert!(

@@ -40,7 +40,7 @@ pub fn of_group(group: &str) -> String {
 pub fn namespace(path: &str) -> Option<&str> {
     let mut segments = path.strip_prefix('/')?.split('/');
     match segments.next()? {
-        "api" => segments.nth(0)?,
+        "api" => segments.next()?,
         "apis" => segments.nth(1)?,
         _ => return None,
     };
