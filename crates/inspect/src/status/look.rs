@@ -156,7 +156,7 @@ fn closed_by_backlog(gate: &Gate) -> Option<String> {
     if gate.backlog_closed {
         let (above, place) = match ours.first() {
             Some(first) => {
-                let above = format!("; above the limit of one namespace: {}", named(&ours));
+                let above = format!("; closed by their own backlog: {}", named(&ours));
                 (above, format!(" -n {first}"))
             }
             None => Default::default(),

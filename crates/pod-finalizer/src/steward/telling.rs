@@ -91,8 +91,8 @@ fn warning(reason: &'static str, message: String) -> Notice {
 fn all_closed(limits: Limits, now: &Standing, waiting: usize) -> Notice {
     let closed = match now.closed.len() {
         0 => String::new(),
-        1 => " (1 namespace is above its own limit)".to_owned(),
-        n => format!(" ({n} namespaces are above their own limit)"),
+        1 => " (1 namespace is closed by its own backlog)".to_owned(),
+        n => format!(" ({n} namespaces are closed by their own backlog)"),
     };
     let or_namespaces = if now.closed.len() >= MAX_CLOSED {
         format!(", or with more than {MAX_CLOSED} closed namespaces,")
@@ -103,12 +103,12 @@ fn all_closed(limits: Limits, now: &Standing, waiting: usize) -> Notice {
         "BacklogGateClosed",
         format!(
             "no hold is added to any pod: the backlog gate is closed. It closes above {} held pods that are being \
-             deleted, of which each namespace counts for at most {},{or_namespaces} and opens below {}; {} there \
+             deleted, of which each namespace counts for at most {},{or_namespaces} and opens below {}; {} \
              now{closed}. `belayer status` names the namespaces, `belayer explain pod/NAME` shows what a pod waits for",
             limits.cluster,
             limits.namespace,
             Limits::opens_below(limits.cluster),
-            one_or_many(waiting as u64, "is", "are"),
+            one_or_many(waiting as u64, "counts", "count"),
         ),
     )
 }
