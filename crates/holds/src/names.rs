@@ -72,6 +72,12 @@ pub const GATE_CLOSED_PREFIX: &str = "closed.";
 /// The value of such a key if the backlog closed the namespace; any other value is an admin's.
 pub const GATE_CLOSED_BY_BACKLOG: &str = "backlog";
 
+/// The key of that ConfigMap that says that the backlog closed the whole cluster: no hold is added to any pod.
+pub const GATE_BACKLOG: &str = "backlog";
+
+/// The value of [`GATE_BACKLOG`] while it is closed.
+pub const GATE_BACKLOG_CLOSED: &str = "closed";
+
 /// Reason of the Event by which Belayer reports, on that ConfigMap or on its own namespace, that unselected
 /// objects are kept because they are too many.
 pub const HELD_BACK: &str = "MassReleaseHeldBack";

@@ -44,6 +44,11 @@ impl Limits {
             namespace: (cluster / PARTS).max(LEAST).min(cluster),
         }
     }
+
+    /// With fewer pods than this, what closed above `limit` opens again.
+    pub fn opens_below(limit: usize) -> usize {
+        limit.div_ceil(2)
+    }
 }
 
 /// The backlog, counted.
@@ -79,6 +84,11 @@ impl Backlog {
     /// The limits.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// The pods of all namespaces, at most the limit for each: what counts towards the limit of the cluster.
+    pub fn sum(&self) -> usize {
+        self.sum
     }
 
     /// Adds a pod. What is above its limit closes at once.
@@ -129,7 +139,7 @@ impl Backlog {
             closed,
             ..
         } = self;
-        let few = |pods: usize, limit: usize| pods == 0 || pods * 2 < limit;
+        let few = |pods: usize, limit: usize| pods == 0 || pods < Limits::opens_below(limit);
         closed.retain(|name| !few(pods.get(name).copied().unwrap_or(0), limits.namespace));
         if few(self.sum, self.limits.cluster) && self.closed.len() <= MAX_CLOSED {
             self.all = AllOf::Open;

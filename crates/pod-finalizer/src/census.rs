@@ -156,6 +156,11 @@ impl Census {
         self.inner.lock().backlog.limits()
     }
 
+    /// How many waiting pods count towards the limit of the whole cluster.
+    pub fn backlog(&self) -> usize {
+        self.inner.lock().backlog.sum()
+    }
+
     /// The state of the backlog gate for pods of this namespace.
     pub fn gate(&self, namespace: &str) -> Gate {
         self.inner.lock().backlog.gate(namespace)

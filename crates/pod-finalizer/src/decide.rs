@@ -143,7 +143,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
         return decision;
     };
     if let Some(why) = unread::held_because(pod) {
-        decision.missing.push(Missing::Event(why.into()));
+        decision.missing.push(Missing::Event(why));
     }
     let recheck = decision.look_again;
     let waits = elapsed(deleting, now);

@@ -30,7 +30,7 @@ use crate::component::{NAME, PodFinalizer};
 use crate::snapshot::{Gate, MassRelease};
 use switch::{GateObject, Wanted};
 
-pub use switch::{BACKLOG_CLOSED, BACKLOG_KEY, GATE_KEY, OBSERVING, gate_by};
+pub use switch::{GATE_KEY, OBSERVING, gate_by};
 
 /// How often the census is looked at. It costs a look at a few numbers.
 const TICK: Duration = Duration::from_millis(500);
@@ -166,7 +166,7 @@ impl Steward {
             Err(error) => {
                 let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
                 let delay = if absent { ABSENT_RETRY } else { RETRY };
-                tracing::info!(gate = %self.gate, %error, ?delay, "the gate ConfigMap could not be brought up to date");
+                tracing::info!(gate = %self.gate, %error, retry_in_seconds = delay.as_secs(), "the gate ConfigMap could not be brought up to date");
                 self.next_try =
                     Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }

@@ -173,6 +173,20 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// As in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rejected => "Rejected",
+            Self::Deleting => "Deleting",
+            Self::Waiting => "Waiting",
+            Self::Creating => "Creating",
+            Self::Recreated => "Recreated",
+            Self::Started => "Started",
+            Self::Exhausted => "Exhausted",
+            Self::Ended => "Ended",
+        }
+    }
+
     /// Whether nothing more will be re-created.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Started | Self::Exhausted | Self::Ended)

@@ -42,6 +42,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Whether `owners` names workflows of Argo Workflows, and they are ignored.
     pub argo_left_out: bool,
+    /// Kinds in `owners` that match nothing: they have no group, and the core group has no such kind.
+    pub without_group: Vec<String>,
     /// Classes of reasons.
     pub classes: Classes,
     /// How long a record is kept after its end.
@@ -57,6 +59,7 @@ impl Default for Settings {
             eligibility: Eligibility::default(),
             policy: Policy::default(),
             argo_left_out: false,
+            without_group: Vec::new(),
             classes: Classes::default(),
             record_ttl: RECORD_TTL,
             storm: StormLimits::default(),
@@ -153,6 +156,8 @@ impl TryFrom<PodRecreationConfig> for Settings {
         // Earlier versions accepted them: an error here would stop an upgrade.
         owners.retain(|kind| config.allow_argo || !is_argo(kind));
         let argo_left_out = owners.len() < all;
+        let without_group = owners.iter().filter(|kind| is_in_no_group(kind));
+        let without_group = without_group.map(|kind| kind.kind.clone()).collect();
         let storm = storm(&config.storm)?;
         Ok(Self {
             workers,
@@ -177,6 +182,7 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .unwrap_or(default.avoid_rejected_node),
             },
             argo_left_out,
+            without_group,
             classes: Classes::with(config.classes),
             record_ttl: config
                 .record_ttl_seconds
@@ -186,10 +192,50 @@ impl TryFrom<PodRecreationConfig> for Settings {
     }
 }
 
-/// The warning, at the start and by `check`, that workflows of Argo Workflows are named and ignored.
-pub const ARGO_LEFT_OUT: &str = "podRecreation.owners names Workflow.argoproj.io, whose pods are left alone: Argo \
+/// The warning that workflows of Argo Workflows are named and ignored.
+const ARGO_LEFT_OUT: &str = "podRecreation.owners names Workflow.argoproj.io, whose pods are left alone: Argo \
     Workflows retries them itself, and re-creating a pod under its name would interfere. Remove it, or set \
     podRecreation.allowArgo: true";
+
+impl Settings {
+    /// What is warned of, at the start and by `check`.
+    pub fn advice(&self) -> Vec<String> {
+        let argo = self.argo_left_out.then(|| ARGO_LEFT_OUT.to_owned());
+        let without_group = self.without_group.iter().map(|kind| {
+            let group = if kind == "Workflow" {
+                "argoproj.io"
+            } else {
+                "example.com"
+            };
+            format!(
+                "podRecreation.owners names {kind} without a group. That means a kind of Kubernetes' core group, which \
+                 has no {kind}: the entry matches no owner. Write the group, such as {kind}.{group}"
+            )
+        });
+        argo.into_iter().chain(without_group).collect()
+    }
+}
+
+/// The kinds of Kubernetes' core group that may be named as owners.
+const CORE_KINDS: &[&str] = &[
+    "ConfigMap",
+    "Endpoints",
+    "Event",
+    "LimitRange",
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodTemplate",
+    "ResourceQuota",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+];
+
+fn is_in_no_group(kind: &OwnerKind) -> bool {
+    kind.group.is_empty() && !CORE_KINDS.contains(&kind.kind.as_str())
+}
 
 fn is_argo(kind: &OwnerKind) -> bool {
     (kind.group.as_str(), kind.kind.as_str()) == ("argoproj.io", "Workflow")
@@ -291,6 +337,21 @@ mod tests {
         let owners = &settings.eligibility.owners;
         let named: Vec<&str> = owners.iter().map(|owner| &*owner.kind).collect();
         assert_eq!((&named[..], settings.argo_left_out), (kinds, left_out));
+    }
+
+    #[rstest]
+    #[case("owners: [Workflow]", Some("Workflow.argoproj.io"))]
+    #[case("owners: [Workspace]", Some("Workspace.example.com"))]
+    #[case("owners: [Service, Workspace.example.com]", None)]
+    fn a7_an_owner_that_matches_nothing_is_warned_of(
+        #[case] yaml: &str,
+        #[case] write: Option<&str>,
+    ) {
+        let advice = settings(yaml).unwrap().advice();
+        assert_eq!(advice.len(), write.iter().len(), "{advice:?}");
+        for (advice, write) in advice.iter().zip(write) {
+            assert!(advice.ends_with(write), "{advice}");
+        }
     }
 
     #[rstest]

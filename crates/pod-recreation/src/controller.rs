@@ -21,7 +21,7 @@ use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
 
 use crate::component::{self, Parts, PodRecreation};
-use crate::config::{ARGO_LEFT_OUT, KEY, PodRecreationConfig, Settings};
+use crate::config::{KEY, PodRecreationConfig, Settings};
 use crate::keys::KEYS;
 use crate::machine::{self, Machine};
 use crate::record::Record;
@@ -59,9 +59,8 @@ impl Configured for Settings {
     }
 
     fn requires(&self) -> Vec<Part> {
-        let advice = self.argo_left_out.then(|| ARGO_LEFT_OUT.to_owned());
         vec![Part {
-            advice: advice.into_iter().collect(),
+            advice: self.advice(),
             kinds: vec![Kind {
                 fix: "belayer crds | kubectl apply -f -",
                 ..Kind::optional(api::resource())
@@ -126,8 +125,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         pods,
         ..
     } = context;
-    if settings.argo_left_out {
-        tracing::warn!("{}", ARGO_LEFT_OUT);
+    for advice in settings.advice() {
+        tracing::warn!("{advice}");
     }
     zeros::of_component(
         NAME,

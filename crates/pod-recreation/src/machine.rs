@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::component::{PodRecreation, pod_key};
-use crate::decide::{Snapshot, decide};
+use crate::decide::{Effect, Snapshot, decide};
 use crate::record::Record;
 use crate::snapshot::Sight;
 use crate::storm::Storm;
@@ -194,7 +194,7 @@ impl Shared {
             ..self.parts.component.observe_record(&key)
         };
         let verdict = decide(&snapshot, (self.parts.clock)());
-        tracing::debug!(record = %key, row = %verdict.row, effect = ?verdict.effect.as_ref().map(std::mem::discriminant), "decided");
+        tracing::debug!(record = %key, row = %verdict.row, effect = verdict.effect.as_ref().map_or("none", Effect::name), "decided");
         let again = verdict.again;
         let is_allowed = verdict.is_allowed(holding);
         let Some(effect) = verdict.effect else {

@@ -94,6 +94,26 @@ async fn a7_owners_that_are_left_alone_are_reported() {
     assert!(findings.contains(says), "{findings}");
 }
 
+/// An owner without a group means a kind of the core group: `Workflow` selects nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a7_owners_that_select_nothing_are_reported() {
+    let world = World::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("belayer.yaml");
+    std::fs::write(
+        &config,
+        "apiVersion: config.belayer.dev/v1alpha1\npodRecreation:\n  owners: [Workflow]\n",
+    )
+    .unwrap();
+    let config = format!("--config={}", config.display());
+    let answer = world
+        .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
+        .await;
+    let findings = answer.json()["parts"][2]["findings"].to_string();
+    let says = "podRecreation.owners names Workflow without a group";
+    assert!(findings.contains(says), "{findings}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn controllers_and_configuration_say_what_is_checked() {
     let world = World::new().await;

@@ -345,6 +345,29 @@ async fn a_gate_that_says_draining_is_told() {
     assert!(!answer.out.contains("draining"), "{}", answer.out);
 }
 
+/// T4: the gate of the whole cluster is closed, and nobody reads that other namespaces are not affected.
+#[tokio::test(flavor = "multi_thread")]
+async fn t4_a_backlog_that_closed_the_whole_cluster_is_reported() {
+    let world = World::new().await;
+    installed(&world);
+    let gate =
+        |data: serde_json::Value| json!({ "metadata": { "name": "belayer-gate" }, "data": data });
+    let closed =
+        json!({ "hold": "off", "backlog": "closed", "closed.shop": "backlog", "mode": "normal" });
+    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate(closed));
+    for arguments in [&["status", "-ojson"][..], &["status", "-ojson", "-n", OWN]] {
+        let status = world.run(arguments).await.json();
+        let warnings = status["warnings"].to_string();
+        assert!(
+            warnings.contains("no hold is added to any pod"),
+            "{arguments:?}: {warnings}"
+        );
+        assert!(!warnings.contains("not affected"), "{warnings}");
+    }
+    let warnings = world.run(&["status", "-ojson"]).await.json()["warnings"].to_string();
+    assert!(warnings.contains("namespace shop"), "{warnings}");
+}
+
 /// A namespace that is not there is no good news; what is said of one is not said of all.
 #[rstest]
 #[case::status("status")]

@@ -174,6 +174,64 @@ async fn a6_a_deletion_that_nobody_watched_is_undecided() {
     assert!(counted[0].ends_with(" 2"), "{counted:?}");
 }
 
+/// Pod garbage collection marks a pod Failed that is being deleted on a node that is out of service, adds no
+/// condition, and deletes it by force. No kubelet ever reported this one.
+#[tokio::test(start_paused = true)]
+async fn a6_a_pod_that_no_kubelet_ever_reported_is_released() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let belayer = world.run();
+    let template = r#"{"name":"a","container":{}}"#;
+    for name in ["never", "rejected"] {
+        bound(&world, name, &uid, template);
+        eventually("it is held", || world.is_held(name)).await;
+    }
+    belayer.crash();
+    let rejected = json!({ "status": {
+        "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected",
+        "startTime": "2026-01-01T00:00:00Z",
+    } });
+    for (name, status) in [
+        ("never", json!({ "status": { "phase": "Failed" } })),
+        ("rejected", rejected),
+    ] {
+        delete(&world, name);
+        let face = Subresource::Status;
+        world.patch_in(&Gvr::PODS, Some(NAMESPACE), name, status, face);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+    }
+    let _belayer = world.run();
+    let_pass(A_WHILE).await;
+    assert!(!world.is_held("never"), "{}", waits(&world, "never"));
+    let says = waits(&world, "rejected");
+    assert!(
+        world.is_held("rejected") && says.contains("undecided"),
+        "{says}"
+    );
+}
+
+/// What is said of a pod that may have succeeded are the exit codes in its status.
+#[tokio::test(start_paused = true)]
+async fn a6_a_possible_success_is_reported_with_its_exit_codes() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let belayer = world.run();
+    bound(&world, "step", &uid, r#"{"name":"a","container":{}}"#);
+    eventually("it is held", || world.is_held("step")).await;
+    belayer.crash();
+    delete(&world, "step");
+    let ended = [("main", exited(0)), ("side", exited(143))];
+    report(&world, "step", "Failed", &ended);
+    let _belayer = world.run();
+    let_pass(A_WHILE).await;
+    let says = waits(&world, "step");
+    assert!(
+        says.contains("may have succeeded: container main exited with 0"),
+        "{says}"
+    );
+    assert!(!says.contains("Argo's own"), "it has none: {says}");
+}
+
 /// No consumer of Argo's pods reads records, so a profile that waits for a record to be read cannot release them.
 #[tokio::test(start_paused = true)]
 async fn a1_argo_releases_a_pod_that_another_profile_captures() {

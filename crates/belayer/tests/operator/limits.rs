@@ -5,7 +5,7 @@ use std::time::Duration;
 use belayer_core::executor::Writes;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
-use belayer_sandbox::{Gvr, Subresource};
+use belayer_sandbox::{Gvr, ListOptions, Subresource};
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
@@ -225,6 +225,45 @@ async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
     eventually("it opens", || !closed(&world) && world.is_held("late")).await;
     let admins = said(&world, "closed.other");
     assert_eq!(admins.as_deref(), Some("maintenance"), "an admin's stays");
+}
+
+/// The messages of the Events on the gate ConfigMap with this reason.
+fn reports(world: &World, reason: &str) -> Vec<String> {
+    let events = world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events = events.unwrap().items;
+    let about = events.iter().filter(|event| event["reason"] == reason);
+    about
+        .map(|event| event["message"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// T4: what a new leader reports of a gate that it found closed is true: it has fewer pods than closed it.
+#[tokio::test(start_paused = true)]
+async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
+    let world = World::new();
+    with_gate(
+        &world,
+        &json!({ "closed.ci": "backlog", "backlog": "closed", "hold": "off" }),
+    );
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..7).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("both are reported", || {
+        !reports(&world, "BacklogGateClosed").is_empty()
+            && !reports(&world, "BacklogNamespaceClosed").is_empty()
+    })
+    .await;
+    let all = reports(&world, "BacklogGateClosed").remove(0);
+    let one = reports(&world, "BacklogNamespaceClosed").remove(0);
+    for says in [&all, &one] {
+        let numbers = "above 10 held pods that are being deleted";
+        assert!(says.contains(numbers) && says.contains("below 5"), "{says}");
+    }
+    assert!(all.contains("7 count now"), "{all}");
+    assert!(one.contains("7 are there now"), "{one}");
+    assert!(!one.contains("not affected"), "{one}");
 }
 
 /// T4: whoever writes the ConfigMap as a whole while a namespace is closed has opened it for the

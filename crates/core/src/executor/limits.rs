@@ -193,9 +193,13 @@ impl Limits {
         })
     }
 
-    /// Waits until a request of `class` may be sent. Cancel-safe. Not for workers: the key of a worker takes a
-    /// [ticket](super::Tickets) instead.
-    pub async fn leave(self: &Arc<Self>, class: Class) -> Leave {
+    /// Waits until a request of `class` may be sent; if it has to wait, in the turn of the `namespace`. Cancel-safe.
+    /// Not for workers: the key of a worker takes a [ticket](super::Tickets) instead.
+    pub async fn leave(
+        self: &Arc<Self>,
+        class: Class,
+        namespace: impl FnOnce() -> Arc<str>,
+    ) -> Leave {
         let Some(line) = class.line() else {
             return self.release().await;
         };
@@ -206,7 +210,7 @@ impl Limits {
                 return Leave { _release: None };
             }
             let (ticket, served) = oneshot::channel();
-            self.line_up(&mut bucket, line, &Arc::default(), Ticket::Task(ticket));
+            self.line_up(&mut bucket, line, &namespace(), Ticket::Task(ticket));
             served
         };
         // The limits are borrowed while this waits, so that the ticket lives until it is served.

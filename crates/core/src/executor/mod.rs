@@ -3,6 +3,7 @@
 
 mod limits;
 mod tickets;
+mod turn;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::slim::protobuf::{PROTOBUF, object_version};
 
 pub use limits::{Bounds, Class, Leave, Limits};
 pub use tickets::{Tickets, Work};
+pub(crate) use turn::on_behalf_of;
 
 /// Whether writes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,9 +115,9 @@ impl Executor {
         }
     }
 
-    async fn leave(&self, class: Class) -> Leave {
+    async fn leave(&self, class: Class, request: &Request) -> Leave {
         match self.pays {
-            Pays::Before => self.limits.leave(class).await,
+            Pays::Before => self.limits.leave(class, || turn::of(request)).await,
             Pays::WhenSent => self.limits.charge(class).await,
         }
     }
@@ -141,7 +143,7 @@ impl Executor {
     ///
     /// As [`Request::send`].
     pub async fn read(&self, request: &Request, class: Class) -> Result<Answer, RequestError> {
-        let _leave = self.leave(class).await;
+        let _leave = self.leave(class, request).await;
         request.send(&self.client).await
     }
 
@@ -156,7 +158,7 @@ impl Executor {
         if self.writes == Writes::DryRun {
             return Ok(Sent::DryRun);
         }
-        let _leave = self.leave(class).await;
+        let _leave = self.leave(class, request).await;
         let answer = self.tenure.within(request.send(&self.client)).await;
         answer.map(Sent::Applied)
     }

@@ -26,6 +26,7 @@ pub use budget::{BUDGET, Budget};
 pub use question::{Fact, LookError, Oracle, Question, look};
 pub use reads::LiveReads;
 
+use crate::executor::on_behalf_of;
 use crate::moment::Moment;
 use crate::object::ObjectKey;
 use budget::Forgets;
@@ -255,7 +256,8 @@ impl<Q: Question> Facts<Q> {
 
 impl<Q: Question> Shared<Q> {
     /// Waits until `due` and for a slot among the live reads, then reads until there is an answer, then wakes
-    /// all keys that wait. The read counts for the namespace of the first of them.
+    /// all keys that wait. The read counts for the namespace of the first of them, also where it waits for a
+    /// token.
     async fn fly(self: &Arc<Self>, question: Q, due: Instant, namespace: &Arc<str>) {
         tokio::time::sleep_until(due).await;
         if !self.is_planned(&question, due) {
@@ -282,7 +284,8 @@ impl<Q: Question> Shared<Q> {
                 belayer.about = %question,
                 belayer.answer = tracing::field::Empty,
             );
-            let answer = self.oracle.look(&question).instrument(span.clone()).await;
+            let look = on_behalf_of(Arc::clone(namespace), self.oracle.look(&question));
+            let answer = look.instrument(span.clone()).await;
             let word = answer.as_ref().map_or("error", Q::outcome);
             span.record("belayer.answer", word);
             match answer {

@@ -1,9 +1,14 @@
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt::Display;
 
 use futures::future::BoxFuture;
+use kube::Client;
+use kube::client::Body;
 
 use super::*;
+use crate::executor::{Bounds, Class, Executor, Writes};
+use crate::http::Request;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Ask(&'static str);
@@ -491,4 +496,59 @@ async fn t3_an_answer_that_is_outdated_or_replaced_counts_once() {
     assert_eq!(budget.used(), one);
     world.facts.outdate(&Ask("a"));
     assert_eq!(budget.used(), 0);
+}
+
+/// Reads through an executor, as oracles in production do.
+struct Reads(Arc<Executor>);
+
+impl Oracle<Ask> for Reads {
+    fn look<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
+        Box::pin(async {
+            let request = Request::get("/api/v1/nodes/n1");
+            let answer = self.0.read(&request, Class::Evidence).await;
+            answer.map(|_| 0).map_err(|error| LookError::from(&error))
+        })
+    }
+}
+
+/// A namespace whose reads wait for tokens does not delay the read of another one.
+#[tokio::test(start_paused = true)]
+async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
+    let service = tower::service_fn(|_: http::Request<Body>| async {
+        Ok::<_, Infallible>(http::Response::new(Body::empty()))
+    });
+    let bounds = Bounds {
+        qps: 5.0,
+        burst: 5,
+        ..Bounds::default()
+    };
+    let client = Client::new(service, "default");
+    let executor = Executor::new(client, "manager", bounds, Writes::Sent);
+    let (sender, mut woken) = tokio::sync::mpsc::unbounded_channel();
+    let wake: Wake = Arc::new(move |key: ObjectKey| {
+        let _ = sender.send(key);
+    });
+    let (pace, reads, stop) = (
+        Pace::default(),
+        LiveReads::default(),
+        CancellationToken::new(),
+    );
+    let facts = Facts::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
+    let ask = |namespace: &str, name: &'static str| {
+        let asks = Asks {
+            key: ObjectKey::new(namespace, name),
+            observed: Moment::now(),
+            after: Duration::ZERO,
+        };
+        facts.ask(Ask(name), asks.asker());
+    };
+    for n in 0..750 {
+        ask("busy", n.to_string().leak());
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let begun = Instant::now();
+    ask("quiet", "quiet");
+    while woken.recv().await.unwrap().namespace() != Some("quiet") {}
+    let waited = begun.elapsed();
+    assert!(waited <= Duration::from_secs(1), "{waited:?}");
 }

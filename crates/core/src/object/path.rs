@@ -36,6 +36,18 @@ pub fn of_group(group: &str) -> String {
     path
 }
 
+/// The namespace in the path of a request: the one of its object, or the one that it is about.
+pub fn namespace(path: &str) -> Option<&str> {
+    let mut segments = path.strip_prefix('/')?.split('/');
+    match segments.next()? {
+        "api" => segments.next()?,
+        "apis" => segments.nth(1)?,
+        _ => return None,
+    };
+    segments.next().filter(|kind| *kind == "namespaces")?;
+    segments.next().filter(|name| !name.is_empty())
+}
+
 /// Adds one segment, escaped.
 pub fn push(path: &mut String, segment: &str) {
     path.push('/');

@@ -188,6 +188,8 @@ pub(super) async fn own(
 pub(super) struct Gate {
     /// Why no hold is added any more, in words.
     pub(super) draining: Option<String>,
+    /// Whether the backlog closed the whole cluster.
+    pub(super) backlog_closed: bool,
     /// The namespaces to whose pods no hold is added, with the value that says why.
     pub(super) closed: BTreeMap<String, String>,
 }
@@ -215,6 +217,8 @@ pub(super) async fn gate(reader: &Reader, namespace: &str) -> Gate {
         draining: is_draining.then(|| {
             format!("configmap {key} says draining: no hold is added until it says normal again")
         }),
+        backlog_closed: map.data.get(names::GATE_BACKLOG).map(String::as_str)
+            == Some(names::GATE_BACKLOG_CLOSED),
         closed: closed.collect(),
     }
 }

@@ -106,13 +106,10 @@ pub async fn status(
     }
     let mut installation = installation(reader, query, now, &mut unknown).await;
     let mut notes = Vec::new();
-    let Gate {
-        draining,
-        mut closed,
-    } = gate(reader, &query.own_namespace).await;
-    notes.extend(draining);
+    let mut gate = gate(reader, &query.own_namespace).await;
+    notes.extend(gate.draining.take());
     if let Some(only) = &query.namespace {
-        closed.retain(|namespace, _| namespace == only);
+        gate.closed.retain(|namespace, _| namespace == only);
     }
     let asked = own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
@@ -129,9 +126,9 @@ pub async fn status(
         let since = since(place);
         (since.is_none(), since, place.namespace.clone())
     });
-    let mut warnings = warnings(query, &installation, &components);
-    warnings.extend(closed_by_backlog(&closed));
-    notes.extend(closed_by_hand(&closed));
+    let mut warnings = warnings(query, &installation, &components, &gate);
+    warnings.extend(closed_by_backlog(&gate));
+    notes.extend(closed_by_hand(&gate.closed));
     Ok(Status {
         api_version: API_VERSION,
         kind: "Status",
@@ -143,7 +140,7 @@ pub async fn status(
         installation,
         components,
         namespaces,
-        closed_namespaces: closed.into_keys().collect(),
+        closed_namespaces: gate.closed.into_keys().collect(),
         warnings,
         unknown,
         notes,
@@ -154,8 +151,21 @@ pub async fn status(
 /// At most this many namespaces are named.
 const NAMED: usize = 5;
 
-fn closed_by_backlog(closed: &BTreeMap<String, String>) -> Option<String> {
-    let ours: Vec<&str> = names_by(closed, |word| word == names::GATE_CLOSED_BY_BACKLOG);
+fn closed_by_backlog(gate: &Gate) -> Option<String> {
+    let ours: Vec<&str> = names_by(&gate.closed, |word| word == names::GATE_CLOSED_BY_BACKLOG);
+    if gate.backlog_closed {
+        let (above, place) = match ours.first() {
+            Some(first) => {
+                let above = format!("; closed by their own backlog: {}", named(&ours));
+                (above, format!(" -n {first}"))
+            }
+            None => Default::default(),
+        };
+        return Some(format!(
+            "no hold is added to any pod: too many held pods in the whole cluster are being deleted{above}; `belayer \
+             explain pod/NAME{place}` shows what one waits for"
+        ));
+    }
     let first = ours.first()?;
     Some(format!(
         "no hold is added to pods of {}: too many held pods there are being deleted; `belayer explain pod/NAME -n \
@@ -190,7 +200,12 @@ fn named(namespaces: &[&str]) -> String {
     }
 }
 
-fn warnings(query: &Query, installation: &Installation, components: &[Component]) -> Vec<String> {
+fn warnings(
+    query: &Query,
+    installation: &Installation,
+    components: &[Component],
+    gate: &Gate,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     let held: u64 = components.iter().map(|each| each.numbers.held).sum();
     let namespace = &installation.namespace;
@@ -225,7 +240,8 @@ fn warnings(query: &Query, installation: &Installation, components: &[Component]
         if own.unselected_kept > 0 {
             warnings.push(keeps(name, own.unselected_kept));
         }
-        if own.backlog_gate_closed {
+        // The ConfigMap says it better, and shows it even if no leader answers.
+        if own.backlog_gate_closed && !gate.backlog_closed {
             warnings.push(format!(
                 "{name} adds no holds: its backlog gate is closed until enough of what waits is released"
             ));
@@ -253,15 +269,30 @@ mod tests {
             .map(|n| (format!("team-{n}"), "backlog".to_owned()))
             .chain([("by-hand".to_owned(), "maintenance".to_owned())])
             .collect();
-        let told = closed_by_backlog(&closed).unwrap();
+        let mut gate = Gate {
+            closed,
+            ..Gate::default()
+        };
+        for all_closed in [false, true] {
+            gate.backlog_closed = all_closed;
+            let told = closed_by_backlog(&gate).unwrap();
+            assert!(
+                told.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
+                "{told}"
+            );
+            assert!(told.contains("-n team-0"), "{told}");
+            assert_eq!(told.contains("any pod"), all_closed, "{told}");
+            assert_eq!(told.contains("not affected"), !all_closed, "{told}");
+        }
+        let told = closed_by_hand(&gate.closed).unwrap();
+        assert!(told.contains("closed namespace by-hand in"), "{told}");
+        gate.closed.clear();
+        let told = closed_by_backlog(&gate).unwrap();
         assert!(
-            told.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
+            told.contains("deleted; `belayer explain pod/NAME` shows"),
             "{told}"
         );
-        assert!(told.contains("-n team-0"), "{told}");
-        let told = closed_by_hand(&closed).unwrap();
-        assert!(told.contains("closed namespace by-hand in"), "{told}");
-        assert_eq!(closed_by_backlog(&BTreeMap::new()), None);
+        assert_eq!(closed_by_backlog(&Gate::default()), None);
         assert_eq!(closed_by_hand(&BTreeMap::new()), None);
     }
 }

@@ -4,7 +4,7 @@
 //! template, which Argo writes into the pod, contains their names. If the pod does not contain its template, every
 //! container but Argo's own may be a member.
 
-use belayer_core::slim::{Container, ContainerKind, ContainerSet, ContainerState, Pod};
+use belayer_core::slim::{Container, ContainerKind, ContainerSet, ContainerState, Phase, Pod};
 
 /// Argo's main container where a step is not a container set.
 const MAIN: &str = "main";
@@ -13,14 +13,28 @@ const MAIN: &str = "main";
 /// `supervisor` where a pod has no init container of Argo's.
 const SAVERS: &[&str] = &["wait", "supervisor"];
 
+/// Whether anything that runs pods on the node has written a status of this pod.
+///
+/// Each status of a kubelet has a start time, also that of a pod that it rejects; a virtual node may write only
+/// a reason and a message. Pod garbage collection, which marks pods Failed that are being deleted on a
+/// node that is out of service, changes nothing but the phase, and adds at most a condition.
+pub(super) fn is_reported(pod: &Pod) -> bool {
+    let unstarted = pod.unstarted.as_ref();
+    let failure = pod.failure.as_ref();
+    unstarted.is_none_or(|before| before.kubelet_reported)
+        || pod.reason.is_some()
+        || failure.is_some_and(|now| now.start_time.is_some() || now.message.is_some())
+        || !pod.containers().is_empty()
+}
+
 /// The containers of a step by the role that they have for Argo.
 pub(super) struct Containers<'a> {
-    /// Init containers. They include native sidecars, which keep running and cannot be distinguished from
-    /// them here.
+    /// Init containers but Argo's own. They include native sidecars, which keep running and cannot be
+    /// distinguished from them here.
     pub(super) init: Vec<&'a Container>,
     /// `main`, or the members of a container set. If no container has such a name, all but Argo's own.
     pub(super) main: Vec<&'a Container>,
-    /// Argo's own.
+    /// Argo's own, also as a native sidecar: Argo judges them by their names.
     pub(super) savers: Vec<&'a Container>,
     /// All others: sidecars, or members of a container set if [`Members::Unknown`].
     pub(super) others: Vec<&'a Container>,
@@ -39,13 +53,13 @@ enum Members {
 impl<'a> Containers<'a> {
     /// The containers of a pod that is being deleted; empty for other pods.
     pub(super) fn of(pod: &'a Pod) -> Self {
-        let (init, rest): (Vec<_>, Vec<_>) = pod
+        let (savers, rest): (Vec<_>, Vec<_>) = pod
             .containers()
             .iter()
-            .partition(|container| container.kind == ContainerKind::Init);
-        let (savers, rest): (Vec<_>, Vec<_>) = rest
-            .into_iter()
             .partition(|container| SAVERS.contains(&&*container.name));
+        let (init, rest): (Vec<_>, Vec<_>) = rest
+            .into_iter()
+            .partition(|container| container.kind == ContainerKind::Init);
         let set = pod.shutdown.as_ref().map(|of| &of.container_set);
         let (main, others): (Vec<&Container>, Vec<_>) =
             rest.iter().copied().partition(|container| match set {
@@ -108,10 +122,11 @@ impl<'a> Containers<'a> {
     }
 
     /// Whether main and Argo's own have ended, or will never start: the kubelet marks a pod Failed that it
-    /// shut down before they started. Pod garbage collection does so too if it cannot see the node; that
-    /// does not count.
+    /// shut down before they started. Pod garbage collection does so too if the node is lost; that does not
+    /// count.
     pub(super) fn are_over(&self, pod: &Pod) -> bool {
-        let by_pod_gc = pod.shutdown.as_ref().is_some_and(|of| of.by_pod_gc);
+        let by_pod_gc = pod.shutdown.as_ref().is_some_and(|of| of.by_pod_gc)
+            || pod.phase == Phase::Failed && !is_reported(pod);
         let shut_down_by_the_kubelet = pod.is_ended() && !by_pod_gc;
         if self.is_initialized() {
             let mut open = self.awaited().filter(|one| !has_ended(one));
@@ -141,6 +156,19 @@ impl<'a> Containers<'a> {
             Members::Unknown => self.main.iter().any(|container| has_succeeded(container)),
         };
         main && self.savers.iter().all(|container| has_succeeded(container))
+    }
+
+    /// The exit codes by which Argo judges the step, for people: `container main exited with 0`.
+    pub(super) fn exit_codes(&self) -> Vec<String> {
+        let all = self.main.iter().chain(self.perhaps()).chain(&self.savers);
+        all.filter_map(|container| match container.state {
+            ContainerState::Terminated { exit_code, .. } => Some(format!(
+                "container {} exited with {exit_code}",
+                container.name
+            )),
+            ContainerState::Waiting | ContainerState::Running => None,
+        })
+        .collect()
     }
 }
 

@@ -3,12 +3,13 @@
 //! The order of the watched versions decides, not timestamps: the deletion timestamp is the time of the
 //! request plus the grace period, the kubelet resets it, and clocks differ.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use belayer_core::slim::{BeforeDeletion, Phase, Pod};
 
-use super::containers::Containers;
+use super::containers::{Containers, is_reported};
 
 /// The pod was deleted before it had a result: without Belayer it would be gone, and Argo would find
 /// a pod that was deleted.
@@ -45,8 +46,8 @@ pub enum Held {
     Failed,
     /// It had ended before the deletion.
     Ended,
-    /// Its main container and Argo's own have exited with 0, or one of a container set has and the
-    /// pod does not show which containers are members.
+    /// Its phase is Succeeded, or its main container and Argo's own have exited with 0, or one of a container
+    /// set has and the pod does not show which containers are members.
     Succeeded,
     /// It ended by itself or by its deletion: the version that shows which was missed by a restart or a new
     /// list.
@@ -80,11 +81,15 @@ impl Ending {
             return Self::Held(Held::NotDeleted);
         }
         let containers = Containers::of(pod);
-        if is_without_a_start(pod) && !containers.has_begun() {
-            return Self::by(How::NeverStarted);
-        }
         let before = pod.shutdown.as_ref().map(|of| of.before);
         let before = before.unwrap_or_default();
+        if is_without_a_start(pod) && !containers.has_begun() {
+            return if pod.is_bound() && before == BeforeDeletion::Ended {
+                Self::Held(Held::Ended)
+            } else {
+                Self::by(How::NeverStarted)
+            };
+        }
         let has_failed = containers.has_failed();
         if has_failed && before != BeforeDeletion::Unknown {
             return Self::Held(Held::Failed);
@@ -117,35 +122,41 @@ impl Ending {
     }
 }
 
-/// Whether the phase and the binding show that nothing can have started. A pod that a kubelet rejected has
-/// ended by itself. A pod that was never bound can only have been ended by pod garbage collection, which
-/// marks it Failed once it is being deleted.
+/// Whether the phase, the binding and the status show that nothing has started. A pod that a kubelet rejected
+/// has ended by itself. A pod that was never bound, or of which no kubelet ever wrote a status, can only have been
+/// ended by pod garbage collection, which marks it Failed once it is being deleted.
 fn is_without_a_start(pod: &Pod) -> bool {
     match pod.phase {
         Phase::Pending => true,
-        Phase::Failed => !pod.is_bound(),
+        Phase::Failed => !pod.is_bound() || !is_reported(pod),
         Phase::Running | Phase::Succeeded | Phase::Unknown => false,
     }
 }
 
 impl Held {
-    /// In words, for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
+    /// In words, for people; `pod` is the pod that was judged.
+    pub fn in_words(self, pod: &Pod) -> Cow<'static, str> {
+        let words = match self {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "its deletion has not ended it yet, so it may still succeed",
             Self::Failed => {
                 "one of its containers had failed before it was deleted, which is a result"
             }
             Self::Ended => "it had ended before it was deleted: that end is its result",
-            Self::Succeeded => {
-                "it may have succeeded: its main container and Argo's own exited with 0"
-            }
+            Self::Succeeded => return success(pod).into(),
             Self::Undecided => {
                 "undecided: no watched version shows whether it ended by itself or by its deletion"
             }
-        }
+        };
+        words.into()
     }
+}
+
+fn success(pod: &Pod) -> String {
+    let phase = (pod.phase == Phase::Succeeded).then(|| "its phase is Succeeded".to_owned());
+    let mut shown = Containers::of(pod).exit_codes();
+    shown.extend(phase);
+    format!("it may have succeeded: {}", shown.join(", "))
 }
 
 #[cfg(test)]

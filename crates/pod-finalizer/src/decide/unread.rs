@@ -3,6 +3,7 @@
 //! They come after all rows that know of a consumer, take no finalizer of others off, and delete
 //! nothing.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -71,18 +72,21 @@ pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
 }
 
 /// Why row 17 does not release a pod that is being deleted, in words.
-pub(super) fn held_because(pod: &PodView) -> Option<&'static str> {
+pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
     let holds = profile(pod)
         .is_some_and(|profile| profile.deleted_while_running == DeletedWhileRunning::Hold);
-    match Ending::of(&argo(pod)?.pod) {
+    let argo = argo(pod)?;
+    match Ending::of(&argo.pod) {
         Ending::Held(Because::NotDeleted) => None,
         Ending::Held(Because::Undecided) if holds => Some(
             "undecided: no watched version shows whether it ended by itself or by its deletion; its profile \
-             holds it in both cases (`deletedWhileRunning: hold`)",
+             holds it in both cases (`deletedWhileRunning: hold`)"
+                .into(),
         ),
-        Ending::Held(why) => Some(why.as_str()),
+        Ending::Held(why) => Some(why.in_words(&argo.pod)),
         Ending::ByDeletion(_) => holds.then_some(
-            "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)",
+            "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)"
+                .into(),
         ),
     }
 }

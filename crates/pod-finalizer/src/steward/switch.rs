@@ -8,29 +8,25 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use belayer_holds::names::{GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX};
+use belayer_holds::names::{
+    GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
+};
 
 use crate::profile::Mode;
 use crate::snapshot::Gate;
 
-/// Key of the gate ConfigMap that the admission policy reads: `on`; any other value means off.
+/// Key of the gate ConfigMap that the admission policy reads: `on`; any other value means off. The backlog writes
+/// `off` and [`GATE_BACKLOG`] beside it; an `off` without that is an admin's, and not ours to turn on.
 pub const GATE_KEY: &str = "hold";
-
-/// Key of the gate ConfigMap that says that the backlog turned [`GATE_KEY`] off. An `off` without
-/// it is an admin's, and not ours to turn on.
-pub const BACKLOG_KEY: &str = "backlog";
 
 /// The value of [`GATE_KEY`] while every profile only observes: then nothing is written to pods, and
 /// the policy must not do it either.
 pub const OBSERVING: &str = "observing";
 
-/// The value of [`BACKLOG_KEY`] while the backlog gate is closed.
-pub const BACKLOG_CLOSED: &str = "closed";
-
 /// The state of the backlog gate for pods of this namespace, by the data of the gate ConfigMap.
 pub fn gate_by(data: &BTreeMap<String, String>, namespace: &str) -> Gate {
     let is = |key: &str, word: &str| data.get(key).map(String::as_str) == Some(word);
-    if is(BACKLOG_KEY, BACKLOG_CLOSED) {
+    if is(GATE_BACKLOG, GATE_BACKLOG_CLOSED) {
         return Gate::Closed;
     }
     if is(
@@ -73,8 +69,8 @@ impl GateObject {
 
     /// Whether the backlog closed everything.
     pub(super) fn gate(&self) -> Gate {
-        match self.data.get(BACKLOG_KEY).map(String::as_str) {
-            Some(BACKLOG_CLOSED) => Gate::Closed,
+        match self.data.get(GATE_BACKLOG).map(String::as_str) {
+            Some(GATE_BACKLOG_CLOSED) => Gate::Closed,
             _ => Gate::Open,
         }
     }
@@ -101,18 +97,18 @@ impl GateObject {
 
     fn switch(&self, gate: Gate, profiles: Mode) -> Option<Map<String, Value>> {
         let word = |key: &str| self.data.get(key).map(String::as_str);
-        let (hold, backlog) = (word(GATE_KEY), word(BACKLOG_KEY));
+        let (hold, backlog) = (word(GATE_KEY), word(GATE_BACKLOG));
         let change = match (profiles, hold, gate) {
             (Mode::Observe, Some("on"), _) => json!({ GATE_KEY: OBSERVING }),
             (Mode::Enforce, Some(OBSERVING), _) => json!({ GATE_KEY: "on" }),
             (Mode::Enforce, Some("on"), Gate::Closed) => {
-                json!({ GATE_KEY: "off", BACKLOG_KEY: BACKLOG_CLOSED })
+                json!({ GATE_KEY: "off", GATE_BACKLOG: GATE_BACKLOG_CLOSED })
             }
             (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => return None,
-            _ if backlog != Some(BACKLOG_CLOSED) => return None,
-            (Mode::Enforce, Some("off"), _) => json!({ GATE_KEY: "on", BACKLOG_KEY: null }),
+            _ if backlog != Some(GATE_BACKLOG_CLOSED) => return None,
+            (Mode::Enforce, Some("off"), _) => json!({ GATE_KEY: "on", GATE_BACKLOG: null }),
             // It was turned off with another value in the meantime.
-            (Mode::Enforce, ..) => json!({ BACKLOG_KEY: null }),
+            (Mode::Enforce, ..) => json!({ GATE_BACKLOG: null }),
         };
         match change {
             Value::Object(change) => Some(change),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use belayer_core::events::Regarding;
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::words::one_or_many;
 use belayer_holds::decision::{Notice, Severity};
 
 use super::Steward;
-use crate::backlog::Limits;
+use crate::backlog::{Limits, MAX_CLOSED};
 use crate::census::Standing;
 use crate::snapshot::{Gate, MassRelease};
 
@@ -40,9 +41,12 @@ impl Steward {
 
     fn notices(&self, now: &Standing) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let limits = self.finalizer.census().limits();
+        let census = self.finalizer.census();
+        let limits = census.limits();
         match (self.last.gate, now.gate) {
-            (Gate::Open, Gate::Closed) => notices.push(all_closed(limits, now)),
+            (Gate::Open, Gate::Closed) => {
+                notices.push(all_closed(limits, now, census.backlog()));
+            }
             (Gate::Closed, Gate::Open) => tracing::info!("backlog gate open again"),
             _ => {}
         }
@@ -50,7 +54,13 @@ impl Steward {
         let new = closed.filter(|(name, _)| !self.last.closed.contains_key(*name));
         for (namespace, waiting) in new.take(REPORTED) {
             let unreadable = self.finalizer.unreadable_in(namespace);
-            notices.push(closed_in(namespace, *waiting, limits, &unreadable));
+            notices.push(closed_in(
+                namespace,
+                *waiting,
+                limits,
+                now.gate,
+                &unreadable,
+            ));
         }
         for namespace in self.last.closed.keys() {
             if !now.closed.contains_key(namespace) {
@@ -77,18 +87,28 @@ fn warning(reason: &'static str, message: String) -> Notice {
     }
 }
 
-fn all_closed(limits: Limits, now: &Standing) -> Notice {
+/// A new leader may have found it closed: then there are fewer pods now than had closed it.
+fn all_closed(limits: Limits, now: &Standing, waiting: usize) -> Notice {
     let closed = match now.closed.len() {
         0 => String::new(),
-        1 => " (1 namespace is above its own limit)".to_owned(),
-        n => format!(" ({n} namespaces are above their own limit)"),
+        1 => " (1 namespace is closed by its own backlog)".to_owned(),
+        n => format!(" ({n} namespaces are closed by their own backlog)"),
+    };
+    let or_namespaces = if now.closed.len() >= MAX_CLOSED {
+        format!(", or with more than {MAX_CLOSED} closed namespaces,")
+    } else {
+        String::new()
     };
     warning(
         "BacklogGateClosed",
         format!(
-            "no hold is added to any pod: more than {} held pods are being deleted{closed}; holds are added again below \
-             half of that. `belayer status` names the namespaces, `belayer explain pod/NAME` shows what a pod waits for",
-            limits.cluster
+            "no hold is added to any pod: the backlog gate is closed. It closes above {} held pods that are being \
+             deleted, of which each namespace counts for at most {},{or_namespaces} and opens below {}; {} \
+             now{closed}. `belayer status` names the namespaces, `belayer explain pod/NAME` shows what a pod waits for",
+            limits.cluster,
+            limits.namespace,
+            Limits::opens_below(limits.cluster),
+            one_or_many(waiting as u64, "counts", "count"),
         ),
     )
 }
@@ -98,6 +118,7 @@ fn closed_in(
     namespace: &str,
     waiting: usize,
     limits: Limits,
+    everywhere: Gate,
     unreadable: &[(ObjectKey, Arc<str>)],
 ) -> Notice {
     let unreadable = match unreadable {
@@ -107,13 +128,19 @@ fn closed_in(
             others.len() + 1
         ),
     };
+    let others = match everywhere {
+        Gate::Closed => "",
+        Gate::Open | Gate::NamespaceClosed => " Other namespaces are not affected.",
+    };
     warning(
         "BacklogNamespaceClosed",
         format!(
-            "no hold is added to pods of namespace {namespace}: {waiting} held pods there are being deleted, more than \
-             {}; holds are added again below half of that; other namespaces are not affected{unreadable}. `belayer \
-             explain pod/NAME -n {namespace}` shows what a pod waits for",
-            limits.namespace
+            "no hold is added to pods of namespace {namespace}: its backlog gate is closed. It closes above {} held \
+             pods that are being deleted and opens below {}; {} there now{unreadable}.{others} `belayer explain pod/NAME \
+             -n {namespace}` shows what a pod waits for",
+            limits.namespace,
+            Limits::opens_below(limits.namespace),
+            one_or_many(waiting as u64, "is", "are"),
         ),
     )
 }

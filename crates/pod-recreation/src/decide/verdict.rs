@@ -77,6 +77,23 @@ pub enum Effect {
     DeleteRecord,
 }
 
+impl Effect {
+    /// What is done, for the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CreateRecord { .. } => "create-record",
+            Self::Status(_) => "write-status",
+            Self::Intend { .. } => "try-create",
+            Self::Reserve { .. } => "reserve",
+            Self::DeletePod { .. } => "delete-pod",
+            Self::CreatePod { .. } => "create-pod",
+            Self::LookAtNode { .. } => "read-node",
+            Self::Mark { .. } => "mark-pod",
+            Self::DeleteRecord => "delete-record",
+        }
+    }
+}
+
 /// What a step means while Belayer is draining.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leads {

@@ -243,7 +243,7 @@ impl Shared {
         if self.executor().writes() == Writes::DryRun {
             return Ok(Outcome::Done);
         }
-        tracing::info!(record = %record.meta.key, phase = ?next.phase, attempts = next.attempts, "recorded");
+        tracing::info!(record = %record.meta.key, phase = next.phase.map(Phase::as_str), attempts = next.attempts, "recorded");
         if let Some(outcome) = counts {
             let why = next.reason.as_deref().unwrap_or_default();
             let label = reason::label(why);

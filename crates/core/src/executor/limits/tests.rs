@@ -14,7 +14,7 @@ fn crowd(limits: &Arc<Limits>, class: Class, size: usize) -> Arc<Mutex<Vec<Insta
     for _ in 0..size {
         let (limits, served) = (Arc::clone(limits), Arc::clone(&served));
         tokio::spawn(async move {
-            let _ = limits.leave(class).await;
+            let _ = limits.leave(class, Arc::default).await;
             served.lock().push(Instant::now());
         });
     }
@@ -28,7 +28,7 @@ async fn seconds(seconds: u64) {
 /// The bucket of `limits` is empty.
 async fn emptied(qps: f64) -> Arc<Limits> {
     let limits = limits(qps, 1);
-    let _ = limits.leave(Class::Write).await;
+    let _ = limits.leave(Class::Write, Arc::default).await;
     limits
 }
 
@@ -39,7 +39,7 @@ async fn l1_a_release_never_waits_for_a_token() {
     seconds(1).await;
     let begun = Instant::now();
     for _ in 0..1000 {
-        let _ = limits.leave(Class::Release).await;
+        let _ = limits.leave(Class::Release, Arc::default).await;
         let _ = limits.charge(Class::Release).await;
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
@@ -49,12 +49,15 @@ async fn l1_a_release_never_waits_for_a_token() {
 #[tokio::test(start_paused = true)]
 async fn releases_are_bounded_by_concurrency() {
     let limits = limits(1.0, 1);
-    let first = limits.leave(Class::Release).await;
-    let _second = limits.leave(Class::Release).await;
-    let third = tokio::time::timeout(Duration::from_secs(5), limits.leave(Class::Release));
+    let first = limits.leave(Class::Release, Arc::default).await;
+    let _second = limits.leave(Class::Release, Arc::default).await;
+    let third = tokio::time::timeout(
+        Duration::from_secs(5),
+        limits.leave(Class::Release, Arc::default),
+    );
     assert!(third.await.is_err());
     drop(first);
-    let _ = limits.leave(Class::Release).await;
+    let _ = limits.leave(Class::Release, Arc::default).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +65,7 @@ async fn other_traffic_goes_at_the_rate_after_the_burst() {
     let limits = limits(10.0, 5);
     let begun = Instant::now();
     for _ in 0..25 {
-        let _ = limits.leave(Class::Write).await;
+        let _ = limits.leave(Class::Write, Arc::default).await;
     }
     let took = begun.elapsed();
     assert!(
@@ -146,7 +149,7 @@ async fn who_is_cancelled_costs_nobody_a_token() {
     let cancelled: Vec<_> = (0..1_000)
         .map(|_| {
             let limits = Arc::clone(&limits);
-            tokio::spawn(async move { limits.leave(Class::Evidence).await })
+            tokio::spawn(async move { limits.leave(Class::Evidence, Arc::default).await })
         })
         .collect();
     seconds(1).await;
@@ -171,7 +174,7 @@ async fn what_is_charged_is_paid_by_who_comes_next() {
         let _ = limits.charge(Class::Write).await;
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    let _ = limits.leave(Class::Write).await;
+    let _ = limits.leave(Class::Write, Arc::default).await;
     let took = begun.elapsed();
     assert!(
         (Duration::from_millis(1_000)..Duration::from_millis(1_010)).contains(&took),
@@ -184,7 +187,7 @@ async fn no_rate_is_no_limit() {
     let limits = limits(0.0, 1);
     let begun = Instant::now();
     for _ in 0..1_000 {
-        let _ = limits.leave(Class::Write).await;
+        let _ = limits.leave(Class::Write, Arc::default).await;
         let _ = limits.charge(Class::Write).await;
     }
     assert!(limits.may_begin());

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::executor::{Bounds, Writes};
+use crate::http::Request;
 
 /// Ten tokens a second, and none at the beginning.
 async fn tickets() -> Tickets {
@@ -24,7 +25,7 @@ async fn tickets() -> Tickets {
         bounds,
         Writes::Sent,
     );
-    let _ = executor.limits.leave(Class::Notice).await;
+    let _ = executor.limits.leave(Class::Notice, Arc::default).await;
     Tickets::new(&executor, WorkQueue::new("keys"))
 }
 
@@ -54,7 +55,10 @@ async fn a_key_without_a_token_comes_back_with_one() {
     assert_eq!(next(&tickets).await, first);
     let mut work = tickets.begin(&first);
     assert!(work.may_send() && work.may_send());
-    let _ = tickets.executor().leave(Class::Write).await;
+    let _ = tickets
+        .executor()
+        .leave(Class::Write, &Request::get("/"))
+        .await;
     drop(work);
     assert_eq!(next(&tickets).await, second);
     let took = begun.elapsed();
@@ -108,7 +112,7 @@ async fn work_that_has_begun_is_not_held_up() {
     assert!(work.may_send());
     let took = begun.elapsed();
     for class in [Class::Evidence, Class::Write, Class::Evidence, Class::Write] {
-        let _ = tickets.executor().leave(class).await;
+        let _ = tickets.executor().leave(class, &Request::get("/")).await;
     }
     assert_eq!(begun.elapsed(), took);
 }

@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::{
-    BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, ObjectMeta,
+    BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, Failure, ObjectMeta,
 };
 
 use super::*;
@@ -120,6 +120,22 @@ impl Case {
         case
     }
 
+    /// A native sidecar: an init container that runs beside the others.
+    fn native(self, name: &str, exit_code: i32, seen: Seen) -> Self {
+        self.end(name, ContainerKind::Init, exit_code, true, seen)
+    }
+
+    /// With what a kubelet writes about a pod that it rejects.
+    fn rejected(mut self) -> Self {
+        self.0.reason = Some("OutOfcpu".into());
+        self.0.failure = Some(Box::new(Failure {
+            message: Some("Pod was rejected".into()),
+            start_time: Some(Timestamp::UNIX_EPOCH),
+            ..Failure::default()
+        }));
+        self
+    }
+
     /// Without a word of when it started.
     fn reported_ended(self, name: &str) -> Self {
         let state = ContainerState::Terminated {
@@ -191,6 +207,14 @@ enum Started {
 #[case::a_set_that_was_not_saved(pod(Phase::Failed).ended("one", 0, Before).ended("two", 143, After).ended("wait", 143, After))]
 #[case::unscheduled_deleted(pod(Phase::Pending))]
 #[case::the_same_once_pod_gc_calls_it_failed(pod(Phase::Failed).by_pod_gc())]
+#[case::the_same_on_a_node_that_never_reported_it(pod(Phase::Failed).forced())]
+#[case::and_once_its_node_is_gone(pod(Phase::Failed).by_pod_gc().forced())]
+#[case::argo_had_not_saved_it_as_a_native_sidecar(
+    pod(Phase::Failed).init(0, Before).native("supervisor", 143, After).ended("main", 0, Before)
+)]
+#[case::a_native_sidecar_of_argo_had_failed(
+    pod(Phase::Failed).native("supervisor", 1, Before).ended("main", 143, After).watched()
+)]
 #[case::while_it_waited_for_its_images(pod(Phase::Pending).init_waits().waits("main").waits("wait"))]
 #[case::of_argo_4_while_it_waited_for_its_image(pod(Phase::Pending).waits("main").runs("supervisor"))]
 fn a6_its_deletion_ended_it(#[case] case: Case) {
@@ -233,7 +257,14 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
     pod(Phase::Failed).ended("main", 0, Before).ended("side", 137, Before).ended("wait", 0, Before).set(ContainerSet::Unknown),
     Held::Succeeded
 )]
-#[case::a_kubelet_had_rejected_it(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
+#[case::a_kubelet_had_rejected_it(pod(Phase::Failed).rejected().forced().known(BeforeDeletion::Ended), Held::Ended)]
+#[case::somebody_had_marked_it_failed(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
+#[case::a_virtual_node_rejected_it(pod(Phase::Failed).forced().because("ProviderFailed"), Held::Undecided)]
+#[case::its_report_is_gone(pod(Phase::Failed).forced().had_run(), Held::Undecided)]
+#[case::argo_saved_it_as_a_native_sidecar(
+    pod(Phase::Failed).init(0, Before).native("supervisor", 0, After).ended("main", 0, Before).ended("side", 143, After),
+    Held::Succeeded
+)]
 #[case::sidecar_deleted_late(
     pod(Phase::Failed).init(0, Before).ended("main", 0, Before).ended("side", 137, After).ended("wait", 0, Before),
     Held::Succeeded
@@ -244,12 +275,24 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
 #[case::ended_deleted_while_down(pod(Phase::Succeeded).ended("main", 0, Before).ended("wait", 0, Before), Held::Succeeded)]
 #[case::its_deletion_was_not_watched(pod(Phase::Failed).vanished("main", Before).vanished("wait", Before), Held::Undecided)]
 #[case::an_end_is_a_start(pod(Phase::Failed).reported_ended("main"), Held::Undecided)]
-#[case::a_kubelet_rejected_it(pod(Phase::Failed).forced(), Held::Undecided)]
+#[case::a_kubelet_rejected_it(pod(Phase::Failed).rejected().forced(), Held::Undecided)]
 fn a6_it_may_have_a_result(#[case] case: Case, #[case] why: Held) {
     assert_eq!(Ending::of(&case.0), Ending::Held(why));
 }
 
 impl Case {
+    /// Its status has a reason, and no time at which a kubelet took it.
+    fn because(mut self, reason: &str) -> Self {
+        self.0.reason = Some(reason.into());
+        self
+    }
+
+    /// An earlier version showed that it had run.
+    fn had_run(mut self) -> Self {
+        self.0.unstarted = None;
+        self
+    }
+
     /// Bound to a node, and without any grace left.
     fn forced(mut self) -> Self {
         self.0.node_name = Some("n1".into());
@@ -262,6 +305,10 @@ impl Case {
 #[case::node_lost(pod(Phase::Failed).by_pod_gc().init(0, Before).runs("main").runs("wait"), true)]
 #[case::before_it_began(pod(Phase::Failed).by_pod_gc().init(0, Before).waits("main").waits("wait"), true)]
 #[case::nothing_was_ever_reported(pod(Phase::Failed).by_pod_gc(), true)]
+#[case::the_same_without_a_word_of_pod_gc(pod(Phase::Failed), true)]
+#[case::marked_failed_before_its_deletion(pod(Phase::Failed).known(BeforeDeletion::Ended), true)]
+#[case::a_kubelet_rejected_it(pod(Phase::Failed).rejected(), false)]
+#[case::a_virtual_node_rejected_it(pod(Phase::Failed).because("ProviderFailed"), false)]
 #[case::a_shutdown_that_was_cut_off(pod(Phase::Failed).runs("main").runs("wait"), true)]
 #[case::pod_force_deleted(pod(Phase::Running).runs("main").runs("wait"), true)]
 #[case::argo_had_not_saved_it(pod(Phase::Failed).by_pod_gc().ended("main", 1, Before).runs("wait"), true)]
