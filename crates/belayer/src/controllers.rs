@@ -152,6 +152,23 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
+    /// What pod-finalizer says of a pod comes before what workflow-finalizer says of it, whoever is added
+    /// first.
+    #[cfg(all(feature = "pod-finalizer", feature = "workflow-finalizer"))]
+    #[test]
+    fn controllers_stand_in_the_order_in_which_they_are_merged() {
+        let components = Components::default()
+            .with(belayer_workflow_finalizer::Settings::default())
+            .with(belayer_pod_finalizer::Settings::default());
+        let names = components.running.iter().map(|one| one.controller().name);
+        assert_eq!(
+            names.collect::<Vec<_>>(),
+            ["pod-finalizer", "workflow-finalizer"]
+        );
+        let known: Vec<_> = KNOWN.iter().map(|(name, _)| *name).collect();
+        assert!(built().all(|name| known.contains(&name)));
+    }
+
     #[rstest]
     #[case::all(&["*"], true)]
     #[case::by_name(&["pod-finalizer"], true)]
