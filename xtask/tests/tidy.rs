@@ -235,6 +235,47 @@ fn only_the_allowed_edges_between_crates_exist() {
     }
 }
 
+/// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_DOCS=1 cargo test --workspace --test tidy`
+/// draws it anew.
+#[test]
+fn the_picture_of_the_crates_is_made_from_the_code() {
+    const BEGIN: &str = "<!-- crates: made from the manifests -->\n";
+    const END: &str = "<!-- end of crates -->\n";
+    let path = root().join("ARCHITECTURE.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let wanted = format!("{before}{BEGIN}{}{END}{after}", drawing(&edges().normal));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(page == wanted, "the picture in ARCHITECTURE.md is old");
+    }
+}
+
+/// Who depends on whom. What follows from other arrows is left out.
+fn drawing(edges: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let short = |name: &str| match name.strip_prefix("belayer-") {
+        Some(short) => short.to_owned(),
+        None => name.to_owned(),
+    };
+    let mut text = String::from("```mermaid\ngraph TD\n");
+    for (from, direct) in edges {
+        for to in direct {
+            let others = direct.iter().filter(|other| *other != to);
+            if !others.clone().any(|other| reaches(edges, other, to)) {
+                text.push_str(&format!("  {} --> {}\n", short(from), short(to)));
+            }
+        }
+    }
+    text.push_str("```\n");
+    text
+}
+
+fn reaches(edges: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    from == to || edges[from].iter().any(|next| reaches(edges, next, to))
+}
+
 /// What production never runs is not in what is installed.
 #[test]
 fn the_shipped_binary_holds_no_sandbox_and_no_demo() {
