@@ -416,6 +416,25 @@ fn the_binary_asks_for_few_features() {
     assert!((5..=15).contains(&found.len()), "{found:#?}");
 }
 
+/// Each walk names a file of at most 500 lines and what is to be found there.
+#[test]
+fn the_walks_lead_somewhere() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let walks = page.split("## Six walks").nth(1).unwrap();
+    let walks = walks.split("\n## ").next().unwrap();
+    let mut steps = 0;
+    for step in walks.split("[`").skip(1) {
+        let (name, rest) = step.split_once("`](").unwrap();
+        let (file, _) = rest.split_once(')').unwrap();
+        let text =
+            fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(name), "{name} is not in {file}");
+        assert!(text.lines().count() <= 500, "{file} is long");
+        steps += 1;
+    }
+    assert!(steps >= 18, "{steps}");
+}
+
 #[test]
 fn every_answer_of_the_server_is_named_by_a_test() {
     let table = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
