@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// A point in this process's history, comparable with every other [`Moment`] of the process.
+/// A point in this process's history, comparable with every other [`LogicalTime`] of the process.
 ///
 /// Evidence must come from a look *begun after* the question arose. Wall clocks jump and two
 /// reads of them can be equal, so both ends of that comparison are taken from one counter: the
 /// store notes the moment at which it first saw an object, a look notes the moment at which its
 /// request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(u64);
+pub struct LogicalTime(u64);
 
-impl Moment {
+impl LogicalTime {
     /// Before everything: no look can have begun earlier.
     pub const BEGINNING: Self = Self(0);
 
@@ -29,8 +29,8 @@ mod tests {
 
     #[test]
     fn a_later_moment_is_greater() {
-        let first = Moment::now();
-        assert!(Moment::now() > first);
-        assert!(first > Moment::BEGINNING);
+        let first = LogicalTime::now();
+        assert!(LogicalTime::now() > first);
+        assert!(first > LogicalTime::BEGINNING);
     }
 }

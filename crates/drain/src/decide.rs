@@ -13,7 +13,7 @@
 //! | 9 | of pod-recreation on a pod that it created, and its record has not been read | read the record |
 //! | 10 | the same, and the pod could not be written into its record | left, and reported |
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};
@@ -43,7 +43,7 @@ pub struct View<'a> {
     /// Its metadata.
     pub meta: &'a ObjectMeta,
     /// When it was read, or later: a look that began after this knows of its deletion.
-    pub seen: Moment,
+    pub seen: LogicalTime,
     /// Whether a hold is still selected. Asked only where that matters.
     pub selected: &'a dyn Fn(&'static str) -> Selected,
     /// Who uses it, if it is a claim and somebody looked.
@@ -70,7 +70,7 @@ pub enum Look {
         /// Those that use the claim.
         users: Users,
         /// When the look began.
-        begun: Moment,
+        begun: LogicalTime,
     },
     /// They could not be; why, in words.
     Failed(String),

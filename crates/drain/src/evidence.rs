@@ -1,7 +1,7 @@
 //! Why a hold may be taken off without its component: a person's word, and for claims a proof that
 //! no data is lost by it (invariants EVIDENCE and IN-USE).
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
@@ -68,7 +68,7 @@ pub struct NoUser(());
 
 impl NoUser {
     /// The proof, if a look that began at `begun` gives it for a claim read at `seen`.
-    pub fn prove(users: &Users, begun: Moment, seen: Moment) -> Option<Self> {
+    pub fn prove(users: &Users, begun: LogicalTime, seen: LogicalTime) -> Option<Self> {
         (users.is_empty() && begun > seen).then_some(Self(()))
     }
 }
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_look_begun_before_the_claim_was_read_proves_nothing() {
-        let early = Moment::now();
-        let seen = Moment::now();
-        let late = Moment::now();
+        let early = LogicalTime::now();
+        let seen = LogicalTime::now();
+        let late = LogicalTime::now();
         let (none, some) = (Users::default(), Users::from_iter(["web-0"]));
         assert!(NoUser::prove(&none, late, seen).is_some());
         assert!(NoUser::prove(&none, early, seen).is_none());

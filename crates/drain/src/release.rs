@@ -7,7 +7,7 @@ use belayer_core::ambient;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::OwnerMeta;
 use belayer_holds::decision::Evidence as _;
 use belayer_holds::release::FinalizerPatch;
@@ -188,7 +188,7 @@ impl Releaser<'_> {
             Ok(OwnerMeta(meta)) => Next::Decide(Found {
                 kind: object.kind.clone(),
                 meta,
-                seen: Moment::now(),
+                seen: LogicalTime::now(),
             }),
             Err(error) => Next::End(Trouble::Failed(format!("cannot be read: {error}"))),
         }

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::reader::{Reader, explain};
@@ -24,7 +24,7 @@ pub(crate) struct Found {
     pub(crate) kind: Resource,
     pub(crate) meta: ObjectMeta,
     /// When it had been read.
-    pub(crate) seen: Moment,
+    pub(crate) seen: LogicalTime,
 }
 
 /// What a look at everything found.
@@ -152,7 +152,7 @@ async fn pages(
 
 impl Scanned {
     fn take(&mut self, kind: &Resource, page: Page<OwnerMeta>) {
-        let seen = Moment::now();
+        let seen = LogicalTime::now();
         for item in page.items {
             self.objects += 1;
             let meta = match item {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Decoders, Page, Reading};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{Resource, ResourceVersion};
 use belayer_core::slim::{DecodeContext, ObjectMeta, Pod};
 use belayer_inspect::reader::{Reader, explain};
@@ -27,7 +27,7 @@ pub(crate) struct Users {
 
 #[derive(Clone)]
 struct Seen {
-    begun: Moment,
+    begun: LogicalTime,
     listed: Result<Arc<Listed>, String>,
 }
 
@@ -41,7 +41,7 @@ impl Users {
     }
 
     /// Who uses `claim`, by a look that began after `seen`.
-    pub(crate) async fn of(&self, claim: &ObjectMeta, seen: Moment) -> Look {
+    pub(crate) async fn of(&self, claim: &ObjectMeta, seen: LogicalTime) -> Look {
         let namespace = claim.key.namespace().unwrap_or_default();
         let slot = {
             let mut namespaces = self.namespaces.lock();
@@ -51,7 +51,7 @@ impl Users {
         let look = match &*slot {
             Some(look) if look.begun > seen => look.clone(),
             _ => {
-                let begun = Moment::now();
+                let begun = LogicalTime::now();
                 let listed = self.list(namespace).await;
                 let look = Seen {
                     begun,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 
 /// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
 /// scenarios.
@@ -96,8 +96,8 @@ pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
 /// IN-USE: a look begun at `look_begun` found `users` pods that use a claim whose deletion was seen
 /// at `deletion_seen`, if it was; the claim may be released.
 pub fn unused_after_deletion(
-    deletion_seen: Option<Moment>,
-    look_begun: Moment,
+    deletion_seen: Option<LogicalTime>,
+    look_begun: LogicalTime,
     users: usize,
 ) -> bool {
     users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn in_use() {
-        let (before, seen, after) = (Moment::now(), Moment::now(), Moment::now());
+        let (before, seen, after) = (LogicalTime::now(), LogicalTime::now(), LogicalTime::now());
         assert!(unused_after_deletion(Some(seen), after, 0));
         assert!(!unused_after_deletion(Some(seen), after, 1));
         assert!(!unused_after_deletion(Some(seen), before, 0));

@@ -10,7 +10,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{Fact, LookError, Oracle, Question};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Labels, Namespace, ObjectMeta};
 
@@ -78,7 +78,7 @@ pub struct NamespaceDeletion(Uid);
 
 impl NamespaceDeletion {
     /// The proof, if `fact` gives it for an object first seen at `seen`.
-    pub fn prove(fact: &Fact<NamespaceState>, seen: Moment) -> Option<Self> {
+    pub fn prove(fact: &Fact<NamespaceState>, seen: LogicalTime) -> Option<Self> {
         let meta = present(fact.answer())?;
         (fact.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
     }
@@ -94,7 +94,7 @@ impl IgnoredNamespace {
     /// cache has at version `cached`.
     pub fn prove(
         fact: &Fact<NamespaceState>,
-        seen: Moment,
+        seen: LogicalTime,
         cached: ResourceVersion,
     ) -> Option<Self> {
         let meta = present(fact.answer())?;

@@ -20,7 +20,7 @@ use super::slot::View;
 use super::step::Observation;
 use super::work::Lifecycle;
 use super::worker;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
 /// What lifecycles can be told.
@@ -68,7 +68,7 @@ impl Options {
 /// the world before it came to the store would be taken for remains.
 #[derive(Debug)]
 pub struct Pass<S> {
-    as_of: Moment,
+    as_of: LogicalTime,
     desired: BTreeMap<ObjectKey, (Uid, Arc<S>)>,
     found: Vec<(Identity, Deadline)>,
 }
@@ -78,7 +78,7 @@ impl<S> Pass<S> {
     #[must_use]
     pub fn begin() -> Self {
         Self {
-            as_of: Moment::now(),
+            as_of: LogicalTime::now(),
             desired: BTreeMap::new(),
             found: Vec::new(),
         }
@@ -220,7 +220,10 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// Something was observed of an object. Observations of one name have to be told in the order in
     /// which the store had them.
     pub fn observe(&self, object: &Identity, observation: Observation<Arc<L::Snapshot>>) {
-        let calls = self.shared.gate.observe(object, observation, Moment::now());
+        let calls = self
+            .shared
+            .gate
+            .observe(object, observation, LogicalTime::now());
         self.shared.call(&object.key, calls);
     }
 

@@ -13,7 +13,7 @@ use super::object::{Deadline, Identity};
 use super::slot::{Slot, View};
 use super::step::{Effects, Ended, Observation, Pace, Run, Step};
 use super::sync::{Lock, Signal, Token};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
 pub(super) struct Gate<S> {
@@ -27,7 +27,7 @@ struct State<S> {
     /// The whole store was looked at once: what is not known is not there.
     passed: bool,
     /// When a name was forgotten last.
-    forgotten: Moment,
+    forgotten: LogicalTime,
 }
 
 struct Entry<S> {
@@ -83,7 +83,7 @@ impl<S: Clone> Gate<S> {
                 names: BTreeMap::new(),
                 closed: false,
                 passed: false,
-                forgotten: Moment::BEGINNING,
+                forgotten: LogicalTime::BEGINNING,
             }),
         }
     }
@@ -92,7 +92,7 @@ impl<S: Clone> Gate<S> {
         &self,
         object: &Identity,
         observation: Observation<S>,
-        seen: Moment,
+        seen: LogicalTime,
     ) -> Calls {
         let mut state = self.state.lock();
         state.change(&object.key, |slot| {
@@ -148,7 +148,7 @@ impl<S: Clone> Gate<S> {
     /// takes up remains of objects that it has not.
     pub(super) fn pass(
         &self,
-        as_of: Moment,
+        as_of: LogicalTime,
         desired: &BTreeMap<ObjectKey, (Uid, S)>,
         found: &[(Identity, Deadline)],
     ) -> Vec<(ObjectKey, Calls)> {
@@ -271,7 +271,7 @@ impl<S: Clone> State<S> {
             && entry.get().worker.is_none()
         {
             entry.remove();
-            self.forgotten = Moment::now();
+            self.forgotten = LogicalTime::now();
         }
     }
 }

@@ -9,7 +9,7 @@ use super::object::Deadline;
 use super::phase::{Config, Phase};
 use super::status::{Origin, Status};
 use super::step::{Effects, End, Ended, Finished, Observation, Pace, Step};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 
 /// The work for all objects that ever had one name, as a pure state machine: no I/O, no clock, no
@@ -38,7 +38,7 @@ pub struct Slot<S> {
     /// A name belongs to one object at a time, so of those that wait only the newest exists.
     next: Option<Status<S>>,
     /// UIDs whose work has finished and that are still in the store, and when they were last heard of.
-    tombstones: BTreeMap<Uid, Moment>,
+    tombstones: BTreeMap<Uid, LogicalTime>,
 }
 
 impl<S> Default for Slot<S> {
@@ -54,7 +54,12 @@ impl<S> Default for Slot<S> {
 impl<S: Clone> Slot<S> {
     /// Something was observed of an object of this name. `seen` is when, on the process's logical
     /// clock; a [pass](Self::pass) over a list that is older leaves the object alone.
-    pub fn observe(&mut self, uid: &Uid, observation: Observation<S>, seen: Moment) -> Effects {
+    pub fn observe(
+        &mut self,
+        uid: &Uid,
+        observation: Observation<S>,
+        seen: LogicalTime,
+    ) -> Effects {
         let mut fx = Effects::default();
         if let Entry::Occupied(mut tombstone) = self.tombstones.entry(uid.clone()) {
             match observation {
@@ -87,7 +92,13 @@ impl<S: Clone> Slot<S> {
     }
 
     /// A UID that is not known.
-    fn meet(&mut self, uid: &Uid, observation: Observation<S>, seen: Moment, fx: &mut Effects) {
+    fn meet(
+        &mut self,
+        uid: &Uid,
+        observation: Observation<S>,
+        seen: LogicalTime,
+        fx: &mut Effects,
+    ) {
         match observation {
             Observation::Created(snapshot) | Observation::Updated(snapshot) => {
                 self.arrive(Status::new(uid.clone(), snapshot, seen), fx);
@@ -187,10 +198,10 @@ impl<S: Clone> Slot<S> {
     ///
     /// Objects that vanished become orphans and are brought to their end with their last snapshot;
     /// tombstones of objects that are gone go; an object that was missed is taken up.
-    pub fn pass(&mut self, as_of: Moment, desired: Option<(&Uid, S)>) -> Effects {
+    pub fn pass(&mut self, as_of: LogicalTime, desired: Option<(&Uid, S)>) -> Effects {
         let mut fx = Effects::default();
         let uid = desired.as_ref().map(|(uid, _)| *uid);
-        let vanished = |other: &Uid, heard: Moment| Some(other) != uid && heard <= as_of;
+        let vanished = |other: &Uid, heard: LogicalTime| Some(other) != uid && heard <= as_of;
         self.tombstones
             .retain(|dead, heard| !vanished(dead, *heard));
         for status in self.occupant.iter_mut().chain(&mut self.next) {
@@ -210,7 +221,7 @@ impl<S: Clone> Slot<S> {
 
     /// Remains of an object were found that is not in the store. If the name is free, ending them is
     /// taken up as work; else whoever occupies it goes first, and the next look will find them again.
-    pub fn found(&mut self, uid: &Uid, deadline: Deadline, as_of: Moment) -> Effects {
+    pub fn found(&mut self, uid: &Uid, deadline: Deadline, as_of: LogicalTime) -> Effects {
         let mut fx = Effects::default();
         if self.occupant.is_none() && !self.knows(uid) {
             self.occupant = Some(Status::found(uid.clone(), deadline, as_of));
@@ -225,7 +236,7 @@ impl<S: Clone> Slot<S> {
         self.statuses().any(|status| status.uid == *uid) || self.tombstones.contains_key(uid)
     }
 
-    fn heard_after(&self, moment: Moment) -> bool {
+    fn heard_after(&self, moment: LogicalTime) -> bool {
         self.statuses().any(|status| status.seen > moment)
             || self.tombstones.values().any(|heard| *heard > moment)
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::object::Deadline;
 use super::phase::{Config, Phase};
 use super::step::{Effects, Ended, Observation, Pace, Run, Work};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 
 /// Where the object stands with the store.
@@ -51,7 +51,7 @@ pub(super) struct Status<S> {
     pub(super) uid: Uid,
     pub(super) origin: Origin,
     /// When it was last heard of.
-    pub(super) seen: Moment,
+    pub(super) seen: LogicalTime,
     phase: Phase,
     presence: Presence,
     started: bool,
@@ -69,7 +69,7 @@ pub(super) struct Status<S> {
 }
 
 impl<S: Clone> Status<S> {
-    pub(super) fn new(uid: Uid, snapshot: S, seen: Moment) -> Self {
+    pub(super) fn new(uid: Uid, snapshot: S, seen: LogicalTime) -> Self {
         Self {
             uid,
             origin: Origin::First,
@@ -90,7 +90,7 @@ impl<S: Clone> Status<S> {
 
     /// Something of it was found that the store knows nothing of: there is no snapshot, and the
     /// only work is to end it.
-    pub(super) fn found(uid: Uid, deadline: Deadline, seen: Moment) -> Self {
+    pub(super) fn found(uid: Uid, deadline: Deadline, seen: LogicalTime) -> Self {
         Self {
             uid,
             origin: Origin::Found,
@@ -109,7 +109,12 @@ impl<S: Clone> Status<S> {
         }
     }
 
-    pub(super) fn observe(&mut self, observation: Observation<S>, seen: Moment, fx: &mut Effects) {
+    pub(super) fn observe(
+        &mut self,
+        observation: Observation<S>,
+        seen: LogicalTime,
+        fx: &mut Effects,
+    ) {
         self.seen = seen;
         match observation {
             Observation::Created(snapshot) if self.phase > Phase::Sync => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{Resource, Uid};
 use belayer_core::slim::Pod;
 use hashbrown::HashMap;
@@ -31,7 +31,7 @@ pub(crate) struct NodePods {
 
 #[derive(Debug, Clone)]
 struct Seen {
-    begun: Moment,
+    begun: LogicalTime,
     pods: Arc<HashMap<Uid, Arc<Pod>>>,
 }
 
@@ -50,12 +50,12 @@ impl NodePods {
         executor: &Executor,
         uid: &Uid,
     ) -> Result<Option<Arc<Pod>>, ApiError> {
-        let asked = Moment::now();
+        let asked = LogicalTime::now();
         let mut last = self.last.lock().await;
         let seen = match &*last {
             Some(seen) if seen.begun > asked => seen,
             _ => {
-                let begun = Moment::now();
+                let begun = LogicalTime::now();
                 let pods = Arc::new(self.list(executor).await?);
                 last.insert(Seen { begun, pods })
             }

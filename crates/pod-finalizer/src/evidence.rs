@@ -1,7 +1,7 @@
 //! Why a pod may go. No variant can be had without its proof (invariant EVIDENCE).
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ResourceVersion, Uid};
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::namespace::IgnoredNamespace;
@@ -133,7 +133,7 @@ impl Consumption {
         fact: &Fact<StatusState>,
         node: &NodeRef,
         pod: &Uid,
-        pod_seen: Moment,
+        pod_seen: LogicalTime,
     ) -> Option<Self> {
         let StatusState::Read(nodes) = fact.answer() else {
             return None;
@@ -146,7 +146,7 @@ impl Consumption {
     pub fn prove_owner_finished(
         fact: &Fact<OwnerState>,
         expected: &Uid,
-        pod_seen: Moment,
+        pod_seen: LogicalTime,
         profile: &Profile,
     ) -> Option<Self> {
         let OwnerState::Present(owner) = fact.answer() else {

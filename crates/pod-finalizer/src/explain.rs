@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belayer_core::executor::Executor;
 use belayer_core::facts::{LookError, Oracle, look};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
 use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
@@ -51,7 +51,7 @@ impl Looks {
     /// When a look gave no answer.
     pub async fn snapshot(&self, pod: &Pod, gate: Gate) -> Result<Snapshot, LookError> {
         // Everything below begins after this: it is evidence about this very pod.
-        let first_seen = Moment::now();
+        let first_seen = LogicalTime::now();
         let meta = &pod.meta;
         let namespace = self.namespace(meta).await?;
         let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
@@ -112,7 +112,7 @@ impl Looks {
     }
 
     /// The node is read only if the pod looks as if its node were lost.
-    async fn argo(&self, pod: &Pod, seen: Moment) -> Result<Option<ArgoPod>, LookError> {
+    async fn argo(&self, pod: &Pod, seen: LogicalTime) -> Result<Option<ArgoPod>, LookError> {
         let fact = match NodeQuestion::about(pod) {
             Some(question) => Some(look(&*self.nodes, &question).await?),
             None => None,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use belayer_core::facts::{Fact, Facts};
 use belayer_core::informer::{Lookup, Store, Stored};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
@@ -296,7 +296,7 @@ pub(crate) fn cleanup_of(
 /// about its node, and since when the node is known to be lost.
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
-    deletion_seen: Moment,
+    deletion_seen: LogicalTime,
     known: impl FnOnce(&NodeQuestion) -> (Option<Fact<NodeState>>, Option<Timestamp>),
 ) -> Option<ArgoPod> {
     if !argo_pods::is_of_workflow(&pod.meta) {

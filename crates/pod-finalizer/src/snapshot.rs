@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::namespace::NamespaceView;
@@ -56,7 +56,7 @@ pub struct PodView {
     /// Whether its phase is terminal.
     pub ended: Ended,
     /// When this process first saw this UID.
-    pub first_seen: Moment,
+    pub first_seen: LogicalTime,
     /// Whether the annotation asks for its release.
     pub admin_asked: AdminAsked,
     /// Finalizers of other systems on it that its profile adopts.

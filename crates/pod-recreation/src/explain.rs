@@ -7,7 +7,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::informer::Decoders;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Phase as PodPhase, Pod};
 use belayer_holds::holding::Holding;
@@ -63,7 +63,7 @@ impl Looks {
     /// When a look gave no answer.
     pub async fn look(&self, pod: &Pod) -> Result<Seen, LookError> {
         // Everything below begins after this: it is evidence about this very pod.
-        let first_seen = Moment::now();
+        let first_seen = LogicalTime::now();
         let question = NamespaceQuestion::new(Arc::clone(pod.meta.key.shared_namespace()));
         let namespace = look(&*self.namespaces, &question).await?;
         let (ignored, terminating) = match namespace.answer() {

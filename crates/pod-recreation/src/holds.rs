@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::owned::{OwnerEnd, OwnerSight};
 use belayer_holds::owner::{OwnerQuestion, OwnerState};
@@ -31,7 +31,7 @@ pub struct HoldSnapshot {
     /// The pod.
     pub pod: PodView,
     /// When this process first saw it.
-    pub first_seen: Moment,
+    pub first_seen: LogicalTime,
     /// Its record.
     pub record: RecordSight,
     /// Whether somebody deleted its record before anything was done.

@@ -1,7 +1,7 @@
 //! The same decision for a person: a snapshot from one live look, and its row in words.
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 
 use crate::config::Mode;
@@ -14,7 +14,7 @@ use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 pub fn snapshot(
     mode: Mode,
     claim: ObjectMeta,
-    seen: Moment,
+    seen: LogicalTime,
     look: Fact<PodsLook>,
     owner: Option<OwnerView>,
 ) -> Snapshot {
@@ -73,7 +73,7 @@ mod tests {
         let mut claim = meta("data");
         claim.finalizers = Box::from([Arc::from(PVC_PROTECTION_HOLD)]);
         claim.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
-        let seen = Moment::now();
+        let seen = LogicalTime::now();
         let mut listed = Listed::at(ResourceVersion::new(7));
         for user in users {
             let mut pod = Pod::new(meta(user));
@@ -81,7 +81,7 @@ mod tests {
             pod.claims = Box::from(["data".into()]);
             listed.note(&pod);
         }
-        let look = Fact::scripted(PodsLook::Listed(Arc::new(listed)), Moment::now());
+        let look = Fact::scripted(PodsLook::Listed(Arc::new(listed)), LogicalTime::now());
         let snapshot = snapshot(Mode::Beside, claim, seen, look, None);
         decide(&snapshot, Timestamp::UNIX_EPOCH)
     }

@@ -15,7 +15,7 @@ use belayer_controller::explain::{Decided, read};
 use belayer_core::facts::{LookError, Oracle, look};
 use belayer_core::http::{JSON, Request};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, DecodeContext, Keep, Pod};
 use belayer_holds::owner::{OwnerOracle, OwnerQuestion};
@@ -37,7 +37,7 @@ impl Claims {
         let decoder = JsonDecoder::<Claim>::new(DecodeContext::default());
         let claim = read(reader, &request, &decoder, &format!("claim {key}")).await?;
         // The look begins after this: it is evidence about this deletion.
-        let seen = Moment::now();
+        let seen = LogicalTime::now();
         let pods = LivePods {
             reader: reader.clone(),
             namespace: key.namespace().unwrap_or_default().to_owned(),

@@ -2,7 +2,7 @@
 //! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (row A18).
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::owner::{OwnerQuestion, OwnerState};
@@ -26,7 +26,7 @@ pub struct OwnerView {
 impl OwnerView {
     /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is gone
     /// proves nothing here: its pods and PVCs are deleted with it.
-    pub fn finished(&self, seen: Option<Moment>) -> Option<Finished> {
+    pub fn finished(&self, seen: Option<LogicalTime>) -> Option<Finished> {
         let look = self.look.as_ref()?;
         if seen.is_none_or(|seen| seen >= look.begun()) {
             return None;

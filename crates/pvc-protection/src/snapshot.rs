@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::ResourceVersion;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
@@ -30,7 +30,7 @@ pub struct ClaimView {
     /// Whether we hold it.
     pub hold: Hold,
     /// When this process first saw its deletion.
-    pub deletion_seen: Option<Moment>,
+    pub deletion_seen: Option<LogicalTime>,
     /// The pods that use it, by the pod store.
     pub cached: CachedUsers,
     /// What to ask about its namespace.

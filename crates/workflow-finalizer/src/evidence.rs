@@ -1,7 +1,7 @@
 //! Why a workflow may go. No variant can be had without its proof (invariant EVIDENCE).
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_holds::decision;
 use belayer_holds::namespace::IgnoredNamespace;
 
@@ -42,17 +42,17 @@ pub enum NotSelected {
 ///
 /// The cache would not do: a pod that was created a moment ago may not be in it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoPodHeld(Moment);
+pub struct NoPodHeld(LogicalTime);
 
 impl NoPodHeld {
     /// The proof, if `fact` gives it for a workflow whose deletion was seen at `deletion_seen`.
-    pub fn prove(fact: &Fact<PodsState>, deletion_seen: Moment) -> Option<Self> {
+    pub fn prove(fact: &Fact<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
         let fresh = fact.begun() > deletion_seen;
         (fresh && *fact.answer() == PodsState::NoneHeld).then(|| Self(fact.begun()))
     }
 
     /// When the look began.
-    pub fn begun(self) -> Moment {
+    pub fn begun(self) -> LogicalTime {
         self.0
     }
 }

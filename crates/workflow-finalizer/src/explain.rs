@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use belayer_core::facts::{LookError, Oracle, look};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::{IGNORE_LABEL, WORKFLOW_HOLD};
 use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView, is_ignored};
@@ -38,7 +38,7 @@ impl Looks {
         settings: &Settings,
     ) -> Result<Snapshot, LookError> {
         // Everything below begins after this: it is evidence about this very deletion.
-        let seen = Moment::now();
+        let seen = LogicalTime::now();
         let question = NamespaceQuestion::new(workflow.key.shared_namespace().clone());
         let fact = look(&*self.namespaces, &question).await?;
         let cached = match fact.answer() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::selection::MassRelease;
 
@@ -30,7 +30,7 @@ pub struct WorkflowView {
     /// Its deletion, if that has begun.
     pub deletion: Option<Deletion>,
     /// When this process first saw this UID.
-    pub first_seen: Moment,
+    pub first_seen: LogicalTime,
     /// Whether a rule selects it.
     pub selection: Selection,
     /// Its namespace.
@@ -54,7 +54,7 @@ pub struct Deletion {
     /// `metadata.deletionTimestamp`.
     pub since: Timestamp,
     /// When this process first saw it.
-    pub seen: Moment,
+    pub seen: LogicalTime,
 }
 
 /// Whether a rule selects a workflow.

@@ -1,7 +1,7 @@
 //! Facts: what caches cannot prove is asked.
 //!
 //! A decision names a question; the runner asks it here. One question is one request, however
-//! many objects wait for the answer (single-flight). Each answer carries the [`Moment`] at which
+//! many objects wait for the answer (single-flight). Each answer carries the [`LogicalTime`] at which
 //! its look began, so that a decision can demand a look begun after it saw what it judges.
 //!
 //! A look that fails is repeated with backoff for as long as somebody waits: an error is no
@@ -27,7 +27,7 @@ pub use question::{Fact, LookError, Oracle, Question, look};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
-use crate::moment::Moment;
+use crate::moment::LogicalTime;
 use crate::object::ObjectKey;
 use budget::Forgets;
 use telling::Failing;
@@ -38,7 +38,7 @@ pub struct Asker<'a> {
     /// Woken when there is an answer.
     pub key: &'a ObjectKey,
     /// When it was gathered what is known: an answer that came later is news to this one.
-    pub observed: Moment,
+    pub observed: LogicalTime,
     /// Least delay of the look, from now.
     pub after: Duration,
 }
@@ -97,9 +97,9 @@ struct State<Q: Question> {
 struct Entry<A> {
     fact: Option<Fact<A>>,
     /// When the latest answer came.
-    answered: Moment,
+    answered: LogicalTime,
     /// Looks begun before this are no answer any more.
-    outdated: Moment,
+    outdated: LogicalTime,
     /// End of the last look.
     looked: Option<Instant>,
     touched: Instant,
@@ -192,7 +192,7 @@ impl<Q: Question> Facts<Q> {
     /// owner gone: it is dropped, and so is that of a look already under way.
     pub fn outdate(&self, question: &Q) {
         if let Some(entry) = self.shared.state.lock().entries.get_mut(question) {
-            entry.outdated = Moment::now();
+            entry.outdated = LogicalTime::now();
             let old = entry.fact.take();
             self.shared.budget.replace(weight::<Q>(old.as_ref()), 0);
         }
@@ -215,8 +215,8 @@ impl<Q: Question> Facts<Q> {
             .entry(question.clone())
             .or_insert_with(|| Entry {
                 fact: None,
-                answered: Moment::BEGINNING,
-                outdated: Moment::BEGINNING,
+                answered: LogicalTime::BEGINNING,
+                outdated: LogicalTime::BEGINNING,
                 looked: None,
                 touched: now,
                 error: None,
@@ -276,7 +276,7 @@ impl<Q: Question> Shared<Q> {
         }
         let mut failures = 0;
         loop {
-            let begun = Moment::now();
+            let begun = LogicalTime::now();
             // A look is for all who wait, so it is the child of none of them.
             let span = tracing::debug_span!(
                 "look",
@@ -340,7 +340,7 @@ impl<Q: Question> Shared<Q> {
         Wanted::BySome
     }
 
-    fn is_outdated(&self, question: &Q, begun: Moment) -> bool {
+    fn is_outdated(&self, question: &Q, begun: LogicalTime) -> bool {
         self.state
             .lock()
             .entries
@@ -360,7 +360,7 @@ impl<Q: Question> Shared<Q> {
             let new = weight::<Q>(Some(&fact));
             let old = entry.fact.replace(fact);
             self.budget.replace(weight::<Q>(old.as_ref()), new);
-            entry.answered = Moment::now();
+            entry.answered = LogicalTime::now();
             entry.looked = Some(now);
             entry.touched = now;
             entry.error = None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::http::RequestError;
-use crate::moment::Moment;
+use crate::moment::LogicalTime;
 
 /// Something that can be asked of the API server.
 pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
@@ -65,7 +65,7 @@ impl From<&RequestError> for LookError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact<A> {
     pub(super) answer: A,
-    pub(super) begun: Moment,
+    pub(super) begun: LogicalTime,
 }
 
 impl<A> Fact<A> {
@@ -75,13 +75,13 @@ impl<A> Fact<A> {
     }
 
     /// When the look that gave it was begun.
-    pub fn begun(&self) -> Moment {
+    pub fn begun(&self) -> LogicalTime {
         self.begun
     }
 
     /// A fact for tests of decisions.
     #[cfg(any(test, feature = "test-util"))]
-    pub fn scripted(answer: A, begun: Moment) -> Self {
+    pub fn scripted(answer: A, begun: LogicalTime) -> Self {
         Self { answer, begun }
     }
 }
@@ -95,7 +95,7 @@ pub async fn look<Q: Question>(
     oracle: &dyn Oracle<Q>,
     question: &Q,
 ) -> Result<Fact<Q::Answer>, LookError> {
-    let begun = Moment::now();
+    let begun = LogicalTime::now();
     let answer = oracle.look(question).await?;
     Ok(Fact { answer, begun })
 }

@@ -112,7 +112,7 @@ fn key(name: &'static str) -> ObjectKey {
 /// One who has observed, and asks.
 struct Asks {
     key: ObjectKey,
-    observed: Moment,
+    observed: LogicalTime,
     after: Duration,
 }
 
@@ -130,7 +130,7 @@ impl Asks {
 fn asks(name: &'static str, after: Duration) -> Asks {
     Asks {
         key: key(name),
-        observed: Moment::now(),
+        observed: LogicalTime::now(),
         after,
     }
 }
@@ -181,10 +181,10 @@ async fn an_answer_that_is_outdated_is_no_news() {
 #[tokio::test(start_paused = true)]
 async fn a_fact_knows_when_its_look_began() {
     let mut world = world([Ok(7)]);
-    let before = Moment::now();
+    let before = LogicalTime::now();
     world.facts.ask(Q, asks("x", Duration::ZERO).asker());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let during = Moment::now();
+    let during = LogicalTime::now();
     // Somebody who asks during the look is served by it, and can tell that it began too early.
     world.facts.ask(Q, asks("y", Duration::ZERO).asker());
     assert!(world.woken.recv().await.is_some() && world.woken.recv().await.is_some());
@@ -537,7 +537,7 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
     let ask = |namespace: &str, name: &'static str| {
         let asks = Asks {
             key: ObjectKey::new(namespace, name),
-            observed: Moment::now(),
+            observed: LogicalTime::now(),
             after: Duration::ZERO,
         };
         facts.ask(Ask(name), asks.asker());

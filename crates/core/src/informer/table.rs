@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::moment::Moment;
+use crate::moment::LogicalTime;
 use crate::object::ObjectKey;
 use crate::slim::Slim;
 
@@ -20,9 +20,9 @@ pub struct Stored<K> {
     /// The object.
     pub object: Arc<K>,
     /// When the store first held this UID.
-    pub first_seen: Moment,
+    pub first_seen: LogicalTime,
     /// When the store first held this UID with a deletion timestamp.
-    pub deletion_seen: Option<Moment>,
+    pub deletion_seen: Option<LogicalTime>,
 }
 
 impl<K> Clone for Stored<K> {
@@ -54,7 +54,7 @@ impl<K> std::ops::Deref for Stored<K> {
 
 impl<K: Slim> Stored<K> {
     /// An object that comes into the store now.
-    pub(super) fn fresh(object: Arc<K>, now: Moment) -> Self {
+    pub(super) fn fresh(object: Arc<K>, now: LogicalTime) -> Self {
         let deletion_seen = object.meta().is_deleting().then_some(now);
         Self {
             object,
@@ -64,7 +64,7 @@ impl<K: Slim> Stored<K> {
     }
 
     /// The next state of this UID.
-    pub(super) fn followed_by(&self, object: Arc<K>, now: Moment) -> Self {
+    pub(super) fn followed_by(&self, object: Arc<K>, now: LogicalTime) -> Self {
         let deletion_seen = self
             .deletion_seen
             .or_else(|| object.meta().is_deleting().then_some(now));

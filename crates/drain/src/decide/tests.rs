@@ -37,7 +37,7 @@ struct World {
     finalizers: &'static [&'static str],
     selected: Selected,
     look: Option<Look>,
-    seen: Moment,
+    seen: LogicalTime,
 }
 
 fn object(kind: Resource, finalizers: &'static [&'static str]) -> World {
@@ -46,7 +46,7 @@ fn object(kind: Resource, finalizers: &'static [&'static str]) -> World {
         finalizers,
         selected: Selected::Yes,
         look: None,
-        seen: Moment::BEGINNING,
+        seen: LogicalTime::BEGINNING,
     }
 }
 
@@ -54,14 +54,14 @@ impl World {
     fn looked(mut self, users: &[&str]) -> Self {
         self.look = Some(Look::Seen {
             users: users.iter().collect(),
-            begun: Moment::now(),
+            begun: LogicalTime::now(),
         });
         self
     }
 
     fn looked_too_early(mut self) -> Self {
         self = self.looked(&[]);
-        self.seen = Moment::now();
+        self.seen = LogicalTime::now();
         self
     }
 
@@ -150,7 +150,7 @@ fn recreated(purpose: &Purpose, recorded: Option<&Recorded>) -> Verdict {
     let view = View {
         kind: &pods(),
         meta: &meta,
-        seen: Moment::BEGINNING,
+        seen: LogicalTime::BEGINNING,
         selected: &|_| Selected::No,
         look: None,
         recorded,

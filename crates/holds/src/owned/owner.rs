@@ -144,7 +144,10 @@ impl OwnerSight {
             Some(state) => Self {
                 question,
                 cached: None,
-                fact: Some(Fact::scripted(state, belayer_core::moment::Moment::now())),
+                fact: Some(Fact::scripted(
+                    state,
+                    belayer_core::moment::LogicalTime::now(),
+                )),
             },
         }
     }

@@ -147,7 +147,7 @@ mod tests {
     use crate::decision::Evidence as _;
     use crate::owner::{GoneProof, OwnerState};
     use belayer_core::facts::Fact;
-    use belayer_core::moment::Moment;
+    use belayer_core::moment::LogicalTime;
     use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
     use belayer_core::slim::ObjectMeta;
 
@@ -156,7 +156,7 @@ mod tests {
         let owner = OwnerSight {
             question: OwnerQuestion::about(kind, &meta(None)),
             cached,
-            fact: fact.map(|state| Fact::scripted(state, Moment::now())),
+            fact: fact.map(|state| Fact::scripted(state, LogicalTime::now())),
         };
         Owned { owner, asking }
     }

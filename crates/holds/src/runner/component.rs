@@ -14,7 +14,7 @@ use belayer_core::executor::Executor;
 use belayer_core::facts::Asker;
 use belayer_core::http::RequestError;
 use belayer_core::informer::Stored;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::Band;
@@ -228,7 +228,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
     }
 
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
-        let observed = Moment::now();
+        let observed = LogicalTime::now();
         let snapshot = self.component.observe(object);
         let mut decision = C::decide(&snapshot, now);
         tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");

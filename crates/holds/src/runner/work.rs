@@ -10,7 +10,7 @@ use crate::decision::{Notice, Severity};
 use belayer_core::executor::{Class, Patched, Sent, Work};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Lookup, Reading, Stored};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::{Backoff, Band, Outcome};
@@ -336,7 +336,7 @@ impl<K: Slim> Shared<K> {
                 first_seen: object.first_seen,
                 deletion_seen: object
                     .deletion_seen
-                    .or_else(|| newer.meta().is_deleting().then(Moment::now)),
+                    .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
                 object: Arc::new(newer),
             }),
             Err(error) => {

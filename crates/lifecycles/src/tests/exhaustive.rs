@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     Activity, Deadline, Effects, End, Ended, Observation, Pace, Phase, Run, Slot, Step, View, Work,
 };
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 
@@ -87,7 +87,7 @@ impl Explorer {
     /// `None` if the event cannot happen in this state.
     fn apply(&self, slot: &mut Slot<u8>, event: Event, snapshot: u8) -> Option<Transition> {
         let mut step = None;
-        let heard = Moment::BEGINNING;
+        let heard = LogicalTime::BEGINNING;
         let effects = match event {
             Event::Told(uid, told) => {
                 let observation = told(snapshot, self.deadline);
@@ -267,7 +267,7 @@ fn from_every_reachable_state_everything_that_must_stop_comes_to_its_end() {
             assert_eq!(view.activity, Activity::Idle, "{state:#?}");
         }
         for uid in &explorer.uids {
-            let _ = slot.observe(uid, Observation::Deleted, Moment::BEGINNING);
+            let _ = slot.observe(uid, Observation::Deleted, LogicalTime::BEGINNING);
         }
         explorer.drain(&mut slot);
         assert!(slot.is_empty(), "something is remembered: {state:#?}");
@@ -291,7 +291,7 @@ fn in_every_reachable_state_a_creation_is_acted_on_whatever_came_before() {
     for state in states {
         for uid in &explorer.uids {
             let mut slot = state.clone();
-            let _ = slot.observe(uid, Observation::Created(NEW), Moment::BEGINNING);
+            let _ = slot.observe(uid, Observation::Created(NEW), LogicalTime::BEGINNING);
             let runs = explorer.drain(&mut slot);
             assert_eq!(acted_on(&runs, uid), Some(NEW), "{uid} {state:#?}");
             let wanted = slot.view(uid).map(|view| view.phase);
@@ -310,7 +310,7 @@ fn in_every_reachable_state_an_update_is_acted_on_unless_the_object_is_at_its_en
                 continue;
             }
             let mut slot = state.clone();
-            let _ = slot.observe(uid, Observation::Updated(NEW), Moment::BEGINNING);
+            let _ = slot.observe(uid, Observation::Updated(NEW), LogicalTime::BEGINNING);
             let runs = explorer.drain(&mut slot);
             assert_eq!(acted_on(&runs, uid), Some(NEW), "{uid} {state:#?}");
         }
@@ -323,7 +323,7 @@ fn in_every_reachable_state_an_update_does_not_undo_a_termination() {
     for state in states {
         for view in state.views().filter(|view| view.phase > Phase::Sync) {
             let mut slot = state.clone();
-            let _ = slot.observe(&view.uid, Observation::Updated(NEW), Moment::BEGINNING);
+            let _ = slot.observe(&view.uid, Observation::Updated(NEW), LogicalTime::BEGINNING);
             let after = slot.view(&view.uid).map(|view| view.phase);
             assert!(after >= Some(view.phase), "{state:#?}");
             if view.phase == Phase::Finished {
@@ -344,7 +344,7 @@ fn in_every_reachable_state_an_object_that_waits_and_is_terminated_is_never_sync
                 continue;
             }
             let mut slot = state.clone();
-            let _ = slot.observe(&view.uid, Observation::Deleted, Moment::BEGINNING);
+            let _ = slot.observe(&view.uid, Observation::Deleted, LogicalTime::BEGINNING);
             let runs = explorer.drain(&mut slot);
             let mut synced = runs
                 .iter()

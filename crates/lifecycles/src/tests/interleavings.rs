@@ -15,7 +15,7 @@ use tokio::time::Instant;
 // The names by which the gate knows its neighbours.
 use crate::{object, slot, step};
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
 use gate::{Calls, Gate, Next};
@@ -150,7 +150,10 @@ impl Scene {
     /// Tells the gate something, and does what it calls for as the driver does.
     fn told(&self, uid: &'static str, observation: Observation<u8>) {
         let object = Identity::new(Self::key(), Uid::new(uid));
-        let calls = self.0.gate.observe(&object, observation, Moment::BEGINNING);
+        let calls = self
+            .0
+            .gate
+            .observe(&object, observation, LogicalTime::BEGINNING);
         self.call(calls);
     }
 

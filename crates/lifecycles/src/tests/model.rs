@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::{Deadline, Effects, Ended, Observation, Pace, Phase, Slot};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 use line::Model;
@@ -75,7 +75,7 @@ struct Pair {
     slot: Slot<u32>,
     model: Model,
     epoch: Instant,
-    moments: Vec<Moment>,
+    moments: Vec<LogicalTime>,
     values: u32,
 }
 
@@ -85,7 +85,7 @@ impl Pair {
             slot: Slot::default(),
             model: Model::default(),
             epoch: Instant::now(),
-            moments: vec![Moment::now()],
+            moments: vec![LogicalTime::now()],
             values: 0,
         }
     }
@@ -101,7 +101,7 @@ impl Pair {
     }
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
-        let heard = Moment::now();
+        let heard = LogicalTime::now();
         self.moments.push(heard);
         let due = self.due();
         self.values += 1;

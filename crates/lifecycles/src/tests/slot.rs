@@ -4,7 +4,7 @@ use rstest::rstest;
 use tokio::time::Instant;
 
 use crate::{Deadline, End, Ended, Observation, Pace, Slot, Step, Work};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 
@@ -86,7 +86,7 @@ impl Name {
     fn told(mut self, (uid, observation): Told) -> Self {
         let fx = self
             .slot
-            .observe(&Uid::new(uid), observation, Moment::now());
+            .observe(&Uid::new(uid), observation, LogicalTime::now());
         if fx.cancel {
             self.story.push("cancel".into());
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use component::NeverHeld;
@@ -39,7 +39,7 @@ pub struct NodeView {
     /// As the last live read saw it.
     pub fact: Option<Fact<NodeState>>,
     /// When this process first saw the pod's deletion: only a read that begins later is a proof.
-    pub deletion_seen: Moment,
+    pub deletion_seen: LogicalTime,
     /// Since when the loss is known, if a release waits for `nodeLostDelay`.
     pub lost_since: Option<Timestamp>,
 }

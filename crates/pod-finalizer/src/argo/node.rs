@@ -9,7 +9,7 @@ use serde::Deserialize;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::facts::{Fact, LookError, Oracle, Question};
 use belayer_core::http::{ErrorClass, Request};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Phase, Pod};
 
@@ -91,7 +91,7 @@ enum Loss {
 
 impl NodeLost {
     /// The proof, if `fact` gives it for `pod`, whose deletion was first seen at `deletion_seen`.
-    pub fn prove(pod: &Pod, fact: &Fact<NodeState>, deletion_seen: Moment) -> Option<Self> {
+    pub fn prove(pod: &Pod, fact: &Fact<NodeState>, deletion_seen: LogicalTime) -> Option<Self> {
         NodeQuestion::about(pod)?;
         if fact.begun() <= deletion_seen {
             return None;

@@ -112,7 +112,7 @@ fn record(phase: Phase) -> RecordSight {
 fn see(pod: PodView, record: RecordSight) -> HoldSnapshot {
     HoldSnapshot {
         pod,
-        first_seen: Moment::BEGINNING,
+        first_seen: LogicalTime::BEGINNING,
         record,
         cancelled: Asked::No,
         to_report: Asked::No,
@@ -325,7 +325,7 @@ fn rows(#[case] snapshot: HoldSnapshot, #[case] row: Row, #[case] expected: &str
     assert_eq!((decision.row, told(&decision)), (row, expected));
 }
 
-fn look(state: Option<OwnerState>, begun: Moment) -> HoldSnapshot {
+fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
     let reference = OwnerReference {
         api_version: "belayer.dev/v1alpha1".into(),
         kind: api::KIND.into(),
@@ -343,13 +343,13 @@ fn look(state: Option<OwnerState>, begun: Moment) -> HoldSnapshot {
 #[test]
 fn row_04_a_record_is_gone_by_a_live_look_only() {
     let gone = || Some(OwnerState::Gone(GoneProof::scripted()));
-    let asked = decide(&look(None, Moment::BEGINNING), Timestamp::UNIX_EPOCH);
+    let asked = decide(&look(None, LogicalTime::BEGINNING), Timestamp::UNIX_EPOCH);
     assert!(matches!(asked.missing[0], Missing::Answer { .. }));
-    let fresh = decide(&look(gone(), Moment::now()), Timestamp::UNIX_EPOCH);
+    let fresh = decide(&look(gone(), LogicalTime::now()), Timestamp::UNIX_EPOCH);
     assert_eq!(told(&fresh), "RecordGone");
     let stale = HoldSnapshot {
-        first_seen: Moment::now(),
-        ..look(gone(), Moment::BEGINNING)
+        first_seen: LogicalTime::now(),
+        ..look(gone(), LogicalTime::BEGINNING)
     };
     assert_eq!(told(&decide(&stale, Timestamp::UNIX_EPOCH)), "");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Phase, Pod};
 use belayer_holds::owner::{GoneProof, OwnerState};
@@ -70,7 +70,7 @@ impl Snapshot {
     fn deleting_for(self, seconds: i64) -> Self {
         self.with(|claim| {
             claim.meta.deletion_timestamp = Some(at(NOW - seconds));
-            claim.deletion_seen = Some(Moment::now());
+            claim.deletion_seen = Some(LogicalTime::now());
         })
     }
 
@@ -96,13 +96,13 @@ impl Snapshot {
         let mut listed = Listed::at(ResourceVersion::new(version));
         pods.iter().for_each(|pod| listed.note(pod));
         let listed = PodsLook::Listed(Arc::new(listed));
-        self.with(|claim| claim.look = Some(Fact::scripted(listed, Moment::now())))
+        self.with(|claim| claim.look = Some(Fact::scripted(listed, LogicalTime::now())))
     }
 
     /// A look that begins now found the store to be as of this version.
     fn store_reached(self, version: u64) -> Self {
         let reached = PodsLook::StoreReached(ResourceVersion::new(version));
-        self.with(|claim| claim.look = Some(Fact::scripted(reached, Moment::now())))
+        self.with(|claim| claim.look = Some(Fact::scripted(reached, LogicalTime::now())))
     }
 
     fn advised(self) -> Self {
@@ -153,7 +153,7 @@ impl Snapshot {
     fn owner_is(self, state: OwnerState) -> Self {
         self.with(|claim| {
             if let Some(owner) = &mut claim.owner {
-                owner.look = Some(Fact::scripted(state, Moment::now()));
+                owner.look = Some(Fact::scripted(state, LogicalTime::now()));
             }
         })
     }

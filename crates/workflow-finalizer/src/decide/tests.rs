@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names;
@@ -124,7 +124,7 @@ fn workflow() -> Case {
         workflow: Some(WorkflowView {
             held: Held::No,
             deletion: None,
-            first_seen: Moment::now(),
+            first_seen: LogicalTime::now(),
             selection: Selection::Yes,
             namespace: NamespaceView {
                 question: NamespaceQuestion::new("ci"),
@@ -176,7 +176,7 @@ impl Case {
         self.with(|workflow| {
             workflow.deletion = Some(Deletion {
                 since: Timestamp::UNIX_EPOCH,
-                seen: Moment::now(),
+                seen: LogicalTime::now(),
             });
         })
     }
@@ -195,7 +195,7 @@ impl Case {
     fn ignored_confirmed(self) -> Self {
         let state = NamespaceState::Present(ignored_meta());
         self.with(|workflow| {
-            workflow.namespace.fact = Some(Fact::scripted(state, Moment::now()));
+            workflow.namespace.fact = Some(Fact::scripted(state, LogicalTime::now()));
         })
     }
 
@@ -217,7 +217,7 @@ impl Case {
     }
 
     fn listed(self, state: PodsState) -> Self {
-        self.with(|workflow| workflow.pods.fact = Some(Fact::scripted(state, Moment::now())))
+        self.with(|workflow| workflow.pods.fact = Some(Fact::scripted(state, LogicalTime::now())))
     }
 
     fn mass_release(mut self) -> Self {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{self, ObjectMeta};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
@@ -100,7 +100,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
             mode: claims::Mode::Replacing,
             owner: None,
             hold: Hold::Present,
-            deletion_seen: Some(Moment::now()),
+            deletion_seen: Some(LogicalTime::now()),
             cached: CachedUsers::Known {
                 users: claims::uses::Users::default(),
                 as_of: ResourceVersion::new(9),
@@ -141,7 +141,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             held: Held::Yes,
             deleting: Some(now()),
             ended: Ended::Yes,
-            first_seen: Moment::now(),
+            first_seen: LogicalTime::now(),
             admin_asked: AdminAsked::No,
             adopted: Box::default(),
             selection,
@@ -173,9 +173,9 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
             held: Held::Yes,
             deletion: Some(Deletion {
                 since: now(),
-                seen: Moment::now(),
+                seen: LogicalTime::now(),
             }),
-            first_seen: Moment::now(),
+            first_seen: LogicalTime::now(),
             selection: Selection::Yes,
             namespace: namespace(),
             pods: PodsView {

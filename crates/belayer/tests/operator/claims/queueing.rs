@@ -7,7 +7,7 @@ use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, Pace};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
@@ -147,7 +147,7 @@ fn meta(name: &str, uid: &str) -> ObjectMeta {
 fn stored<K>(object: K) -> Stored<K> {
     Stored {
         object: Arc::new(object),
-        first_seen: Moment::now(),
+        first_seen: LogicalTime::now(),
         deletion_seen: None,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Contents, Store, Unreadable};
 use crate::informer::table::Table;
 use crate::informer::{BadObject, Change, Event, InformerState, Stored};
-use crate::moment::Moment;
+use crate::moment::LogicalTime;
 use crate::object::ResourceVersion;
 use crate::slim::{Slim, Transition};
 
@@ -84,7 +84,7 @@ impl<K: Slim> Store<K> {
             object.inherit(&have.object, Transition::Missed);
         }
         // The moments are set when the list is complete.
-        Stored::fresh(Arc::new(object), Moment::BEGINNING)
+        Stored::fresh(Arc::new(object), LogicalTime::BEGINNING)
     }
 
     /// Takes an object of a watch that started at `since`.
@@ -99,7 +99,7 @@ impl<K: Slim> Store<K> {
                 return Applied::Stale;
             }
             unreadable.keys.remove(object.key());
-            let added = Stored::fresh(Arc::new(object), Moment::now());
+            let added = Stored::fresh(Arc::new(object), LogicalTime::now());
             table.insert(added.clone());
             return Applied::Changed(vec![Event::Added {
                 object: added,
@@ -117,7 +117,7 @@ impl<K: Slim> Store<K> {
         unreadable.keys.remove(object.key());
         if object.uid() != have.uid() {
             let last = have.clone();
-            let added = Stored::fresh(Arc::new(object), Moment::now());
+            let added = Stored::fresh(Arc::new(object), LogicalTime::now());
             table.insert(added.clone());
             return Applied::Changed(vec![
                 Event::Deleted {
@@ -144,7 +144,7 @@ impl<K: Slim> Store<K> {
             }
             return Applied::Changed(Vec::new());
         }
-        let new = have.followed_by(Arc::new(object), Moment::now());
+        let new = have.followed_by(Arc::new(object), LogicalTime::now());
         let old = table.insert(new.clone());
         let event = old.map(|old| Event::Updated { old, new });
         Applied::Changed(event.into_iter().collect())
@@ -162,7 +162,7 @@ impl<K: Slim> Store<K> {
         };
         if have.uid() == object.uid() {
             object.inherit(&have.object, Transition::Watched);
-            let last = have.followed_by(Arc::new(object), Moment::now());
+            let last = have.followed_by(Arc::new(object), LogicalTime::now());
             table.remove(last.key());
             unreadable.keys.remove(last.key());
             return Applied::Changed(vec![Event::Deleted {
@@ -223,7 +223,7 @@ impl<K: Slim> Store<K> {
         fit: Fit,
     ) -> Vec<Event<K>> {
         let mut contents = self.shared.contents.write();
-        let now = Moment::now();
+        let now = LogicalTime::now();
         let initial = !self.shared.progress.borrow().ever_complete();
         let mut changes = Vec::new();
         let mut newer = Vec::new();

@@ -12,13 +12,13 @@ use super::{Op, RESYNC, at, uid};
 use crate::{
     Activity, Config, Deadline, Effects, End, Ended, Finished, Phase, Run, Step, View, Work,
 };
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 
 /// One in line.
 #[derive(Debug, Clone)]
 pub(super) struct Person {
     name: u8,
-    heard: Moment,
+    heard: LogicalTime,
     /// Everything that was told of it, oldest first, and how much of that has been acted on.
     pub(super) told: Vec<u32>,
     acted: usize,
@@ -42,7 +42,7 @@ pub(super) struct Person {
 }
 
 impl Person {
-    fn new(name: u8, told: Vec<u32>, now: u64, heard: Moment) -> Self {
+    fn new(name: u8, told: Vec<u32>, now: u64, heard: LogicalTime) -> Self {
         Self {
             name,
             heard,
@@ -94,7 +94,7 @@ impl Person {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) line: Vec<Person>,
-    pub(super) wall: BTreeMap<u8, Moment>,
+    pub(super) wall: BTreeMap<u8, LogicalTime>,
     pub(super) now: u64,
 }
 
@@ -106,7 +106,7 @@ impl Model {
         op: &Op,
         value: u32,
         deadline: Option<u64>,
-        heard: Moment,
+        heard: LogicalTime,
         fx: &mut Effects,
     ) {
         let now = self.now;
@@ -314,7 +314,7 @@ impl Model {
         true
     }
 
-    pub(super) fn pass(&mut self, as_of: Moment, listed: Option<(u8, u32)>, fx: &mut Effects) {
+    pub(super) fn pass(&mut self, as_of: LogicalTime, listed: Option<(u8, u32)>, fx: &mut Effects) {
         let now = self.now;
         let name = listed.map(|(name, _)| name);
         self.wall
@@ -342,7 +342,7 @@ impl Model {
         &mut self,
         name: u8,
         deadline: Option<u64>,
-        as_of: Moment,
+        as_of: LogicalTime,
         fx: &mut Effects,
     ) {
         if self.line.is_empty() && !self.wall.contains_key(&name) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::facts::Fact;
-use belayer_core::moment::Moment;
+use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::Backoff;
@@ -28,7 +28,7 @@ use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
 pub(crate) struct Case(pub(crate) Snapshot);
 
 pub(crate) fn pod() -> Case {
-    let first_seen = Moment::now();
+    let first_seen = LogicalTime::now();
     let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let reference = OwnerReference {
         api_version: "argoproj.io/v1alpha1".into(),
@@ -143,12 +143,15 @@ impl Case {
     }
 
     fn owner_fact(self, state: OwnerState) -> Self {
-        self.with_owner(|owner| owner.fact = Some(Fact::scripted(state, Moment::now())))
+        self.with_owner(|owner| owner.fact = Some(Fact::scripted(state, LogicalTime::now())))
     }
 
     fn namespace_fact(self, meta: ObjectMeta) -> Self {
         self.with(|pod| {
-            pod.namespace.fact = Some(Fact::scripted(NamespaceState::Present(meta), Moment::now()));
+            pod.namespace.fact = Some(Fact::scripted(
+                NamespaceState::Present(meta),
+                LogicalTime::now(),
+            ));
         })
     }
 
@@ -259,7 +262,7 @@ impl Case {
             argo.node = NodeQuestion::about(&argo.pod).map(|question| NodeOfPod {
                 question,
                 fact: None,
-                deletion_seen: Moment::now(),
+                deletion_seen: LogicalTime::now(),
                 lost_since: None,
             });
         })
@@ -270,11 +273,11 @@ impl Case {
     }
 
     pub(crate) fn node_is(self, state: NodeState) -> Self {
-        self.with_node(|node| node.fact = Some(Fact::scripted(state, Moment::now())))
+        self.with_node(|node| node.fact = Some(Fact::scripted(state, LogicalTime::now())))
     }
 
     pub(crate) fn node_read_too_early(self) -> Self {
-        self.with_node(|node| node.deletion_seen = Moment::now())
+        self.with_node(|node| node.deletion_seen = LogicalTime::now())
     }
 
     pub(crate) fn lost_since(self, time: &str) -> Self {
@@ -347,7 +350,7 @@ impl Case {
 
     fn status_fact(self, state: StatusState) -> Self {
         self.node_unasked().with(|pod| {
-            let fact = Fact::scripted(state, Moment::now());
+            let fact = Fact::scripted(state, LogicalTime::now());
             pod.node.as_mut().unwrap().fact = Some(fact);
         })
     }
@@ -528,7 +531,7 @@ impl Case {
 
     /// The pod as its successor would be: seen only after every look there is an answer of.
     pub(crate) fn seen_after_the_looks(self) -> Self {
-        self.with(|pod| pod.first_seen = Moment::now())
+        self.with(|pod| pod.first_seen = LogicalTime::now())
     }
 
     pub(crate) fn mass_release(mut self) -> Self {
