@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::CommandError;
 use crate::config::Settings;
-use crate::feed::Feed;
+use crate::feed::InformerHandle;
 use crate::host::HostError;
 use crate::record::{self, Record};
 use crate::requests::Api;
@@ -190,7 +190,7 @@ impl Agent {
             return;
         }
         let lifecycles = Lifecycles::new(work, LifecycleOptions::new(NAME).without_resync());
-        let feed = Arc::new(Feed::new(world, lifecycles.clone()));
+        let feed = Arc::new(InformerHandle::new(world, lifecycles.clone()));
         let looking = Arc::clone(&feed);
         // One: lifecycles are to hear of a name in order.
         let workers = Workers::spawn(1, queue, move |key: ObjectKey| {

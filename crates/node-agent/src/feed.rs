@@ -25,7 +25,7 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 ///
 /// Work is serialised by the pod's name. A wipe that becomes known only when the name is another pod's
 /// already (its record came late) has a key of its own, or it would end the newer pod's work.
-pub(crate) struct Feed {
+pub(crate) struct InformerHandle {
     world: Arc<World>,
     lifecycles: Lifecycles<PodWork>,
     told: Mutex<HashMap<ObjectKey, (Uid, Told)>>,
@@ -38,7 +38,7 @@ enum Told {
     Stop,
 }
 
-impl Feed {
+impl InformerHandle {
     pub(crate) fn new(world: Arc<World>, lifecycles: Lifecycles<PodWork>) -> Self {
         Self {
             world,

@@ -44,7 +44,7 @@ const LOOK: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_se
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pod {
     /// Its name. The identity of an object may have another key: see
-    /// [`Feed`](crate::feed::Feed).
+    /// [`InformerHandle`](crate::feed::InformerHandle).
     pub(crate) key: ObjectKey,
     /// Its UID, fit for a path.
     pub(crate) uid: PodUid,

@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
-use belayer_controller::context::{ControllerContext, Crew, Watched, zeros};
+use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros};
 use belayer_controller::{Configured, Controller, Crd, Hold, Needs, Site};
 use belayer_core::executor::Tickets;
 use belayer_core::object::Resource;
@@ -189,7 +189,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let breakers = machine.clone();
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();
-    context.crews.push(Crew {
+    context.crews.push(WorkerGroup {
         name: QUEUE,
         queue,
         needs: vec![feed.state(), pods_state],

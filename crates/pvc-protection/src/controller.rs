@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 
 use belayer_controller::config::{Problem, Section};
-use belayer_controller::context::{ControllerContext, Crew, Watched, zeros};
+use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros};
 use belayer_controller::{Configured, Controller, Hold, Needs, Site};
 use belayer_core::facts::Wake;
 use belayer_core::index;
@@ -175,7 +175,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let steward = Steward::new(Arc::clone(&protection), shared.executor.writes());
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();
-    context.crews.push(Crew {
+    context.crews.push(WorkerGroup {
         name: QUEUE,
         queue,
         needs: vec![feed.state(), pods_state],

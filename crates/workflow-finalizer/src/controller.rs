@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
-use belayer_controller::context::{Beside, ControllerContext, Crew, zeros};
+use belayer_controller::context::{BackgroundTask, ControllerContext, WorkerGroup, zeros};
 use belayer_controller::{Configured, Controller, Hold, Needs, Site};
 use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
@@ -150,7 +150,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         context.namespaces.store.clone(),
         &context.shared.namespace,
     );
-    let task: Beside = Box::new(|stop| steward.run(stop).boxed());
+    let task: BackgroundTask = Box::new(|stop| steward.run(stop).boxed());
     context.pods.run_beside(task);
 }
 
@@ -244,7 +244,7 @@ fn kind(
     namespaces.on_event(move |event| told.on_namespace(event));
 
     let workers = settings.workers;
-    context.crews.push(Crew {
+    context.crews.push(WorkerGroup {
         name,
         queue,
         // Not of the kind itself, which may not be served: there is nothing to do before it is.

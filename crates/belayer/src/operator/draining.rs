@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
-use belayer_controller::context::{Beside, ControllerContext, Options, zeros};
+use belayer_controller::context::{BackgroundTask, ControllerContext, Options, zeros};
 use belayer_core::informer::Event;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
@@ -21,7 +21,7 @@ pub(super) fn join(
     options: &Options,
     components: &Components,
     context: &mut ControllerContext,
-) -> Beside {
+) -> BackgroundTask {
     let executor = Arc::clone(&context.shared.executor);
     let home = Home::new(context.shared.switch.clone());
     let gate = Gate::new(Arc::clone(&executor), &options.namespace);

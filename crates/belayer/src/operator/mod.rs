@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use belayer_controller::Needs;
 use belayer_controller::context::{
-    Beside, ControllerContext, Crew, DebugView, Feed, heard_of, synced, zeros,
+    BackgroundTask, ControllerContext, DebugView, InformerHandle, WorkerGroup, heard_of, synced,
+    zeros,
 };
 use belayer_core::election::Tenure;
 use belayer_core::events::EventSender;
@@ -39,16 +40,16 @@ const OWNERS_WITHIN: Duration = Duration::from_secs(10);
 pub struct Operator {
     sender: EventSender,
     /// Follows the gate: whether holds may be added.
-    gate: Beside,
+    gate: BackgroundTask,
     /// Started at once. Of these, namespaces are waited for where somebody reads them; a kind of
     /// owners may not exist.
-    namespaces: Feed,
+    namespaces: InformerHandle,
     namespaces_first: bool,
-    owners: Vec<Feed>,
+    owners: Vec<InformerHandle>,
     /// Started when those are there: what is noted about an object when it is first seen depends
     /// on its namespace and its owner.
-    objects: Vec<Feed>,
-    crews: Vec<Crew>,
+    objects: Vec<InformerHandle>,
+    crews: Vec<WorkerGroup>,
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
     vitals: Arc<Vitals>,
@@ -85,7 +86,7 @@ impl Operator {
             ..
         } = context;
         let namespaces = namespaces.into_feed();
-        let owners: Vec<Feed> = owners.into_feeds().collect();
+        let owners: Vec<InformerHandle> = owners.into_feeds().collect();
         let (feed, crew) = pods.finish();
         feeds.insert(0, feed);
         crews.insert(0, crew);
@@ -200,9 +201,9 @@ impl Holds for Debug {
 
 /// What the endpoints look at: informers without which there is no work, others, and the workers.
 fn looked_after<'a>(
-    needed: impl Iterator<Item = &'a Feed>,
-    others: impl Iterator<Item = &'a Feed>,
-    crews: &[Crew],
+    needed: impl Iterator<Item = &'a InformerHandle>,
+    others: impl Iterator<Item = &'a InformerHandle>,
+    crews: &[WorkerGroup],
 ) -> (Vitals, Vec<Started>) {
     let mut vitals = Vitals::default();
     for feed in needed {
@@ -221,7 +222,7 @@ fn looked_after<'a>(
 /// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
 /// an informer waits for it; the others work.
 async fn work(
-    crew: Crew,
+    crew: WorkerGroup,
     started: Started,
     may_start: impl Future<Output = ()>,
     stop: CancellationToken,
@@ -246,7 +247,7 @@ async fn work(
     let workers = (crew.start)();
     let mut beside = JoinSet::new();
     for task in crew.beside {
-        let task: Beside = task;
+        let task: BackgroundTask = task;
         beside.spawn(task(stop.clone()));
     }
     stop.cancelled().await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belayer::operator::{Components, Operator};
 use belayer_controller::config::{Key, Problem, Section};
-use belayer_controller::context::{ControllerContext, Crew, Watched};
+use belayer_controller::context::{ControllerContext, Watched, WorkerGroup};
 use belayer_controller::{Configured, Controller, Hold, Needs, Site};
 use belayer_core::client;
 use belayer_core::facts::Asker;
@@ -100,7 +100,7 @@ impl Configured for Settings {
         watched.informer().add_handler(Arc::new(runner.clone()));
         let feed = watched.into_feed();
         let workers = self.workers.unwrap_or(2);
-        context.crews.push(Crew {
+        context.crews.push(WorkerGroup {
             name: "configmaps",
             queue,
             needs: vec![feed.state()],

@@ -54,8 +54,8 @@ impl<K: Slim> Watched<K> {
     }
 
     /// Ready to run.
-    pub fn into_feed(self) -> Feed {
-        Feed {
+    pub fn into_feed(self) -> InformerHandle {
+        InformerHandle {
             kind: self.resource.kind.to_string(),
             seen: Seen::new(&*self.resource.plural, &self.store),
             state: self.store.watch_state(),
@@ -94,14 +94,14 @@ impl fmt::Debug for Seen {
 }
 
 /// An informer that is ready to run.
-pub struct Feed {
+pub struct InformerHandle {
     kind: String,
     seen: Seen,
     state: watch::Receiver<InformerState>,
-    run: Beside,
+    run: BackgroundTask,
 }
 
-impl Feed {
+impl InformerHandle {
     /// Runs until `stop` is cancelled.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, ()> {
         (self.run)(stop)
@@ -124,7 +124,7 @@ impl Feed {
 }
 
 /// Workers that are ready to work on one queue.
-pub struct Crew {
+pub struct WorkerGroup {
     /// The queue's name, such as `pods`.
     pub name: &'static str,
     /// What they work on.
@@ -134,11 +134,11 @@ pub struct Crew {
     /// Starts them.
     pub start: Box<dyn FnOnce() -> Workers<ObjectKey> + Send>,
     /// What runs beside them, once they work.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<BackgroundTask>,
 }
 
 /// Runs until it is cancelled.
-pub type Beside = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
+pub type BackgroundTask = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// Waits until an informer has its first list. Never, if it was stopped before.
 pub async fn synced(mut state: watch::Receiver<InformerState>) {

@@ -29,7 +29,7 @@ use belayer_holds::runner::{self, Observer};
 
 use crate::Needs;
 
-pub use feed::{Beside, Crew, Feed, Seen, Watched, heard_of, synced};
+pub use feed::{BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, heard_of, synced};
 pub use owners::Owners;
 pub use pods::Pods;
 
@@ -86,11 +86,11 @@ pub struct ControllerContext {
     /// The pods: one informer and one runner for all controllers.
     pub pods: Pods,
     /// Informers of kinds of one controller.
-    pub feeds: Vec<Feed>,
+    pub feeds: Vec<InformerHandle>,
     /// Those whose kind may not be installed: the others run all the same.
-    pub optional: Vec<Feed>,
+    pub optional: Vec<InformerHandle>,
     /// Workers of kinds of one controller.
-    pub crews: Vec<Crew>,
+    pub crews: Vec<WorkerGroup>,
     /// What `/debug/holds` answers, by controller.
     pub debug: DebugView,
     /// Whether a controller releases the pods whose owners are gone.

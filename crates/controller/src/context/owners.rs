@@ -5,7 +5,7 @@ use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_holds::owned::OwnerStores;
 
 use super::Shared;
-use super::feed::{Feed, Watched};
+use super::feed::{InformerHandle, Watched};
 
 /// The informers of owner kinds.
 pub struct Owners {
@@ -39,7 +39,7 @@ impl Owners {
     }
 
     /// Ready to run.
-    pub fn into_feeds(self) -> impl Iterator<Item = Feed> {
+    pub fn into_feeds(self) -> impl Iterator<Item = InformerHandle> {
         self.kinds.into_iter().map(Watched::into_feed)
     }
 }

@@ -10,7 +10,7 @@ use belayer_holds::names;
 use belayer_holds::runner::{self, Component, Runner};
 
 use super::Shared;
-use super::feed::{Beside, Crew, Feed, Watched};
+use super::feed::{BackgroundTask, InformerHandle, Watched, WorkerGroup};
 use crate::PodIndex;
 
 /// Name of the queue.
@@ -24,7 +24,7 @@ pub struct Pods {
     pub queue: WorkQueue<ObjectKey>,
     runner: runner::Builder<Pod>,
     workers: usize,
-    beside: Vec<Beside>,
+    beside: Vec<BackgroundTask>,
 }
 
 impl Pods {
@@ -58,7 +58,7 @@ impl Pods {
     }
 
     /// Runs `task` beside the workers.
-    pub fn run_beside(&mut self, task: Beside) {
+    pub fn run_beside(&mut self, task: BackgroundTask) {
         self.beside.push(task);
     }
 
@@ -69,7 +69,7 @@ impl Pods {
     }
 
     /// Ready to run. What the components note about an event is done before their runner sees it.
-    pub fn finish(self) -> (Feed, Crew) {
+    pub fn finish(self) -> (InformerHandle, WorkerGroup) {
         let Self {
             mut watched,
             queue,
@@ -80,7 +80,7 @@ impl Pods {
         let runner = runner.build();
         watched.informer().add_handler(Arc::new(runner.clone()));
         let feed = watched.into_feed();
-        let crew = Crew {
+        let crew = WorkerGroup {
             name: QUEUE,
             queue,
             needs: vec![feed.state()],

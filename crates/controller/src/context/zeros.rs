@@ -3,7 +3,7 @@
 
 use belayer_metrics::{Known, KnownValues};
 
-use super::feed::{Crew, Feed};
+use super::feed::{InformerHandle, WorkerGroup};
 
 /// What is asked live, and the answers that there are.
 pub type Question = (&'static str, &'static [&'static str]);
@@ -33,9 +33,9 @@ pub fn of_component(
 }
 
 /// Those of informers and of queues. Informers label theirs by kind, such as `Pod`.
-pub fn of_work<'a>(feeds: impl Iterator<Item = &'a Feed>, crews: &[Crew]) {
+pub fn of_work<'a>(feeds: impl Iterator<Item = &'a InformerHandle>, crews: &[WorkerGroup]) {
     KnownValues::new()
-        .with(Known::Kind, feeds.map(Feed::kind))
+        .with(Known::Kind, feeds.map(InformerHandle::kind))
         .with(Known::Queue, crews.iter().map(|crew| crew.name))
         .write_zeros();
 }

@@ -77,7 +77,7 @@ pub(super) async fn drive(
     mut controller: impl Controller,
     cancel: CancellationToken,
 ) {
-    let mut feed = Feed::new(cluster, controller.interest());
+    let mut feed = InformerHandle::new(cluster, controller.interest());
     while !cancel.is_cancelled() {
         let mut progress = Progress::Worked;
         for _ in 0..BATCH {
@@ -110,7 +110,7 @@ async fn at(when: Option<Instant>) {
 
 /// All changes to what a companion is interested in, in the log's order. When the log was
 /// compacted past it, it compares what it knew with what is there.
-struct Feed {
+struct InformerHandle {
     cluster: Cluster,
     interest: Interest,
     known: BTreeMap<(Gvr, ObjectKey), Arc<Value>>,
@@ -121,7 +121,7 @@ struct Feed {
     next: Option<Arc<StoreEvent>>,
 }
 
-impl Feed {
+impl InformerHandle {
     fn new(cluster: Cluster, interest: Interest) -> Self {
         Self {
             cluster,
