@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::names;
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LookError, Oracle, Question};
+use belayer_core::facts::{Fact, LiveReader, LookError, Question};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::moment::LogicalTime;
@@ -117,12 +117,12 @@ fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
 
 /// Answers [`NamespaceQuestion`]s by live GETs of metadata.
 #[derive(Debug)]
-pub struct NamespaceOracle {
+pub struct NamespaceReader {
     executor: Arc<Executor>,
     decoders: Decoders<Namespace>,
 }
 
-impl NamespaceOracle {
+impl NamespaceReader {
     /// An oracle that reads namespaces by `decoders`.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<Namespace>) -> Self {
         Self { executor, decoders }
@@ -151,7 +151,7 @@ impl NamespaceOracle {
     }
 }
 
-impl Oracle<NamespaceQuestion> for NamespaceOracle {
+impl LiveReader<NamespaceQuestion> for NamespaceReader {
     fn look<'a>(
         &'a self,
         question: &'a NamespaceQuestion,

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::facts::{LiveReader, LookError, Question};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
@@ -146,12 +146,12 @@ impl Question for OwnerQuestion {
 
 /// Answers [`OwnerQuestion`]s by live GETs of metadata.
 #[derive(Debug)]
-pub struct OwnerOracle {
+pub struct OwnerReader {
     executor: Arc<Executor>,
     decoders: Decoders<OwnerMeta>,
 }
 
-impl OwnerOracle {
+impl OwnerReader {
     /// An oracle that reads owners by `decoders`.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<OwnerMeta>) -> Self {
         Self { executor, decoders }
@@ -268,7 +268,7 @@ impl OwnerOracle {
 
 const KIND_DELETED: OwnerState = OwnerState::Gone(GoneProof(How::KindDeleted));
 
-impl Oracle<OwnerQuestion> for OwnerOracle {
+impl LiveReader<OwnerQuestion> for OwnerReader {
     fn look<'a>(
         &'a self,
         question: &'a OwnerQuestion,

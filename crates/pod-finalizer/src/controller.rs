@@ -12,21 +12,21 @@ use belayer_core::index;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceOracle;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner;
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
 
-use crate::argo::NodeOracle;
+use crate::argo::NodeReader;
 use crate::component::{self, NAME, Parts, PodFinalizer};
 use crate::keys::KEYS;
 use crate::outcome::{self, Sweeper};
 use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
 use crate::profile::{self, Cleanup, Mode};
-use crate::status::{self, Asked, StatusOracle};
+use crate::status::{self, Asked, StatusReader};
 use crate::steward::{GATE_KEY, Steward};
 use crate::{debug, evidence, explainer, rights};
 
@@ -222,12 +222,12 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             "the configuration may not have the effect that you expect"
         );
     }
-    let owner_oracle = OwnerOracle::new(
+    let owner_oracle = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(owners.keep.clone()),
     );
     let namespace_oracle =
-        NamespaceOracle::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
+        NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let kinds = settings.profiles.owners();
     let owners_of_pods = || {
         let all = owners.kinds.iter();
@@ -244,14 +244,14 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             owner_facts: shared.facts(owner_oracle, pods.wake()),
             namespace_facts: shared.facts(namespace_oracle, pods.wake()),
             status_facts: shared.facts_at(
-                StatusOracle::new(
+                StatusReader::new(
                     Arc::clone(&shared.executor),
                     Asked::OfPods(pods.watched.store.clone()),
                 ),
                 pods.wake(),
                 status::pace(),
             ),
-            node_facts: shared.facts(NodeOracle::new(Arc::clone(&shared.executor)), pods.wake()),
+            node_facts: shared.facts(NodeReader::new(Arc::clone(&shared.executor)), pods.wake()),
             queue: pods.queue.clone(),
         },
     ));

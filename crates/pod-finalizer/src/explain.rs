@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::executor::Executor;
-use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
@@ -22,18 +22,18 @@ use crate::profile::{Capture, Profile, Profiles, is_of_kind};
 use crate::snapshot::{
     CachedOwner, Ended, Gate, MassRelease, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
 };
-use crate::status::{Asked, StatusOracle};
+use crate::status::{Asked, StatusReader};
 
 /// What is looked at live.
 pub struct Looks {
     /// The profiles in force.
     pub profiles: Profiles,
     /// Answers about owners.
-    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
     /// Answers about nodes.
-    pub nodes: Arc<dyn Oracle<NodeQuestion>>,
+    pub nodes: Arc<dyn LiveReader<NodeQuestion>>,
     /// Reads records of outcomes, and the status of owners.
     pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
@@ -129,7 +129,7 @@ impl Looks {
             return Ok(None);
         };
         let asked = Asked::One(node.clone());
-        let statuses = StatusOracle::new(Arc::clone(&self.executor), asked);
+        let statuses = StatusReader::new(Arc::clone(&self.executor), asked);
         let fact = look(&statuses, &question).await?;
         Ok(Some(NodeView {
             node,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::argo::Held::Undecided;
-use crate::argo::{Ending, NodeOracle};
+use crate::argo::{Ending, NodeReader};
 use crate::component;
 use crate::decide::{PodDecision, decide};
 use crate::explain::{self, Looks};
@@ -25,8 +25,8 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, Pod};
 use belayer_holds::decision::Missing;
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceOracle;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::owner::OwnerReader;
 use belayer_holds::selection::{Guard, MassRelease, Scope, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Look, Reader};
@@ -51,13 +51,13 @@ impl Pods {
             interner: Interner::default(),
         };
         let profiles = settings.profiles.clone();
-        let owners = OwnerOracle::new(
+        let owners = OwnerReader::new(
             Arc::clone(reader.executor()),
             Decoders::new(JsonDecoder::new(context(component::keep_of_owners(
                 &profiles,
             )))),
         );
-        let namespaces = NamespaceOracle::new(
+        let namespaces = NamespaceReader::new(
             Arc::clone(reader.executor()),
             Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
         );
@@ -67,7 +67,7 @@ impl Pods {
                 profiles,
                 owners: Arc::new(owners),
                 namespaces: Arc::new(namespaces),
-                nodes: Arc::new(NodeOracle::new(Arc::clone(reader.executor()))),
+                nodes: Arc::new(NodeReader::new(Arc::clone(reader.executor()))),
                 executor: Arc::clone(reader.executor()),
                 resync: settings.resync,
             },

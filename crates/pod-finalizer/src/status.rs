@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LookError, Oracle, Pace, Question};
+use belayer_core::facts::{LiveReader, LookError, Pace, Question};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::index::PODS_BY_OWNER;
 use belayer_core::informer::Store;
@@ -170,13 +170,13 @@ impl Asked {
 
 /// Answers [`StatusQuestion`]s by live GETs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct StatusOracle {
+pub struct StatusReader {
     executor: Arc<Executor>,
     asked: Asked,
     slots: Arc<Slots>,
 }
 
-impl StatusOracle {
+impl StatusReader {
     /// Reads through `executor`, and keeps the nodes that are `asked` for.
     pub fn new(executor: Arc<Executor>, asked: Asked) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl StatusOracle {
     }
 }
 
-impl Oracle<StatusQuestion> for StatusOracle {
+impl LiveReader<StatusQuestion> for StatusReader {
     fn look<'a>(
         &'a self,
         question: &'a StatusQuestion,

@@ -17,7 +17,7 @@ use belayer_core::facts::look;
 use belayer_core::object::{OwnerReference, Uid};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_pod_finalizer::profile::argo;
-use belayer_pod_finalizer::status::{Asked, NodeRef, StatusOracle, StatusQuestion, StatusState};
+use belayer_pod_finalizer::status::{Asked, NodeRef, StatusQuestion, StatusReader, StatusState};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -61,7 +61,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     let client = Client::new(service, "default");
     let executor = Executor::new(client, FIELD_MANAGER, Bounds::default(), Writes::Sent);
     let node = NodeRef::Id("w-479999".into());
-    let oracle = StatusOracle::new(Arc::new(executor), Asked::One(node.clone()));
+    let oracle = StatusReader::new(Arc::new(executor), Asked::One(node.clone()));
     let owner = OwnerReference {
         api_version: "argoproj.io/v1alpha1".into(),
         kind: "Workflow".into(),

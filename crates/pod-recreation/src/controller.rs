@@ -14,7 +14,7 @@ use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owned;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::owner::OwnerReader;
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
@@ -140,7 +140,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         |builder| builder,
     );
     let queue = WorkQueue::new(QUEUE);
-    let oracle = OwnerOracle::new(
+    let oracle = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing()),
     );
@@ -161,7 +161,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         component: Arc::clone(&recreation),
         pod_decoders: pods.watched.decoders.clone(),
         record_decoders: watched.decoders.clone(),
-        owners: Arc::new(OwnerOracle::new(
+        owners: Arc::new(OwnerReader::new(
             Arc::clone(tickets.executor()),
             shared.decoders(Keep::nothing()),
         )),

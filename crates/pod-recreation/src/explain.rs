@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::informer::Decoders;
 use belayer_core::moment::LogicalTime;
@@ -38,9 +38,9 @@ pub struct Looks {
     /// Decodes records.
     pub records: Decoders<Record>,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
     /// Answers about records, for the pods that name one, and about the owners of pods.
-    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
     /// The kinds of owners that a controller watches.
     pub owner_kinds: Vec<Resource>,
 }

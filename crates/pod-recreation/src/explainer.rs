@@ -19,8 +19,8 @@ use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceOracle;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::owner::OwnerReader;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
@@ -40,11 +40,11 @@ impl Pods {
             interner: Interner::default(),
         };
         let executor = site.reader.executor();
-        let namespaces = NamespaceOracle::new(
+        let namespaces = NamespaceReader::new(
             Arc::clone(executor),
             Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
         );
-        let owners = OwnerOracle::new(
+        let owners = OwnerReader::new(
             Arc::clone(executor),
             Decoders::new(JsonDecoder::new(DecodeContext::default())),
         );

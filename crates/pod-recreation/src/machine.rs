@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::executor::{Executor, Tickets};
-use belayer_core::facts::Oracle;
+use belayer_core::facts::LiveReader;
 use belayer_core::freshness::OwnWrites;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
 use belayer_core::object::{ObjectKey, Resource};
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Reads single records.
     pub record_decoders: Decoders<Record>,
     /// Reads owners of pods, with the executor of the tickets: a step that has begun does not wait.
-    pub owners: Arc<dyn Oracle<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
     /// Tells people.
     pub events: EventRecorder,
     /// Whether Belayer is drained, or leaves.

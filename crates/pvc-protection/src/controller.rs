@@ -13,7 +13,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::{self, Runner};
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
@@ -24,7 +24,7 @@ use crate::config::{KEY, Mode, PvcProtectionConfig, Settings};
 use crate::explainer;
 use crate::keys::KEYS;
 use crate::ledger::Keeper;
-use crate::look::PodsOracle;
+use crate::look::PodsReader;
 use crate::owner::COMPLETED_LABEL;
 use crate::steward::Steward;
 use crate::turns::Turns;
@@ -136,12 +136,12 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let queue = WorkQueue::new(QUEUE);
     let turns = Turns::new(queue.clone(), workers, shared.after_work.clone());
     let wake: Wake = Arc::new(move |key| turns.add(key));
-    let oracle = PodsOracle::new(
+    let oracle = PodsReader::new(
         Arc::clone(&shared.executor),
         pods.watched.decoders.clone(),
         pods.watched.store.clone(),
     );
-    let owners = OwnerOracle::new(
+    let owners = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing().labels([COMPLETED_LABEL])),
     );

@@ -12,13 +12,13 @@ use crate::owner::{self, COMPLETED_LABEL, OwnerView};
 use crate::snapshot::Snapshot;
 use crate::{component, explain, row};
 use belayer_controller::explain::{Decided, read};
-use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::http::{JSON, Request};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, DecodeContext, Keep, Pod};
-use belayer_holds::owner::{OwnerOracle, OwnerQuestion};
+use belayer_holds::owner::{OwnerQuestion, OwnerReader};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 
@@ -108,7 +108,7 @@ async fn owner_view(question: OwnerQuestion, reader: &Reader) -> Result<OwnerVie
         ..DecodeContext::default()
     };
     let decoders = Decoders::new(JsonDecoder::new(keep));
-    let owners = OwnerOracle::new(Arc::clone(reader.executor()), decoders);
+    let owners = OwnerReader::new(Arc::clone(reader.executor()), decoders);
     let look = look(&owners, &question).await;
     let look = look.map_err(|error| error.to_string())?;
     Ok(OwnerView {
@@ -159,7 +159,7 @@ impl LivePods {
     }
 }
 
-impl Oracle<PodsQuestion> for LivePods {
+impl LiveReader<PodsQuestion> for LivePods {
     fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
         Box::pin(self.list())
     }

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::facts::{LiveReader, LookError, Question};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
@@ -163,13 +163,13 @@ impl Listed {
 
 /// Answers [`PodsQuestion`]s.
 #[derive(Debug)]
-pub struct PodsOracle {
+pub struct PodsReader {
     executor: Arc<Executor>,
     decoders: Decoders<Pod>,
     pods: Store<Pod>,
 }
 
-impl PodsOracle {
+impl PodsReader {
     /// An oracle that reads pods by `decoders`; `pods` is the informer's store.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<Pod>, pods: Store<Pod>) -> Self {
         Self {
@@ -255,7 +255,7 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
     Ok(())
 }
 
-impl Oracle<PodsQuestion> for PodsOracle {
+impl LiveReader<PodsQuestion> for PodsReader {
     fn look<'a>(
         &'a self,
         question: &'a PodsQuestion,

@@ -15,9 +15,9 @@ use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceOracle;
+use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::owned::{self, OwnerEnds};
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
@@ -27,7 +27,7 @@ use belayer_inspect::reader::Reader;
 use crate::component::{self, NAME, Parts, WorkflowFinalizer};
 use crate::config::{KEY, OwnerRule, Settings, WorkflowFinalizerConfig};
 use crate::keys::KEYS;
-use crate::look::PodsOracle;
+use crate::look::PodsReader;
 use crate::steward::Steward;
 use crate::{debug, evidence, explainer, rights};
 
@@ -163,7 +163,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
         pods,
         ..
     } = context;
-    let oracle = OwnerOracle::new(
+    let oracle = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(owners.keep.clone()),
     );
@@ -216,7 +216,7 @@ fn kind(
         Arc::new(move |key| queue.add(key, Band::Release))
     };
     let namespace_oracle =
-        NamespaceOracle::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
+        NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let finalizer = Arc::new(WorkflowFinalizer::new(
         settings,
         rule.clone(),
@@ -224,7 +224,7 @@ fn kind(
             workflows: watched.store.clone(),
             pods: pods.watched.store.clone(),
             namespaces: namespaces.store.clone(),
-            pod_facts: shared.facts(PodsOracle::new(Arc::clone(&shared.executor)), wake.clone()),
+            pod_facts: shared.facts(PodsReader::new(Arc::clone(&shared.executor)), wake.clone()),
             namespace_facts: shared.facts(namespace_oracle, wake),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),

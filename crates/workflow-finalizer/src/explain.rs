@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::{LookError, Oracle, look};
+use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::{IGNORE_LABEL, WORKFLOW_HOLD};
@@ -19,9 +19,9 @@ pub struct Looks {
     /// The rule of the workflow's kind.
     pub rule: OwnerRule,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn Oracle<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
     /// Answers about pods.
-    pub pods: Arc<dyn Oracle<PodsQuestion>>,
+    pub pods: Arc<dyn LiveReader<PodsQuestion>>,
 }
 
 impl Looks {

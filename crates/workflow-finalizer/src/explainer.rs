@@ -9,7 +9,7 @@ use crate::component;
 use crate::config::{OwnerRule, Settings};
 use crate::decide::decide;
 use crate::explain::{self, Looks};
-use crate::look::PodsOracle;
+use crate::look::PodsReader;
 use crate::snapshot::{Held, Selection, Snapshot};
 use belayer_controller::explain::{self as shared, Decided, read};
 use belayer_core::http::{METADATA_ONLY, Request};
@@ -17,7 +17,7 @@ use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceOracle, is_ignored};
+use belayer_holds::namespace::{NamespaceReader, is_ignored};
 use belayer_holds::selection::{Guard, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
@@ -54,14 +54,14 @@ impl Workflows {
         let decoder = JsonDecoder::new(context(component::keep_of_owners(&self.settings)));
         let OwnerMeta(workflow) =
             read(reader, &request, &decoder, &format!("{kind} {key}")).await?;
-        let namespaces = NamespaceOracle::new(
+        let namespaces = NamespaceReader::new(
             Arc::clone(reader.executor()),
             Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
         );
         let looks = Looks {
             rule: rule.clone(),
             namespaces: Arc::new(namespaces),
-            pods: Arc::new(PodsOracle::new(Arc::clone(reader.executor()))),
+            pods: Arc::new(PodsReader::new(Arc::clone(reader.executor()))),
         };
         let mut snapshot = looks
             .snapshot(&workflow, &self.settings)

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LookError, Oracle, Question};
+use belayer_core::facts::{LiveReader, LookError, Question};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_holds::names;
@@ -86,11 +86,11 @@ impl Question for PodsQuestion {
 
 /// Answers [`PodsQuestion`]s by live lists of metadata.
 #[derive(Debug)]
-pub struct PodsOracle {
+pub struct PodsReader {
     executor: Arc<Executor>,
 }
 
-impl PodsOracle {
+impl PodsReader {
     /// An oracle that asks through `executor`.
     pub fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
@@ -117,7 +117,7 @@ impl PodsOracle {
     }
 }
 
-impl Oracle<PodsQuestion> for PodsOracle {
+impl LiveReader<PodsQuestion> for PodsReader {
     fn look<'a>(
         &'a self,
         question: &'a PodsQuestion,

@@ -10,9 +10,9 @@ use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_holds::decision::Row;
 use belayer_holds::names::FIELD_MANAGER;
-use belayer_holds::namespace::NamespaceOracle;
-use belayer_holds::owner::OwnerOracle;
-use belayer_pod_finalizer::argo::NodeOracle;
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::owner::OwnerReader;
+use belayer_pod_finalizer::argo::NodeReader;
 use belayer_pod_finalizer::component;
 use belayer_pod_finalizer::decide::decide;
 use belayer_pod_finalizer::explain::Looks;
@@ -55,9 +55,9 @@ impl Explainer {
             pods: JsonDecoder::new(context(component::keep_of_pods(&profiles))),
             looks: Looks {
                 profiles,
-                owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
-                namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
-                nodes: Arc::new(NodeOracle::new(Arc::clone(&executor))),
+                owners: Arc::new(OwnerReader::new(Arc::clone(&executor), owners)),
+                namespaces: Arc::new(NamespaceReader::new(Arc::clone(&executor), namespaces)),
+                nodes: Arc::new(NodeReader::new(Arc::clone(&executor))),
                 executor,
                 resync: Duration::from_secs(600),
             },

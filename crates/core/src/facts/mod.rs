@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use question::{Fact, LookError, Oracle, Question, look};
+pub use question::{Fact, LiveReader, LookError, Question, look};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
@@ -78,7 +78,7 @@ pub struct Facts<Q: Question> {
 }
 
 struct Shared<Q: Question> {
-    oracle: Arc<dyn Oracle<Q>>,
+    oracle: Arc<dyn LiveReader<Q>>,
     wake: Wake,
     pace: Pace,
     reads: LiveReads,
@@ -132,7 +132,7 @@ impl<Q: Question> Facts<Q> {
     /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
     /// end when `cancel` is cancelled.
     pub fn new(
-        oracle: Arc<dyn Oracle<Q>>,
+        oracle: Arc<dyn LiveReader<Q>>,
         wake: Wake,
         pace: Pace,
         reads: LiveReads,
@@ -143,7 +143,7 @@ impl<Q: Question> Facts<Q> {
 
     /// The same where the answers share `budget` with others.
     pub fn within(
-        oracle: Arc<dyn Oracle<Q>>,
+        oracle: Arc<dyn LiveReader<Q>>,
         wake: Wake,
         pace: Pace,
         reads: LiveReads,

@@ -27,7 +27,7 @@ pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static 
 }
 
 /// Who can answer questions: by live requests in production, by a script in tests.
-pub trait Oracle<Q: Question>: Send + Sync + 'static {
+pub trait LiveReader<Q: Question>: Send + Sync + 'static {
     /// Looks now. Must not answer from a cache.
     fn look<'a>(&'a self, question: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
 }
@@ -92,7 +92,7 @@ impl<A> Fact<A> {
 ///
 /// When the look gave no answer.
 pub async fn look<Q: Question>(
-    oracle: &dyn Oracle<Q>,
+    oracle: &dyn LiveReader<Q>,
     question: &Q,
 ) -> Result<Fact<Q::Answer>, LookError> {
     let begun = LogicalTime::now();

@@ -47,7 +47,7 @@ struct Script {
 /// Questions that begin so fail each for a reason of its own.
 const OWN_REASON: &str = "own reason ";
 
-impl Oracle<Ask> for Script {
+impl LiveReader<Ask> for Script {
     fn look<'a>(&'a self, question: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
         Box::pin(async {
             self.looks.lock().push(Instant::now());
@@ -501,7 +501,7 @@ async fn t3_an_answer_that_is_outdated_or_replaced_counts_once() {
 /// Reads through an executor, as oracles in production do.
 struct Reads(Arc<Executor>);
 
-impl Oracle<Ask> for Reads {
+impl LiveReader<Ask> for Reads {
     fn look<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
         Box::pin(async {
             let request = Request::get("/api/v1/nodes/n1");

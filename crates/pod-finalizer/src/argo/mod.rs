@@ -18,7 +18,7 @@ use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use component::NeverHeld;
 pub use ending::{EndedByDeletion, Ending, Held};
-pub use node::{NodeLost, NodeOracle, NodeQuestion, NodeState};
+pub use node::{NodeLost, NodeQuestion, NodeReader, NodeState};
 
 use crate::profile::argo;
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LookError, Oracle, Question};
+use belayer_core::facts::{Fact, LiveReader, LookError, Question};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
@@ -123,11 +123,11 @@ impl fmt::Display for NodeLost {
 
 /// Answers [`NodeQuestion`]s by live GETs.
 #[derive(Debug)]
-pub struct NodeOracle {
+pub struct NodeReader {
     executor: Arc<Executor>,
 }
 
-impl NodeOracle {
+impl NodeReader {
     /// An oracle that asks through `executor`.
     pub fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
@@ -161,7 +161,7 @@ impl NodeOracle {
     }
 }
 
-impl Oracle<NodeQuestion> for NodeOracle {
+impl LiveReader<NodeQuestion> for NodeReader {
     fn look<'a>(
         &'a self,
         question: &'a NodeQuestion,

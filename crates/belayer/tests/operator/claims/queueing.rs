@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Facts, LiveReads, LookError, Oracle, Pace};
+use belayer_core::facts::{Facts, LiveReader, LiveReads, LookError, Pace};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
@@ -30,13 +30,13 @@ use crate::world::BELAYER;
 /// Nobody asks here.
 struct Nobody;
 
-impl Oracle<PodsQuestion> for Nobody {
+impl LiveReader<PodsQuestion> for Nobody {
     fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
         Box::pin(std::future::pending())
     }
 }
 
-impl Oracle<OwnerQuestion> for Nobody {
+impl LiveReader<OwnerQuestion> for Nobody {
     fn look<'a>(&'a self, _: &'a OwnerQuestion) -> BoxFuture<'a, Result<OwnerState, LookError>> {
         Box::pin(std::future::pending())
     }

@@ -7,8 +7,8 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_holds::names::FIELD_MANAGER;
-use belayer_holds::namespace::NamespaceOracle;
-use belayer_holds::owner::OwnerOracle;
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::owner::OwnerReader;
 use belayer_pod_recreation::explain::{Looks, Seen, why_not};
 use belayer_pod_recreation::{Settings, component, holds, row};
 use jiff::Timestamp;
@@ -42,8 +42,8 @@ impl Explainer {
             looks: Looks {
                 settings,
                 records: Decoders::new(JsonDecoder::new(DecodeContext::default())),
-                namespaces: Arc::new(NamespaceOracle::new(Arc::clone(&executor), namespaces)),
-                owners: Arc::new(OwnerOracle::new(Arc::clone(&executor), owners)),
+                namespaces: Arc::new(NamespaceReader::new(Arc::clone(&executor), namespaces)),
+                owners: Arc::new(OwnerReader::new(Arc::clone(&executor), owners)),
                 owner_kinds: Vec::new(),
                 executor,
             },
