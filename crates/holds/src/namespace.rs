@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::names;
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LiveReader, LookError, Question};
+use belayer_core::facts::{Fact, LiveReader, LookError, Query};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::moment::LogicalTime;
@@ -16,16 +16,16 @@ use belayer_core::slim::{Labels, Namespace, ObjectMeta};
 
 /// What a namespace is like now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct NamespaceQuestion(Arc<str>);
+pub struct NamespaceQuery(Arc<str>);
 
-impl NamespaceQuestion {
+impl NamespaceQuery {
     /// A question about the namespace called `name`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 }
 
-impl fmt::Display for NamespaceQuestion {
+impl fmt::Display for NamespaceQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "what is the state of namespace {}", self.0)
     }
@@ -48,14 +48,14 @@ pub enum NamespaceState {
 #[derive(Debug, Clone)]
 pub struct NamespaceView {
     /// What to ask about it.
-    pub question: NamespaceQuestion,
+    pub question: NamespaceQuery,
     /// As the informer has it.
     pub cached: Option<ObjectMeta>,
     /// As the last live look saw it.
     pub fact: Option<Fact<NamespaceState>>,
 }
 
-impl Question for NamespaceQuestion {
+impl Query for NamespaceQuery {
     type Answer = NamespaceState;
 
     const NAME: &'static str = "namespace";
@@ -115,7 +115,7 @@ fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
     }
 }
 
-/// Answers [`NamespaceQuestion`]s by live GETs of metadata.
+/// Answers [`NamespaceQuery`]s by live GETs of metadata.
 #[derive(Debug)]
 pub struct NamespaceReader {
     executor: Arc<Executor>,
@@ -128,7 +128,7 @@ impl NamespaceReader {
         Self { executor, decoders }
     }
 
-    async fn namespace(&self, question: &NamespaceQuestion) -> Result<NamespaceState, LookError> {
+    async fn namespace(&self, question: &NamespaceQuery) -> Result<NamespaceState, LookError> {
         let namespaces = Resource::namespaces();
         let key = ObjectKey::cluster(Arc::clone(&question.0));
         let request = Request::get(namespaces.object_path(&key))
@@ -151,10 +151,10 @@ impl NamespaceReader {
     }
 }
 
-impl LiveReader<NamespaceQuestion> for NamespaceReader {
+impl LiveReader<NamespaceQuery> for NamespaceReader {
     fn look<'a>(
         &'a self,
-        question: &'a NamespaceQuestion,
+        question: &'a NamespaceQuery,
     ) -> BoxFuture<'a, Result<NamespaceState, LookError>> {
         Box::pin(self.namespace(question))
     }

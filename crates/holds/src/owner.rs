@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Question};
+use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
@@ -15,13 +15,13 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta};
 
 /// Whether the object with this UID still exists. Owners are matched by UID, never by name alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OwnerQuestion {
+pub struct OwnerQuery {
     resource: Resource,
     key: ObjectKey,
     uid: Uid,
 }
 
-impl OwnerQuestion {
+impl OwnerQuery {
     /// A question about the owner that an object in `namespace` refers to, read as `resource`.
     pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
         let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name));
@@ -52,7 +52,7 @@ impl OwnerQuestion {
     }
 }
 
-impl fmt::Display for OwnerQuestion {
+impl fmt::Display for OwnerQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -122,7 +122,7 @@ impl OwnerDeletion {
     }
 }
 
-impl Question for OwnerQuestion {
+impl Query for OwnerQuery {
     type Answer = OwnerState;
 
     const NAME: &'static str = "owner";
@@ -144,7 +144,7 @@ impl Question for OwnerQuestion {
     }
 }
 
-/// Answers [`OwnerQuestion`]s by live GETs of metadata.
+/// Answers [`OwnerQuery`]s by live GETs of metadata.
 #[derive(Debug)]
 pub struct OwnerReader {
     executor: Arc<Executor>,
@@ -162,8 +162,8 @@ impl OwnerReader {
         self.executor.read(&request, Class::Evidence).await
     }
 
-    async fn owner(&self, question: &OwnerQuestion) -> Result<OwnerState, LookError> {
-        let OwnerQuestion { resource, key, uid } = question;
+    async fn owner(&self, question: &OwnerQuery) -> Result<OwnerState, LookError> {
+        let OwnerQuery { resource, key, uid } = question;
         // The reference is made up: no request could read such an object.
         if !path::is_possible_name(key.name()) {
             return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
@@ -268,10 +268,10 @@ impl OwnerReader {
 
 const KIND_DELETED: OwnerState = OwnerState::Gone(GoneProof(How::KindDeleted));
 
-impl LiveReader<OwnerQuestion> for OwnerReader {
+impl LiveReader<OwnerQuery> for OwnerReader {
     fn look<'a>(
         &'a self,
-        question: &'a OwnerQuestion,
+        question: &'a OwnerQuery,
     ) -> BoxFuture<'a, Result<OwnerState, LookError>> {
         Box::pin(self.owner(question))
     }

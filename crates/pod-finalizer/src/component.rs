@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Asker, Facts};
+use belayer_core::facts::{Facts, Waiter};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
@@ -21,12 +21,12 @@ use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceQuestion;
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::namespace::NamespaceQuery;
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component, Recorded};
 use belayer_holds::selection::UnselectedBy;
 
-use crate::argo::NodeQuestion;
+use crate::argo::NodeQuery;
 use crate::backlog::Limits;
 use crate::census::{Census, HeldPod, Selected};
 use crate::decide::decide;
@@ -35,9 +35,9 @@ use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
-use crate::question::{Delay, PodQuestion};
+use crate::question::{Delay, PodQuery};
 use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Snapshot};
-use crate::status::{StatusQuestion, StatusState};
+use crate::status::{StatusQuery, StatusState};
 
 pub use losses::Lost;
 
@@ -84,13 +84,13 @@ pub struct Parts {
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, Store<OwnerMeta>)>,
     /// Live looks at owners.
-    pub owner_facts: Facts<OwnerQuestion>,
+    pub owner_facts: Facts<OwnerQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: Facts<NamespaceQuestion>,
+    pub namespace_facts: Facts<NamespaceQuery>,
     /// Live looks at the status of owners.
-    pub status_facts: Facts<StatusQuestion>,
+    pub status_facts: Facts<StatusQuery>,
     /// Live reads of nodes.
-    pub node_facts: Facts<NodeQuestion>,
+    pub node_facts: Facts<NodeQuery>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -236,7 +236,7 @@ impl PodFinalizer {
                 // What was seen alive before says nothing now.
                 self.world
                     .owner_facts
-                    .outdate(&OwnerQuestion::about(kind.clone(), &last.object.0));
+                    .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
                 last
             }
             _ => return,
@@ -357,7 +357,7 @@ impl PodFinalizer {
     }
 
     /// What to ask about the status of the owner of a pod that a profile selects.
-    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuestion> {
+    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
         let Selection::By { .. } = selection else {
             return None;
@@ -379,7 +379,7 @@ impl PodFinalizer {
 impl Component<Pod> for PodFinalizer {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
-    type Question = PodQuestion;
+    type Query = PodQuery;
 
     fn name(&self) -> &'static str {
         NAME
@@ -425,25 +425,25 @@ impl Component<Pod> for PodFinalizer {
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodQuestion> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodQuery> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodQuestion, asker: Asker<'_>) {
+    fn ask(&self, question: PodQuery, asker: Waiter<'_>) {
         match question {
-            PodQuestion::Owner(question) => {
+            PodQuery::Owner(question) => {
                 self.world.owner_facts.ask(question, asker);
             }
-            PodQuestion::Namespace(question) => {
+            PodQuery::Namespace(question) => {
                 self.world.namespace_facts.ask(question, asker);
             }
-            PodQuestion::Status(question) => {
+            PodQuery::Status(question) => {
                 self.world.status_facts.ask(question, asker);
             }
-            PodQuestion::Node(question) => {
+            PodQuery::Node(question) => {
                 self.world.node_facts.ask(question, asker);
             }
-            PodQuestion::Delay(delay) => {
+            PodQuery::Delay(delay) => {
                 let band = match delay {
                     Delay::Cleanup(_) => Band::Normal,
                     Delay::NodeLost(_) => Band::Release,

@@ -22,12 +22,12 @@ pub(crate) use unread::unread;
 
 use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
 use crate::profile::Mode;
-use crate::question::PodQuestion;
+use crate::question::PodQuery;
 use crate::row;
 use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, PodView, Selection, Snapshot};
 
 /// What is decided about a pod.
-pub type PodDecision = Decision<Evidence, PodQuestion>;
+pub type PodDecision = Decision<Evidence, PodQuery>;
 
 /// A live answer that proves nothing either way is asked for again after this time.
 pub const RECHECK: Duration = Duration::from_secs(30);
@@ -192,13 +192,13 @@ enum Verdict {
 #[derive(Default)]
 struct Reasons {
     row: Option<Row>,
-    missing: Vec<Missing<PodQuestion>>,
+    missing: Vec<Missing<PodQuery>>,
     notices: Vec<Notice>,
     look_again: Option<Duration>,
 }
 
 impl Reasons {
-    fn add(&mut self, row: Row, missing: Missing<PodQuestion>) {
+    fn add(&mut self, row: Row, missing: Missing<PodQuery>) {
         self.row.get_or_insert(row);
         self.missing.push(missing);
     }
@@ -276,7 +276,7 @@ fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
         let answer = Answer::of_namespace(fact.as_ref(), pod, cached.resource_version);
         reasons.add(
             row::NAMESPACE_TERMINATING,
-            ask(PodQuestion::Namespace(question.clone()), answer),
+            ask(PodQuery::Namespace(question.clone()), answer),
         );
     }
     None
@@ -324,7 +324,7 @@ fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
         let answer = Answer::of_namespace(fact.as_ref(), pod, version);
         reasons.add(
             row::UNSELECTED,
-            ask(PodQuestion::Namespace(question.clone()), answer),
+            ask(PodQuery::Namespace(question.clone()), answer),
         );
     }
     proof
@@ -341,7 +341,7 @@ fn release_after(pod: &PodView, now: Timestamp) -> Found {
 }
 
 /// Asks at once, or after a while if the answer at hand is current and yet proved nothing.
-fn ask(question: PodQuestion, answer: Answer) -> Missing<PodQuestion> {
+fn ask(question: PodQuery, answer: Answer) -> Missing<PodQuery> {
     let after = match answer {
         Answer::Current => RECHECK,
         Answer::Outdated => Duration::ZERO,

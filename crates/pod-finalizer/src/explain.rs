@@ -9,11 +9,11 @@ use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::names::{IGNORE_LABEL, MIRROR_ANNOTATION, SYSTEM_NAMESPACE};
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 use belayer_holds::selection::UnselectedBy;
 
-use crate::argo::{ArgoPod, NodeQuestion};
+use crate::argo::{ArgoPod, NodeQuery};
 use crate::observe::{
     admin_asked, adopted, argo_pod, cleanup_of, held, judges, judging, node_of, owning, selection,
 };
@@ -29,11 +29,11 @@ pub struct Looks {
     /// The profiles in force.
     pub profiles: Profiles,
     /// Answers about owners.
-    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuery>>,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuery>>,
     /// Answers about nodes.
-    pub nodes: Arc<dyn LiveReader<NodeQuestion>>,
+    pub nodes: Arc<dyn LiveReader<NodeQuery>>,
     /// Reads records of outcomes, and the status of owners.
     pub executor: Arc<Executor>,
     /// How often a held pod is looked at without any event.
@@ -113,7 +113,7 @@ impl Looks {
 
     /// The node is read only if the pod looks as if its node were lost.
     async fn argo(&self, pod: &Pod, seen: LogicalTime) -> Result<Option<ArgoPod>, LookError> {
-        let fact = match NodeQuestion::about(pod) {
+        let fact = match NodeQuery::about(pod) {
             Some(question) => Some(look(&*self.nodes, &question).await?),
             None => None,
         };
@@ -139,7 +139,7 @@ impl Looks {
     }
 
     async fn namespace(&self, pod: &ObjectMeta) -> Result<NamespaceView, LookError> {
-        let question = NamespaceQuestion::new(pod.key.shared_namespace().clone());
+        let question = NamespaceQuery::new(pod.key.shared_namespace().clone());
         let fact = look(&*self.namespaces, &question).await?;
         let cached = match fact.answer() {
             NamespaceState::Present(meta) => Some(meta.clone()),
@@ -163,7 +163,7 @@ impl Looks {
         else {
             return Ok(Owner::Missing);
         };
-        let question = OwnerQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let question = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
         let fact = look(&*self.owners, &question).await?;
         let cached = match fact.answer() {
             OwnerState::Present(meta) => CachedOwner::Present(meta.clone()),

@@ -12,10 +12,10 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceView};
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
+use belayer_holds::owner::OwnerQuery;
 
-use crate::argo::{self as argo_pods, ArgoPod, NodeQuestion, NodeState};
+use crate::argo::{self as argo_pods, ArgoPod, NodeQuery, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
@@ -25,7 +25,7 @@ use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection,
 };
-use crate::status::{self, NodeRef, StatusQuestion};
+use crate::status::{self, NodeRef, StatusQuery};
 
 /// Everything a pod is looked at together with.
 pub(crate) struct World {
@@ -33,10 +33,10 @@ pub(crate) struct World {
     pub namespaces: Store<Namespace>,
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, Store<OwnerMeta>)>,
-    pub owner_facts: Facts<OwnerQuestion>,
-    pub namespace_facts: Facts<NamespaceQuestion>,
-    pub status_facts: Facts<StatusQuestion>,
-    pub node_facts: Facts<NodeQuestion>,
+    pub owner_facts: Facts<OwnerQuery>,
+    pub namespace_facts: Facts<NamespaceQuery>,
+    pub status_facts: Facts<StatusQuery>,
+    pub node_facts: Facts<NodeQuery>,
     pub outcomes: Outcomes,
     /// Since when a delay runs.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
@@ -113,7 +113,7 @@ impl World {
     }
 
     fn namespace(&self, pod: &ObjectMeta) -> NamespaceView {
-        let question = NamespaceQuestion::new(pod.key.shared_namespace().clone());
+        let question = NamespaceQuery::new(pod.key.shared_namespace().clone());
         let fact = self.namespace_facts.get(&question);
         NamespaceView {
             cached: self.cached_namespace(pod),
@@ -146,7 +146,7 @@ impl World {
     }
 
     fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
-        let question = OwnerQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let question = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
         let store = self
             .owners
             .iter()
@@ -245,14 +245,14 @@ pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Optio
 }
 
 /// Which node of its owner's status is a pod's, and what to ask about that status.
-pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuestion)> {
+pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuery)> {
     let kind = profile.owner.as_ref()?;
     let owner = pod.controller.as_ref()?;
     if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
         return None;
     }
     let node = status::node_of(pod)?;
-    let question = StatusQuestion::new(kind.clone(), pod.key.shared_namespace(), owner);
+    let question = StatusQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
     Some((node, question))
 }
 
@@ -297,12 +297,12 @@ pub(crate) fn cleanup_of(
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
     deletion_seen: LogicalTime,
-    known: impl FnOnce(&NodeQuestion) -> (Option<Fact<NodeState>>, Option<Timestamp>),
+    known: impl FnOnce(&NodeQuery) -> (Option<Fact<NodeState>>, Option<Timestamp>),
 ) -> Option<ArgoPod> {
     if !argo_pods::is_of_workflow(&pod.meta) {
         return None;
     }
-    let node = NodeQuestion::about(pod).map(|question| {
+    let node = NodeQuery::about(pod).map(|question| {
         let (fact, lost_since) = known(&question);
         argo_pods::NodeView {
             question,

@@ -3,23 +3,23 @@
 use std::fmt;
 
 use belayer_core::object::Uid;
-use belayer_holds::namespace::NamespaceQuestion;
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::namespace::NamespaceQuery;
+use belayer_holds::owner::OwnerQuery;
 
-use crate::argo::NodeQuestion;
-use crate::status::StatusQuestion;
+use crate::argo::NodeQuery;
+use crate::status::StatusQuery;
 
 /// A question about a pod's surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum PodQuestion {
+pub enum PodQuery {
     /// Is this owner gone, being deleted, or finished?
-    Owner(OwnerQuestion),
+    Owner(OwnerQuery),
     /// Is this namespace being deleted, or left alone?
-    Namespace(NamespaceQuestion),
+    Namespace(NamespaceQuery),
     /// Which nodes does the owner's status show fulfilled?
-    Status(StatusQuestion),
+    Status(StatusQuery),
     /// Is its node lost?
-    Node(NodeQuestion),
+    Node(NodeQuery),
     /// Has a delay run out?
     Delay(Delay),
 }
@@ -33,7 +33,7 @@ pub enum Delay {
     NodeLost(Uid),
 }
 
-impl fmt::Display for PodQuestion {
+impl fmt::Display for PodQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Owner(question) => question.fmt(f),

@@ -10,7 +10,7 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::namespace::NamespaceView;
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 
 pub use belayer_holds::selection::MassRelease;
 
@@ -18,7 +18,7 @@ use crate::argo::ArgoPod;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::RecordState;
 use crate::profile::Profile;
-use crate::status::{NodeRef, StatusQuestion, StatusState};
+use crate::status::{NodeRef, StatusQuery, StatusState};
 
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
@@ -97,7 +97,7 @@ pub struct NodeView {
     /// Which node.
     pub node: NodeRef,
     /// What to ask about the owner's status.
-    pub question: StatusQuestion,
+    pub question: StatusQuery,
     /// As the last live look saw it.
     pub fact: Option<Fact<StatusState>>,
 }
@@ -183,7 +183,7 @@ pub enum Owner {
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// What to ask about it.
-    pub question: OwnerQuestion,
+    pub question: OwnerQuery,
     /// As the informer has the object of that name.
     pub cached: CachedOwner,
     /// As the last live look saw it.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Pace, Question};
+use belayer_core::facts::{LiveReader, LookError, Pace, Query};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::index::PODS_BY_OWNER;
 use belayer_core::informer::Store;
@@ -58,13 +58,13 @@ pub fn pace() -> Pace {
 
 /// Which nodes of this workflow are fulfilled?
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct StatusQuestion {
+pub struct StatusQuery {
     resource: Resource,
     key: ObjectKey,
     uid: Uid,
 }
 
-impl StatusQuestion {
+impl StatusQuery {
     /// A question about the owner that an object in `namespace` refers to, read as `resource`.
     pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl StatusQuestion {
     }
 }
 
-impl fmt::Display for StatusQuestion {
+impl fmt::Display for StatusQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, key, uid } = self;
         write!(
@@ -97,7 +97,7 @@ pub enum StatusState {
     Unreadable(Arc<str>),
 }
 
-impl Question for StatusQuestion {
+impl Query for StatusQuery {
     type Answer = StatusState;
 
     const NAME: &'static str = "status";
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-/// Answers [`StatusQuestion`]s by live GETs. Cheap to clone.
+/// Answers [`StatusQuery`]s by live GETs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct StatusReader {
     executor: Arc<Executor>,
@@ -186,8 +186,8 @@ impl StatusReader {
         }
     }
 
-    async fn status(&self, question: &StatusQuestion) -> Result<StatusState, LookError> {
-        let StatusQuestion { resource, key, uid } = question;
+    async fn status(&self, question: &StatusQuery) -> Result<StatusState, LookError> {
+        let StatusQuery { resource, key, uid } = question;
         let _slot = self.slots.slot(key.shared_namespace()).await;
         let request = Request::get(resource.object_path(key)).body_limit(ANSWER_LIMIT);
         let error = match self.executor.read(&request, Class::Evidence).await {
@@ -215,10 +215,10 @@ impl StatusReader {
     }
 }
 
-impl LiveReader<StatusQuestion> for StatusReader {
+impl LiveReader<StatusQuery> for StatusReader {
     fn look<'a>(
         &'a self,
-        question: &'a StatusQuestion,
+        question: &'a StatusQuery,
     ) -> BoxFuture<'a, Result<StatusState, LookError>> {
         Box::pin(self.status(question))
     }

@@ -17,7 +17,7 @@ use belayer_core::facts::look;
 use belayer_core::object::{OwnerReference, Uid};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_pod_finalizer::profile::argo;
-use belayer_pod_finalizer::status::{Asked, NodeRef, StatusQuestion, StatusReader, StatusState};
+use belayer_pod_finalizer::status::{Asked, NodeRef, StatusQuery, StatusReader, StatusState};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -68,7 +68,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
         name: "w".into(),
         uid: Uid::new("u-1"),
     };
-    let question = StatusQuestion::new(argo::workflow(), &"shop".into(), &owner);
+    let question = StatusQuery::new(argo::workflow(), &"shop".into(), &owner);
 
     let region = Region::new(ALLOCATOR);
     let fact = look(&oracle, &question).await.unwrap();

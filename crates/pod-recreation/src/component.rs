@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::{Asker, Facts};
+use belayer_core::facts::{Facts, Waiter};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::slim::{
@@ -15,7 +15,7 @@ use belayer_holds::holding::Holding;
 use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::is_ignored;
 use belayer_holds::owned::{OwnerStores, RECREATION_BY_OWNER};
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
@@ -42,7 +42,7 @@ pub struct Parts {
     /// The kinds of owners that some component watches.
     pub owners: OwnerStores,
     /// Live reads of records and owners.
-    pub looks: Facts<OwnerQuestion>,
+    pub looks: Facts<OwnerQuery>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
     /// The queue of the records' machine.
@@ -423,7 +423,7 @@ fn own_record_key(pod: &Pod) -> ObjectKey {
 }
 
 /// What to ask about the record that a re-created pod names; nothing for others.
-pub fn question_about(pod: &Pod, view: &PodView) -> Option<OwnerQuestion> {
+pub fn question_about(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
     let mark = view.mark.as_ref()?;
     let reference = OwnerReference {
         api_version: api::resource().api_version().into(),
@@ -432,7 +432,7 @@ pub fn question_about(pod: &Pod, view: &PodView) -> Option<OwnerQuestion> {
         uid: mark.record_uid.clone(),
     };
     let namespace = pod.meta.key.shared_namespace();
-    Some(OwnerQuestion::new(api::resource(), namespace, &reference))
+    Some(OwnerQuery::new(api::resource(), namespace, &reference))
 }
 
 /// The pods of a record.
@@ -446,7 +446,7 @@ pub fn pod_key(record: &Record) -> ObjectKey {
 impl Component<Pod> for PodRecreation {
     type Snapshot = HoldSnapshot;
     type Evidence = Evidence;
-    type Question = OwnerQuestion;
+    type Query = OwnerQuery;
 
     fn name(&self) -> &'static str {
         NAME
@@ -490,11 +490,11 @@ impl Component<Pod> for PodRecreation {
         }
     }
 
-    fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> Decision<Evidence, OwnerQuestion> {
+    fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> Decision<Evidence, OwnerQuery> {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, question: OwnerQuestion, asker: Asker<'_>) {
+    fn ask(&self, question: OwnerQuery, asker: Waiter<'_>) {
         self.parts.looks.ask(question, asker);
     }
 }

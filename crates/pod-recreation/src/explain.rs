@@ -14,9 +14,9 @@ use belayer_holds::holding::Holding;
 use belayer_holds::names::{
     IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
 };
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, is_ignored};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState, is_ignored};
 use belayer_holds::owned::OwnerSight;
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 use jiff::Timestamp;
 
 use crate::api::{self, Phase};
@@ -38,9 +38,9 @@ pub struct Looks {
     /// Decodes records.
     pub records: Decoders<Record>,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuery>>,
     /// Answers about records, for the pods that name one, and about the owners of pods.
-    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuery>>,
     /// The kinds of owners that a controller watches.
     pub owner_kinds: Vec<Resource>,
 }
@@ -64,7 +64,7 @@ impl Looks {
     pub async fn look(&self, pod: &Pod) -> Result<Seen, LookError> {
         // Everything below begins after this: it is evidence about this very pod.
         let first_seen = LogicalTime::now();
-        let question = NamespaceQuestion::new(Arc::clone(pod.meta.key.shared_namespace()));
+        let question = NamespaceQuery::new(Arc::clone(pod.meta.key.shared_namespace()));
         let namespace = look(&*self.namespaces, &question).await?;
         let (ignored, terminating) = match namespace.answer() {
             NamespaceState::Present(meta) => (is_ignored(&meta.labels), meta.is_deleting()),
@@ -128,7 +128,7 @@ impl Looks {
         let Some(kind) = kinds.find(of_kind) else {
             return Ok(None);
         };
-        let question = OwnerQuestion::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        let question = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
         let fact = look(&*self.owners, &question).await?;
         // A controller has an owner that exists in its store.
         let cached = match fact.answer() {

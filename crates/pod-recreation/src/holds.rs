@@ -6,7 +6,7 @@ use belayer_core::facts::Fact;
 use belayer_core::moment::LogicalTime;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::owned::{OwnerEnd, OwnerSight};
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 use jiff::Timestamp;
 
 use crate::api::{Phase, Status};
@@ -17,7 +17,7 @@ use crate::row;
 use crate::snapshot::{Asked, Hold, Mark, PodState, PodView, Rejection, Selection};
 
 /// What is decided about a pod.
-pub type HoldDecision = Decision<Evidence, OwnerQuestion>;
+pub type HoldDecision = Decision<Evidence, OwnerQuery>;
 
 /// A look that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ pub struct HoldSnapshot {
     /// Whether it was rejected after it had started and our hold had gone.
     pub to_report: Asked,
     /// What a live look at the record of its mark said, and what to ask for one.
-    pub look: Option<(OwnerQuestion, Option<Fact<OwnerState>>)>,
+    pub look: Option<(OwnerQuery, Option<Fact<OwnerState>>)>,
     /// Its controller, if that is of a kind that is watched.
     pub owner: Option<OwnerSight>,
 }

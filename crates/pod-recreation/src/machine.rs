@@ -24,7 +24,7 @@ use belayer_core::slim::Pod;
 use belayer_core::workqueue::{Band, Outcome, Workers};
 use belayer_holds::decision::Notice;
 use belayer_holds::holding::{HoldSwitch, Holding};
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::Clock;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Reads single records.
     pub record_decoders: Decoders<Record>,
     /// Reads owners of pods, with the executor of the tickets: a step that has begun does not wait.
-    pub owners: Arc<dyn LiveReader<OwnerQuestion>>,
+    pub owners: Arc<dyn LiveReader<OwnerQuery>>,
     /// Tells people.
     pub events: EventRecorder,
     /// Whether Belayer is drained, or leaves.

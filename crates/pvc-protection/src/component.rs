@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Asker, Facts, Pace};
+use belayer_core::facts::{Facts, Pace, Waiter};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
@@ -14,7 +14,7 @@ use belayer_core::slim::{Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 
 use crate::advice::Signs;
@@ -23,9 +23,9 @@ use crate::config::Mode;
 use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::ledger::Ledger;
-use crate::look::PodsQuestion;
+use crate::look::PodsQuery;
 use crate::owner::{self, OwnerView};
-use crate::question::ClaimQuestion;
+use crate::question::ClaimQuery;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::{self, NAMED, Users, uses};
 
@@ -53,9 +53,9 @@ pub struct Parts {
     /// Pods, with the index [`PODS_BY_CLAIM`].
     pub pods: Store<Pod>,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
-    pub looks: Facts<PodsQuestion>,
+    pub looks: Facts<PodsQuery>,
     /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
-    pub owners: Facts<OwnerQuestion>,
+    pub owners: Facts<OwnerQuery>,
     /// The queue of the claims' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -65,8 +65,8 @@ pub struct PvcProtection {
     mode: Mode,
     claims: Store<Claim>,
     pods: Store<Pod>,
-    looks: Facts<PodsQuestion>,
-    owners: Facts<OwnerQuestion>,
+    looks: Facts<PodsQuery>,
+    owners: Facts<OwnerQuery>,
     queue: WorkQueue<ObjectKey>,
     census: Census,
     ledger: Arc<Ledger>,
@@ -290,7 +290,7 @@ fn is_idle(pod: &Pod) -> bool {
 impl Component<Claim> for PvcProtection {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
-    type Question = ClaimQuestion;
+    type Query = ClaimQuery;
 
     fn name(&self) -> &'static str {
         NAME
@@ -315,7 +315,7 @@ impl Component<Claim> for PvcProtection {
 
     fn observe(&self, claim: &Stored<Claim>) -> Snapshot {
         let meta = claim.meta.clone();
-        let question = PodsQuestion::new(Arc::clone(meta.key.shared_namespace()));
+        let question = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
         // The look first: what a store that it found fresh says is read after it.
         let look = self.looks.get(&question);
         let look_error = self
@@ -340,14 +340,14 @@ impl Component<Claim> for PvcProtection {
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, ClaimQuestion> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, ClaimQuery> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: ClaimQuestion, asker: Asker<'_>) {
+    fn ask(&self, question: ClaimQuery, asker: Waiter<'_>) {
         match question {
-            ClaimQuestion::Pods(question) => self.looks.ask(question, asker),
-            ClaimQuestion::Owner(question) => self.owners.ask(question, asker),
+            ClaimQuery::Pods(question) => self.looks.ask(question, asker),
+            ClaimQuery::Owner(question) => self.owners.ask(question, asker),
         }
     }
 }

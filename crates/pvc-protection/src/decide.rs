@@ -11,13 +11,13 @@ use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use crate::evidence::{Evidence, OwnerFinished, Unused};
 use crate::look::PodsLook;
 use crate::owner::{Finished, OwnerView};
-use crate::question::ClaimQuestion;
+use crate::question::ClaimQuery;
 use crate::row;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::Users;
 
 /// What is decided about a claim.
-pub type ClaimDecision = Decision<Evidence, ClaimQuestion>;
+pub type ClaimDecision = Decision<Evidence, ClaimQuery>;
 
 /// A claim whose deletion waits longer than this gets an Event that says what for.
 pub const TELL_AFTER: Duration = Duration::from_secs(5);
@@ -77,10 +77,10 @@ fn owner_finished(
     since: Timestamp,
     now: Timestamp,
 ) -> ClaimDecision {
-    let pods = || ClaimQuestion::Pods(claim.question.clone());
+    let pods = || ClaimQuery::Pods(claim.question.clone());
     let (question, after) = match owner.finished(claim.deletion_seen) {
-        None => (ClaimQuestion::Owner(owner.question.clone()), Duration::ZERO),
-        Some(Finished::No) => (ClaimQuestion::Owner(owner.question.clone()), OWNER_AGAIN),
+        None => (ClaimQuery::Owner(owner.question.clone()), Duration::ZERO),
+        Some(Finished::No) => (ClaimQuery::Owner(owner.question.clone()), OWNER_AGAIN),
         Some(Finished::Yes) => match &claim.look {
             Some(look) => match OwnerFinished::prove(claim, look) {
                 Some(proof) => {
@@ -126,7 +126,7 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
     if let Some(proof) = proof {
         return Decision::write(row::CONFIRM, Write::Release(Evidence::Unused(proof)));
     }
-    let question = ClaimQuestion::Pods(claim.question.clone());
+    let question = ClaimQuery::Pods(claim.question.clone());
     if let Some(users) = claim.look.as_ref().and_then(|look| seen_by(claim, look)) {
         let waits = waits_for(&users);
         let mut decision = Decision::missing(row::CONFIRM, Missing::Event(waits.clone().into()));

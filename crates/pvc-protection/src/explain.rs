@@ -5,7 +5,7 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 
 use crate::config::Mode;
-use crate::look::{PodsLook, PodsQuestion};
+use crate::look::{PodsLook, PodsQuery};
 use crate::owner::OwnerView;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 
@@ -38,7 +38,7 @@ pub fn snapshot(
             hold,
             deletion_seen: claim.is_deleting().then_some(seen),
             cached,
-            question: PodsQuestion::new(claim.key.shared_namespace().clone()),
+            question: PodsQuery::new(claim.key.shared_namespace().clone()),
             look: Some(look),
             look_error: None,
             meta: claim,

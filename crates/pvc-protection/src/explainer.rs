@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::config::Mode;
 use crate::decide::decide;
-use crate::look::{Listed, PodsLook, PodsQuestion};
+use crate::look::{Listed, PodsLook, PodsQuery};
 use crate::owner::{self, COMPLETED_LABEL, OwnerView};
 use crate::snapshot::Snapshot;
 use crate::{component, explain, row};
@@ -18,7 +18,7 @@ use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, DecodeContext, Keep, Pod};
-use belayer_holds::owner::{OwnerQuestion, OwnerReader};
+use belayer_holds::owner::{OwnerQuery, OwnerReader};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
 
@@ -42,7 +42,7 @@ impl Claims {
             reader: reader.clone(),
             namespace: key.namespace().unwrap_or_default().to_owned(),
         };
-        let question = PodsQuestion::new(key.shared_namespace().clone());
+        let question = PodsQuery::new(key.shared_namespace().clone());
         let look = look(&pods, &question)
             .await
             .map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ impl Claims {
 }
 
 /// The Workflow that owns a PVC, read live.
-async fn owner_view(question: OwnerQuestion, reader: &Reader) -> Result<OwnerView, String> {
+async fn owner_view(question: OwnerQuery, reader: &Reader) -> Result<OwnerView, String> {
     let keep = DecodeContext {
         keep: Keep::nothing().labels([COMPLETED_LABEL]),
         ..DecodeContext::default()
@@ -159,8 +159,8 @@ impl LivePods {
     }
 }
 
-impl LiveReader<PodsQuestion> for LivePods {
-    fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+impl LiveReader<PodsQuery> for LivePods {
+    fn look<'a>(&'a self, _: &'a PodsQuery) -> BoxFuture<'a, Result<PodsLook, LookError>> {
         Box::pin(self.list())
     }
 }

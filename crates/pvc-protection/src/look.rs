@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Question};
+use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
@@ -39,16 +39,16 @@ const PAGE_LIMIT: usize = 32 << 20;
 
 /// Which claims the pods of a namespace use now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PodsQuestion(Arc<str>);
+pub struct PodsQuery(Arc<str>);
 
-impl PodsQuestion {
+impl PodsQuery {
     /// A question about the pods of the namespace called `name`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 }
 
-impl fmt::Display for PodsQuestion {
+impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "which claims do the pods of namespace {} use", self.0)
     }
@@ -64,7 +64,7 @@ pub enum PodsLook {
     StoreReached(ResourceVersion),
 }
 
-impl Question for PodsQuestion {
+impl Query for PodsQuery {
     type Answer = PodsLook;
 
     const NAME: &'static str = "pods";
@@ -161,7 +161,7 @@ impl Listed {
     }
 }
 
-/// Answers [`PodsQuestion`]s.
+/// Answers [`PodsQuery`]s.
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,
@@ -179,7 +179,7 @@ impl PodsReader {
         }
     }
 
-    async fn pods(&self, question: &PodsQuestion) -> Result<PodsLook, LookError> {
+    async fn pods(&self, question: &PodsQuery) -> Result<PodsLook, LookError> {
         let path = Resource::pods().path(Some(&question.0));
         let first = self.page(&path, 1, None).await?;
         let now = first.resource_version;
@@ -255,11 +255,8 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
     Ok(())
 }
 
-impl LiveReader<PodsQuestion> for PodsReader {
-    fn look<'a>(
-        &'a self,
-        question: &'a PodsQuestion,
-    ) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+impl LiveReader<PodsQuery> for PodsReader {
+    fn look<'a>(&'a self, question: &'a PodsQuery) -> BoxFuture<'a, Result<PodsLook, LookError>> {
         Box::pin(self.pods(question))
     }
 }

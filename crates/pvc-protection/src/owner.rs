@@ -5,7 +5,7 @@ use belayer_core::facts::Fact;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 
 /// The label that Argo puts on a workflow that has finished, and removes when it is retried. Decoders of
 /// owners have to keep it.
@@ -18,7 +18,7 @@ const KIND: &str = "Workflow";
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// What to ask.
-    pub question: OwnerQuestion,
+    pub question: OwnerQuery,
     /// The last answer.
     pub look: Option<Fact<OwnerState>>,
 }
@@ -50,14 +50,14 @@ pub enum Finished {
 }
 
 /// The question about the controller owner of a PVC, if that is an Argo Workflow.
-pub fn question(claim: &ObjectMeta) -> Option<OwnerQuestion> {
+pub fn question(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let owner = claim.controller.as_ref()?;
     let (group, version) = owner.api_version.split_once('/')?;
     if group != GROUP || *owner.kind != *KIND {
         return None;
     }
     let workflows = Resource::new(group, version, KIND, "workflows");
-    Some(OwnerQuestion::new(
+    Some(OwnerQuery::new(
         workflows,
         claim.key.shared_namespace(),
         owner,

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::owner::OwnerQuery;
 
-use crate::look::PodsQuestion;
+use crate::look::PodsQuery;
 
 /// A question that a decision about a PVC needs answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ClaimQuestion {
+pub enum ClaimQuery {
     /// Which PVCs do the pods of its namespace use?
-    Pods(PodsQuestion),
+    Pods(PodsQuery),
     /// Has the Workflow that owns it finished?
-    Owner(OwnerQuestion),
+    Owner(OwnerQuery),
 }
 
-impl fmt::Display for ClaimQuestion {
+impl fmt::Display for ClaimQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pods(question) => question.fmt(f),

@@ -9,7 +9,7 @@ use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 
 use crate::config::Mode;
-use crate::look::{PodsLook, PodsQuestion};
+use crate::look::{PodsLook, PodsQuery};
 use crate::owner::OwnerView;
 use crate::uses::Users;
 
@@ -34,7 +34,7 @@ pub struct ClaimView {
     /// The pods that use it, by the pod store.
     pub cached: CachedUsers,
     /// What to ask about its namespace.
-    pub question: PodsQuestion,
+    pub question: PodsQuery,
     /// As the last live look at its namespace's pods saw them.
     pub look: Option<Fact<PodsLook>>,
     /// Why the look that is under way fails, if it does.

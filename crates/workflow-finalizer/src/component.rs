@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Asker, Facts};
+use belayer_core::facts::{Facts, Waiter};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceView, is_ignored};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::UnselectedBy;
@@ -20,8 +20,8 @@ use crate::census::{Census, HeldWorkflow, Selected};
 use crate::config::{OwnerRule, Settings};
 use crate::decide::decide;
 use crate::evidence::Evidence;
-use crate::look::{PodsQuestion, PodsState};
-use crate::question::WorkflowQuestion;
+use crate::look::{PodsQuery, PodsState};
+use crate::question::WorkflowQuery;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -51,9 +51,9 @@ pub struct Parts {
     /// Namespaces.
     pub namespaces: Store<Namespace>,
     /// Live lists of pods.
-    pub pod_facts: Facts<PodsQuestion>,
+    pub pod_facts: Facts<PodsQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: Facts<NamespaceQuestion>,
+    pub namespace_facts: Facts<NamespaceQuery>,
     /// The queue of this kind's runner.
     pub queue: WorkQueue<ObjectKey>,
     /// The queue of the pods' runner.
@@ -258,8 +258,8 @@ impl WorkflowFinalizer {
         }
     }
 
-    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuestion {
-        PodsQuestion::new(
+    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuery {
+        PodsQuery::new(
             workflow.key.clone(),
             workflow.uid.clone(),
             self.rule.pod_label.clone(),
@@ -268,7 +268,7 @@ impl WorkflowFinalizer {
 
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
         let meta = &workflow.object.0;
-        let namespace = NamespaceQuestion::new(meta.key.shared_namespace().clone());
+        let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
         let pods = self.pods_question(meta);
         WorkflowView {
             held: held(meta),
@@ -310,7 +310,7 @@ fn deletion(workflow: &Stored<OwnerMeta>) -> Option<Deletion> {
 impl Component<OwnerMeta> for WorkflowFinalizer {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
-    type Question = WorkflowQuestion;
+    type Query = WorkflowQuery;
 
     fn name(&self) -> &'static str {
         NAME
@@ -339,17 +339,17 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, WorkflowQuestion> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, WorkflowQuery> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: WorkflowQuestion, asker: Asker<'_>) {
+    fn ask(&self, question: WorkflowQuery, asker: Waiter<'_>) {
         let facts = &self.parts;
         match question {
-            WorkflowQuestion::Pods(question) => {
+            WorkflowQuery::Pods(question) => {
                 facts.pod_facts.ask(question, asker);
             }
-            WorkflowQuestion::Namespace(question) => {
+            WorkflowQuery::Namespace(question) => {
                 facts.namespace_facts.ask(question, asker);
             }
         }

@@ -12,12 +12,12 @@ use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
 use crate::look::PodsState;
-use crate::question::WorkflowQuestion;
+use crate::question::WorkflowQuery;
 use crate::row;
 use crate::snapshot::{Deletion, Held, Selection, Snapshot, WorkflowView};
 
 /// What is decided about a workflow.
-pub type WorkflowDecision = Decision<Evidence, WorkflowQuestion>;
+pub type WorkflowDecision = Decision<Evidence, WorkflowQuery>;
 
 /// A live list that found held pods which the index does not show is repeated after this time.
 /// The pods' own events end the waiting earlier.
@@ -66,7 +66,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
                         .fact
                         .as_ref()
                         .is_some_and(|fact| fact.begun() > workflow.first_seen);
-                    let question = WorkflowQuestion::Namespace(namespace.question.clone());
+                    let question = WorkflowQuery::Namespace(namespace.question.clone());
                     let after = if fresh { RECHECK } else { Duration::ZERO };
                     return Decision::missing(row::UNSELECTED, Missing::Answer { question, after });
                 }
@@ -122,7 +122,7 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         .as_ref()
         .filter(|fact| fact.begun() > deletion.seen)
     else {
-        let question = WorkflowQuestion::Pods(pods.question.clone());
+        let question = WorkflowQuery::Pods(pods.question.clone());
         return Decision::ask(in_row(row::CONFIRM), question);
     };
     release_or_recheck(workflow, deletion, fact, in_row)
@@ -142,7 +142,7 @@ fn release_or_recheck(
     let mut decision = Decision::missing(
         in_row(row::PODS_HELD),
         Missing::Answer {
-            question: WorkflowQuestion::Pods(workflow.pods.question.clone()),
+            question: WorkflowQuery::Pods(workflow.pods.question.clone()),
             after: RECHECK,
         },
     );
@@ -152,7 +152,7 @@ fn release_or_recheck(
     decision
 }
 
-fn pods_remain(held: usize) -> Missing<WorkflowQuestion> {
+fn pods_remain(held: usize) -> Missing<WorkflowQuery> {
     Missing::Event(format!("{held} of its pods still carry a hold").into())
 }
 

@@ -7,11 +7,11 @@ use belayer_core::facts::{LiveReader, LookError, look};
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::{IGNORE_LABEL, WORKFLOW_HOLD};
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView, is_ignored};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView, is_ignored};
 use belayer_holds::selection::MassRelease;
 
 use crate::config::{OwnerRule, Settings};
-use crate::look::{PodsQuestion, PodsState};
+use crate::look::{PodsQuery, PodsState};
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// What is looked at live.
@@ -19,9 +19,9 @@ pub struct Looks {
     /// The rule of the workflow's kind.
     pub rule: OwnerRule,
     /// Answers about namespaces.
-    pub namespaces: Arc<dyn LiveReader<NamespaceQuestion>>,
+    pub namespaces: Arc<dyn LiveReader<NamespaceQuery>>,
     /// Answers about pods.
-    pub pods: Arc<dyn LiveReader<PodsQuestion>>,
+    pub pods: Arc<dyn LiveReader<PodsQuery>>,
 }
 
 impl Looks {
@@ -39,7 +39,7 @@ impl Looks {
     ) -> Result<Snapshot, LookError> {
         // Everything below begins after this: it is evidence about this very deletion.
         let seen = LogicalTime::now();
-        let question = NamespaceQuestion::new(workflow.key.shared_namespace().clone());
+        let question = NamespaceQuery::new(workflow.key.shared_namespace().clone());
         let fact = look(&*self.namespaces, &question).await?;
         let cached = match fact.answer() {
             NamespaceState::Present(meta) => Some(meta.clone()),
@@ -72,7 +72,7 @@ impl Looks {
     }
 
     async fn pods(&self, workflow: &ObjectMeta) -> Result<PodsView, LookError> {
-        let question = PodsQuestion::new(
+        let question = PodsQuery::new(
             workflow.key.clone(),
             workflow.uid.clone(),
             self.rule.pod_label.clone(),

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Question};
+use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_holds::names;
@@ -25,13 +25,13 @@ const METADATA_LIST: &str =
 /// Whether any pod of a workflow carries the pod-status hold. Pods are the workflow's by its UID; the
 /// label only narrows what is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PodsQuestion {
+pub struct PodsQuery {
     workflow: ObjectKey,
     uid: Uid,
     label: Option<Arc<str>>,
 }
 
-impl PodsQuestion {
+impl PodsQuery {
     /// A question about the pods of `workflow`. They carry its name in `label`, if there is one.
     pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
         let label = label.filter(|_| workflow.name().len() <= LONGEST_LABEL_VALUE);
@@ -55,7 +55,7 @@ impl PodsQuestion {
     }
 }
 
-impl fmt::Display for PodsQuestion {
+impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workflow, uid, .. } = self;
         write!(f, "does any pod of {workflow} (uid {uid}) carry a hold")
@@ -71,7 +71,7 @@ pub enum PodsState {
     SomeHeld,
 }
 
-impl Question for PodsQuestion {
+impl Query for PodsQuery {
     type Answer = PodsState;
 
     const NAME: &'static str = "pods";
@@ -84,7 +84,7 @@ impl Question for PodsQuestion {
     }
 }
 
-/// Answers [`PodsQuestion`]s by live lists of metadata.
+/// Answers [`PodsQuery`]s by live lists of metadata.
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,
@@ -96,7 +96,7 @@ impl PodsReader {
         Self { executor }
     }
 
-    async fn pods(&self, question: &PodsQuestion) -> Result<PodsState, LookError> {
+    async fn pods(&self, question: &PodsQuery) -> Result<PodsState, LookError> {
         let mut page: Option<String> = None;
         loop {
             let request = question.request(page.as_deref());
@@ -117,11 +117,8 @@ impl PodsReader {
     }
 }
 
-impl LiveReader<PodsQuestion> for PodsReader {
-    fn look<'a>(
-        &'a self,
-        question: &'a PodsQuestion,
-    ) -> BoxFuture<'a, Result<PodsState, LookError>> {
+impl LiveReader<PodsQuery> for PodsReader {
+    fn look<'a>(&'a self, question: &'a PodsQuery) -> BoxFuture<'a, Result<PodsState, LookError>> {
         Box::pin(self.pods(question))
     }
 }
@@ -228,7 +225,7 @@ mod tests {
     #[test]
     fn a_name_that_is_no_label_value_lists_the_whole_namespace() {
         let question = |name: String| {
-            PodsQuestion::new(
+            PodsQuery::new(
                 ObjectKey::new("ci", name),
                 Uid::new("u"),
                 Some("workflow".into()),

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use belayer_holds::namespace::NamespaceQuestion;
+use belayer_holds::namespace::NamespaceQuery;
 
-use crate::look::PodsQuestion;
+use crate::look::PodsQuery;
 
 /// A question about a workflow's surroundings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum WorkflowQuestion {
+pub enum WorkflowQuery {
     /// Does any pod of it carry the pod-status hold?
-    Pods(PodsQuestion),
+    Pods(PodsQuery),
     /// Is this namespace left alone?
-    Namespace(NamespaceQuestion),
+    Namespace(NamespaceQuery),
 }
 
-impl fmt::Display for WorkflowQuestion {
+impl fmt::Display for WorkflowQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pods(question) => question.fmt(f),

@@ -9,7 +9,7 @@ use belayer_core::moment::LogicalTime;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::selection::MassRelease;
 
-use crate::look::{PodsQuestion, PodsState};
+use crate::look::{PodsQuery, PodsState};
 
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub enum Selection {
 #[derive(Debug, Clone)]
 pub struct PodsView {
     /// What to ask about them.
-    pub question: PodsQuestion,
+    pub question: PodsQuery,
     /// How many of its UID carry the pod-status hold, by the index; `None` while that cannot be said.
     pub held: Option<usize>,
     /// What the last live list found.

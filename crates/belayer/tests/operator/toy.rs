@@ -10,7 +10,7 @@ use belayer_controller::config::{Key, Problem, Section};
 use belayer_controller::context::{ControllerContext, Watched, WorkerGroup};
 use belayer_controller::{Configured, Controller, Hold, Needs, Site};
 use belayer_core::client;
-use belayer_core::facts::Asker;
+use belayer_core::facts::Waiter;
 use belayer_core::informer::Stored;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
@@ -139,7 +139,7 @@ belayer_holds::rules! {
 impl Component<OwnerMeta> for Keeper {
     type Snapshot = ObjectMeta;
     type Evidence = Done;
-    type Question = Infallible;
+    type Query = Infallible;
 
     fn name(&self) -> &'static str {
         NAME
@@ -168,7 +168,7 @@ impl Component<OwnerMeta> for Keeper {
         Decision::nothing(WAIT)
     }
 
-    fn ask(&self, question: Infallible, _: Asker<'_>) {
+    fn ask(&self, question: Infallible, _: Waiter<'_>) {
         match question {}
     }
 }

@@ -16,7 +16,7 @@ use belayer_core::ambient;
 use belayer_core::election::Tenure;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Budget, Facts, LiveReader, LiveReads, Pace, Question, Wake};
+use belayer_core::facts::{Budget, Facts, LiveReader, LiveReads, Pace, Query, Wake};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
@@ -173,12 +173,12 @@ impl Shared {
     }
 
     /// Answers of `oracle`; `wake` is called for each who waited.
-    pub fn facts<Q: Question, O: LiveReader<Q>>(&self, oracle: O, wake: Wake) -> Facts<Q> {
+    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, oracle: O, wake: Wake) -> Facts<Q> {
         self.facts_at(oracle, wake, self.pace)
     }
 
     /// The same where one thing is asked at a pace of its own.
-    pub fn facts_at<Q: Question, O: LiveReader<Q>>(
+    pub fn facts_at<Q: Query, O: LiveReader<Q>>(
         &self,
         oracle: O,
         wake: Wake,

@@ -6,19 +6,19 @@ use belayer_metrics::{Known, KnownValues};
 use super::feed::{InformerHandle, WorkerGroup};
 
 /// What is asked live, and the answers that there are.
-pub type Question = (&'static str, &'static [&'static str]);
+pub type Query = (&'static str, &'static [&'static str]);
 
 /// Whether an owner is there.
-pub const OWNER: Question = ("owner", &["present", "gone", "unknown", "error"]);
+pub const OWNER: Query = ("owner", &["present", "gone", "unknown", "error"]);
 
 /// Whether a namespace is there.
-pub const NAMESPACE: Question = ("namespace", &["present", "gone", "error"]);
+pub const NAMESPACE: Query = ("namespace", &["present", "gone", "error"]);
 
 /// Those of a component: its releases by evidence, and the answers to what it asks.
 pub fn of_component(
     name: &'static str,
     evidence: impl Iterator<Item = &'static str>,
-    questions: &[Question],
+    questions: &[Query],
 ) {
     KnownValues::new()
         .with(Known::Controller, [name])
@@ -26,7 +26,7 @@ pub fn of_component(
         .write_zeros();
     for (question, answers) in questions {
         KnownValues::new()
-            .with(Known::Question, [*question])
+            .with(Known::Query, [*question])
             .with(Known::Answer, answers.iter().copied())
             .write_zeros();
     }

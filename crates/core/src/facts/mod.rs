@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use question::{Fact, LiveReader, LookError, Question, look};
+pub use question::{Fact, LiveReader, LookError, Query, look};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
@@ -34,7 +34,7 @@ use telling::Failing;
 
 /// For whom a question is asked, and what was known then.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct Waiter<'a> {
     /// Woken when there is an answer.
     pub key: &'a ObjectKey,
     /// When it was gathered what is known: an answer that came later is news to this one.
@@ -73,11 +73,11 @@ pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
 
 /// The answers to one kind of question. Cheap to clone.
 #[derive(Clone)]
-pub struct Facts<Q: Question> {
+pub struct Facts<Q: Query> {
     shared: Arc<Shared<Q>>,
 }
 
-struct Shared<Q: Question> {
+struct Shared<Q: Query> {
     oracle: Arc<dyn LiveReader<Q>>,
     wake: Wake,
     pace: Pace,
@@ -87,7 +87,7 @@ struct Shared<Q: Question> {
     state: Mutex<State<Q>>,
 }
 
-struct State<Q: Question> {
+struct State<Q: Query> {
     entries: HashMap<Q, Entry<Q::Answer>>,
     failing: Failing<Q>,
     /// Whether a task is running that drops unused answers from time to time.
@@ -128,7 +128,7 @@ enum Wanted {
 /// How many times within [`Pace::keep`] unused answers are dropped.
 const SWEEPS_PER_KEEP: u32 = 10;
 
-impl<Q: Question> Facts<Q> {
+impl<Q: Query> Facts<Q> {
     /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
     /// end when `cancel` is cancelled.
     pub fn new(
@@ -203,7 +203,7 @@ impl<Q: Question> Facts<Q> {
     /// A look that is under way serves this one too: whether it began late enough is for the
     /// decision to judge, which may ask again. So does an answer that came since the asker
     /// observed: without a look, it is woken to read that first.
-    pub fn ask(&self, question: Q, asker: Asker<'_>) {
+    pub fn ask(&self, question: Q, asker: Waiter<'_>) {
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
@@ -254,7 +254,7 @@ impl<Q: Question> Facts<Q> {
     }
 }
 
-impl<Q: Question> Shared<Q> {
+impl<Q: Query> Shared<Q> {
     /// Waits until `due` and for a slot among the live reads, then reads until there is an answer, then wakes
     /// all keys that wait. The read counts for the namespace of the first of them, also where it waits for a
     /// token.
@@ -372,13 +372,13 @@ impl<Q: Question> Shared<Q> {
     }
 }
 
-impl<Q: Question> Forgets for Shared<Q> {
+impl<Q: Query> Forgets for Shared<Q> {
     fn forget_before(&self, before: Instant) {
         self.state.lock().forget_before(before, &self.budget);
     }
 }
 
-impl<Q: Question> Drop for Shared<Q> {
+impl<Q: Query> Drop for Shared<Q> {
     fn drop(&mut self) {
         for entry in self.state.get_mut().entries.values() {
             self.budget.replace(weight::<Q>(entry.fact.as_ref()), 0);
@@ -387,13 +387,13 @@ impl<Q: Question> Drop for Shared<Q> {
 }
 
 /// About how many bytes an answer takes, with its place in the table.
-fn weight<Q: Question>(fact: Option<&Fact<Q::Answer>>) -> usize {
+fn weight<Q: Query>(fact: Option<&Fact<Q::Answer>>) -> usize {
     let entry = size_of::<(Q, Entry<Q::Answer>)>();
     fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
 }
 
 /// Drops unused answers from time to time, until there are no answers.
-async fn sweep<Q: Question>(shared: Weak<Shared<Q>>) {
+async fn sweep<Q: Query>(shared: Weak<Shared<Q>>) {
     loop {
         let Some((keep, cancel)) = shared
             .upgrade()
@@ -428,7 +428,7 @@ impl<A> Entry<A> {
     }
 }
 
-impl<Q: Question> State<Q> {
+impl<Q: Query> State<Q> {
     /// Drops the answers that were last used before `before`.
     fn forget_before(&mut self, before: Instant, budget: &Budget) {
         self.entries.retain(|_, entry| {
@@ -459,7 +459,7 @@ impl Pace {
     }
 }
 
-fn count<Q: Question>(answer: &'static str) {
+fn count<Q: Query>(answer: &'static str) {
     metrics::counter!(belayer_metrics::FACTS, "question" => Q::NAME, "answer" => answer)
         .increment(1);
 }

@@ -10,7 +10,7 @@ use crate::http::RequestError;
 use crate::moment::LogicalTime;
 
 /// Something that can be asked of the API server.
-pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
+pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     /// What comes back.
     type Answer: Clone + Debug + Send + Sync + 'static;
 
@@ -27,7 +27,7 @@ pub trait Question: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static 
 }
 
 /// Who can answer questions: by live requests in production, by a script in tests.
-pub trait LiveReader<Q: Question>: Send + Sync + 'static {
+pub trait LiveReader<Q: Query>: Send + Sync + 'static {
     /// Looks now. Must not answer from a cache.
     fn look<'a>(&'a self, question: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
 }
@@ -91,7 +91,7 @@ impl<A> Fact<A> {
 /// # Errors
 ///
 /// When the look gave no answer.
-pub async fn look<Q: Question>(
+pub async fn look<Q: Query>(
     oracle: &dyn LiveReader<Q>,
     question: &Q,
 ) -> Result<Fact<Q::Answer>, LookError> {

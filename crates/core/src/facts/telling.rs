@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{LookError, Question};
+use super::{LookError, Query};
 use crate::duration;
 use crate::outage::{News, Outage, Over};
 
@@ -18,7 +18,7 @@ const QUESTIONS: usize = 8;
 /// that another one is answered says nothing of them.
 pub(super) struct Failing<Q>(HashMap<Q, Outage>);
 
-impl<Q: Question> Failing<Q> {
+impl<Q: Query> Failing<Q> {
     pub(super) fn none() -> Self {
         Self(HashMap::new())
     }

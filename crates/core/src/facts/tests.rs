@@ -19,7 +19,7 @@ impl Display for Ask {
     }
 }
 
-impl Question for Ask {
+impl Query for Ask {
     type Answer = u32;
 
     const NAME: &'static str = "ask";
@@ -117,8 +117,8 @@ struct Asks {
 }
 
 impl Asks {
-    fn asker(&self) -> Asker<'_> {
-        Asker {
+    fn asker(&self) -> Waiter<'_> {
+        Waiter {
             key: &self.key,
             observed: self.observed,
             after: self.after,

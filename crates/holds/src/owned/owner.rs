@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::decision;
-use crate::owner::{GoneProof, OwnerDeletion, OwnerQuestion, OwnerState};
+use crate::owner::{GoneProof, OwnerDeletion, OwnerQuery, OwnerState};
 use belayer_core::facts::Fact;
 use belayer_core::informer::{Lookup, Store};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource};
@@ -49,12 +49,12 @@ impl OwnerStores {
     pub fn owner_of(
         &self,
         pod: &Pod,
-        answer: impl FnOnce(&OwnerQuestion) -> Option<Fact<OwnerState>>,
+        answer: impl FnOnce(&OwnerQuery) -> Option<Fact<OwnerState>>,
     ) -> Option<OwnerSight> {
         let owner = pod.meta.controller.as_ref()?;
         let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
         let (kind, store) = self.0.iter().find(|(kind, _)| of_kind(kind))?;
-        let question = OwnerQuestion::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        let question = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
         Some(OwnerSight {
             cached: cached(pod, owner, store),
             fact: answer(&question),
@@ -76,7 +76,7 @@ fn cached(pod: &Pod, owner: &OwnerReference, store: &Store<OwnerMeta>) -> Option
 #[derive(Debug, Clone)]
 pub struct OwnerSight {
     /// What to ask about it.
-    pub question: OwnerQuestion,
+    pub question: OwnerQuery,
     /// The owner itself, if the store has the object of its UID.
     pub cached: Option<ObjectMeta>,
     /// The last answer of a live read.
@@ -93,7 +93,7 @@ pub enum OwnerEnd {
     /// Only a live read can show it.
     Ask {
         /// What to ask.
-        question: OwnerQuestion,
+        question: OwnerQuery,
         /// Not before this time has passed.
         after: Duration,
     },
@@ -134,7 +134,7 @@ impl OwnerSight {
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted(owner: ObjectMeta, state: Option<OwnerState>) -> Self {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
-        let question = OwnerQuestion::about(kind, &owner);
+        let question = OwnerQuery::about(kind, &owner);
         match state {
             None => Self {
                 question,

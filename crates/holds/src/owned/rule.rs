@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use super::owner::{EndedOwner, OwnerEnd, OwnerSight, OwnerStores};
 use crate::decision::{Decision, Missing, Row, Rule, Write};
 use crate::names;
-use crate::owner::OwnerQuestion;
+use crate::owner::OwnerQuery;
 use crate::runner::{Change, Component};
-use belayer_core::facts::{Asker, Facts};
+use belayer_core::facts::{Facts, Waiter};
 use belayer_core::informer::Stored;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Band;
@@ -26,7 +26,7 @@ pub struct Parts {
     pub owners: OwnerStores,
     /// Live looks at owners; `None` where another component asks whether they are gone, so that
     /// one owner is looked at once.
-    pub facts: Option<Facts<OwnerQuestion>>,
+    pub facts: Option<Facts<OwnerQuery>>,
 }
 
 /// Releases the pods of owners that end.
@@ -62,7 +62,7 @@ impl OwnerEnds {
     }
 
     fn owner(&self, pod: &Pod) -> Option<OwnerSight> {
-        let answer = |question: &OwnerQuestion| self.0.facts.as_ref()?.get(question);
+        let answer = |question: &OwnerQuery| self.0.facts.as_ref()?.get(question);
         self.0.owners.owner_of(pod, answer)
     }
 }
@@ -74,7 +74,7 @@ fn is_held(pod: &Pod) -> bool {
 impl Component<Pod> for OwnerEnds {
     type Snapshot = Snapshot;
     type Evidence = EndedOwner;
-    type Question = OwnerQuestion;
+    type Query = OwnerQuery;
 
     fn name(&self) -> &'static str {
         self.0.name
@@ -108,21 +108,21 @@ impl Component<Pod> for OwnerEnds {
         }
     }
 
-    fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuestion> {
+    fn decide(snapshot: &Snapshot, _: Timestamp) -> Decision<EndedOwner, OwnerQuery> {
         let Snapshot::Owned(owned) = snapshot else {
             return Decision::nothing(NOT_OURS);
         };
         decide(owned)
     }
 
-    fn ask(&self, question: OwnerQuestion, asker: Asker<'_>) {
+    fn ask(&self, question: OwnerQuery, asker: Waiter<'_>) {
         if let Some(facts) = &self.0.facts {
             facts.ask(question, asker);
         }
     }
 }
 
-fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuestion> {
+fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
     match owned.owner.end() {
         OwnerEnd::Lives => Decision::nothing(KEEP),
         OwnerEnd::Ended(ended) => {
@@ -154,7 +154,7 @@ mod tests {
     fn owned(cached: Option<ObjectMeta>, fact: Option<OwnerState>, asking: Asking) -> Owned {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
         let owner = OwnerSight {
-            question: OwnerQuestion::about(kind, &meta(None)),
+            question: OwnerQuery::about(kind, &meta(None)),
             cached,
             fact: fact.map(|state| Fact::scripted(state, LogicalTime::now())),
         };

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
 use belayer_core::events::UNANSWERED;
 use belayer_core::executor::Executor;
-use belayer_core::facts::Asker;
+use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::informer::Stored;
 use belayer_core::moment::LogicalTime;
@@ -29,7 +29,7 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     /// Why a release is safe.
     type Evidence: Evidence;
     /// What may have to be found out.
-    type Question: Debug + Display + Send;
+    type Query: Debug + Display + Send;
 
     /// Name of the component, such as `pod-finalizer`: a metric label.
     fn name(&self) -> &'static str;
@@ -44,13 +44,10 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
 
     /// What follows from it.
-    fn decide(
-        snapshot: &Self::Snapshot,
-        now: Timestamp,
-    ) -> Decision<Self::Evidence, Self::Question>;
+    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Decision<Self::Evidence, Self::Query>;
 
     /// Finds something out for `asker`, and wakes it.
-    fn ask(&self, question: Self::Question, asker: Asker<'_>);
+    fn ask(&self, question: Self::Query, asker: Waiter<'_>);
 
     /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
     /// what has to be read for it. What came of it is for the next snapshot to tell.
@@ -241,7 +238,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                     Asked::Later
                 });
                 let key = object.object.key();
-                let asker = Asker {
+                let asker = Waiter {
                     key,
                     observed,
                     after,

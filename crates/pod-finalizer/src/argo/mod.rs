@@ -18,7 +18,7 @@ use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use component::NeverHeld;
 pub use ending::{EndedByDeletion, Ending, Held};
-pub use node::{NodeLost, NodeQuestion, NodeReader, NodeState};
+pub use node::{NodeLost, NodeQuery, NodeReader, NodeState};
 
 use crate::profile::argo;
 
@@ -35,7 +35,7 @@ pub struct ArgoPod {
 #[derive(Debug, Clone)]
 pub struct NodeView {
     /// What to ask about it.
-    pub question: NodeQuestion,
+    pub question: NodeQuery,
     /// As the last live read saw it.
     pub fact: Option<Fact<NodeState>>,
     /// When this process first saw the pod's deletion: only a read that begins later is a proof.

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LiveReader, LookError, Question};
+use belayer_core::facts::{Fact, LiveReader, LookError, Query};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
@@ -20,9 +20,9 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Is this node still there, and ready?
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct NodeQuestion(Arc<str>);
+pub struct NodeQuery(Arc<str>);
 
-impl NodeQuestion {
+impl NodeQuery {
     /// The question about the node of `pod`, if the pod looks as if its node had been lost: it is
     /// deleted by force or by pod garbage collection, and its last known status shows that main or Argo's
     /// own container has not ended. If the containers have ended, the result can still be read.
@@ -38,7 +38,7 @@ impl NodeQuestion {
     }
 }
 
-impl fmt::Display for NodeQuestion {
+impl fmt::Display for NodeQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "is node {} lost", self.0)
     }
@@ -59,7 +59,7 @@ pub enum NodeState {
     Unknown(Arc<str>),
 }
 
-impl Question for NodeQuestion {
+impl Query for NodeQuery {
     type Answer = NodeState;
 
     const NAME: &'static str = "node";
@@ -92,7 +92,7 @@ enum Loss {
 impl NodeLost {
     /// The proof, if `fact` gives it for `pod`, whose deletion was first seen at `deletion_seen`.
     pub fn prove(pod: &Pod, fact: &Fact<NodeState>, deletion_seen: LogicalTime) -> Option<Self> {
-        NodeQuestion::about(pod)?;
+        NodeQuery::about(pod)?;
         if fact.begun() <= deletion_seen {
             return None;
         }
@@ -121,7 +121,7 @@ impl fmt::Display for NodeLost {
     }
 }
 
-/// Answers [`NodeQuestion`]s by live GETs.
+/// Answers [`NodeQuery`]s by live GETs.
 #[derive(Debug)]
 pub struct NodeReader {
     executor: Arc<Executor>,
@@ -133,7 +133,7 @@ impl NodeReader {
         Self { executor }
     }
 
-    async fn node(&self, question: &NodeQuestion) -> Result<NodeState, LookError> {
+    async fn node(&self, question: &NodeQuery) -> Result<NodeState, LookError> {
         let nodes = Resource::nodes();
         let key = ObjectKey::cluster(Arc::clone(&question.0));
         let request = Request::get(nodes.object_path(&key));
@@ -161,11 +161,8 @@ impl NodeReader {
     }
 }
 
-impl LiveReader<NodeQuestion> for NodeReader {
-    fn look<'a>(
-        &'a self,
-        question: &'a NodeQuestion,
-    ) -> BoxFuture<'a, Result<NodeState, LookError>> {
+impl LiveReader<NodeQuery> for NodeReader {
+    fn look<'a>(&'a self, question: &'a NodeQuery) -> BoxFuture<'a, Result<NodeState, LookError>> {
         Box::pin(self.node(question))
     }
 }

@@ -9,7 +9,7 @@ use belayer_holds::decision::{Decision, Missing, Write};
 use super::{PodDecision, elapsed};
 use crate::cleanup::WorkflowEnd;
 use crate::evidence::Evidence;
-use crate::question::{Delay, PodQuestion};
+use crate::question::{Delay, PodQuery};
 use crate::row;
 use crate::snapshot::{CleanupView, Held, PodView};
 
@@ -27,7 +27,7 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDe
     }
     // Less than nothing would be asked at once, again and again.
     let after = left.max(Duration::from_millis(10));
-    let question = PodQuestion::Delay(Delay::Cleanup(pod.uid.clone()));
+    let question = PodQuery::Delay(Delay::Cleanup(pod.uid.clone()));
     Decision::missing(row::CLEANUP, Missing::Answer { question, after })
 }
 

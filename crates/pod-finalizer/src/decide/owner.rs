@@ -9,7 +9,7 @@ use belayer_holds::owner::OwnerState;
 use super::{Answer, Found, RECHECK, Reasons, ask};
 use crate::evidence::{Consumption, Evidence, OwnerDeletion};
 use crate::profile::Profile;
-use crate::question::PodQuestion;
+use crate::question::PodQuery;
 use crate::row;
 use crate::snapshot::{CachedOwner, ConsumedLabel, Judge, Owner, OwnerView, PodView, Selection};
 
@@ -27,7 +27,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
         return OwnerDeletion::prove(meta, question.uid())
             .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
     }
-    let question = PodQuestion::Owner(question.clone());
+    let question = PodQuery::Owner(question.clone());
     match fact.as_ref().map(Fact::answer) {
         Some(OwnerState::Gone(proof)) => {
             Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
@@ -124,7 +124,7 @@ fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut R
         _ => {
             reasons.add(
                 row::CONSUMED,
-                ask(PodQuestion::Owner(owner.question.clone()), answer),
+                ask(PodQuery::Owner(owner.question.clone()), answer),
             );
             None
         }

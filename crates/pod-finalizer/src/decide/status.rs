@@ -9,7 +9,7 @@ use belayer_holds::names::RELEASE_ANNOTATION;
 use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence};
 use crate::profile::{OwnerStatus, Profile};
-use crate::question::PodQuestion;
+use crate::question::PodQuery;
 use crate::row;
 use crate::snapshot::{CachedOwner, Ended, Held, NodeView, Owner, PodView};
 use crate::status::{NODE_ID, StatusState};
@@ -71,7 +71,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     } = view;
     let pace = Pace::of(pod);
     let ask = |reasons: &mut Reasons, after| {
-        let question = PodQuestion::Status(question.clone());
+        let question = PodQuery::Status(question.clone());
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
     let current = |fact: &&Fact<StatusState>| {

@@ -17,7 +17,7 @@ use crate::argo::{
 };
 use crate::evidence::Evidence;
 use crate::profile::{DeletedWhileRunning, Profile};
-use crate::question::{Delay, PodQuestion};
+use crate::question::{Delay, PodQuery};
 use crate::row;
 use crate::snapshot::{Ended, Held, PodView, Selection};
 
@@ -108,9 +108,9 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
         return Some((row::NODE_LOST, Evidence::NodeLost(proof)));
     }
     let answer = |question, after| Missing::Answer { question, after };
-    let wait = PodQuestion::Delay(Delay::NodeLost(pod.uid.clone()));
+    let wait = PodQuery::Delay(Delay::NodeLost(pod.uid.clone()));
     reasons.add(row::NODE_LOST, answer(wait, left));
-    let again = PodQuestion::Node(view.question.clone());
+    let again = PodQuery::Node(view.question.clone());
     reasons.add(row::NODE_LOST, answer(again, RECHECK));
     let text = format!(
         "{proof}: the pod is held for another {} s (nodeLostDelay)",
@@ -134,7 +134,7 @@ fn proof(argo: &ArgoPod, view: &NodeView) -> Option<NodeLost> {
 fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let fact = view.fact.as_ref();
     let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
-    let question = PodQuestion::Node(view.question.clone());
+    let question = PodQuery::Node(view.question.clone());
     let state = current.map(Fact::answer);
     let after = match state {
         Some(NodeState::Unknown(_)) => RECHECK,

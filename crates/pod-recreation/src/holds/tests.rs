@@ -332,7 +332,7 @@ fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
         name: "web-u-1".into(),
         uid: Uid::new("r-1"),
     };
-    let question = OwnerQuestion::new(api::resource(), &"yard".into(), &reference);
+    let question = OwnerQuery::new(api::resource(), &"yard".into(), &reference);
     let fact = state.map(|state| Fact::scripted(state, begun));
     HoldSnapshot {
         look: Some((question, fact)),

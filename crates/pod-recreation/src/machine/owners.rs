@@ -8,7 +8,7 @@ use belayer_core::facts::{LookError, look};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid, path};
 use belayer_core::slim::ObjectMeta;
-use belayer_holds::owner::{OwnerDeletion, OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerDeletion, OwnerQuery, OwnerState};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ impl Shared {
         };
         let uid = Uid::new(reference.uid.as_str());
         let owner = ObjectMeta::new(key, uid.clone(), ResourceVersion::new(0));
-        let question = OwnerQuestion::about(served.resource, &owner);
+        let question = OwnerQuery::about(served.resource, &owner);
         let fact = look(&*self.parts.owners, &question).await?;
         let named = format!("{} {}", reference.kind, reference.name);
         Ok(match fact.answer() {

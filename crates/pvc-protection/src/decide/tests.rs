@@ -10,7 +10,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::config::Mode;
-use crate::look::{Listed, PodsQuestion};
+use crate::look::{Listed, PodsQuery};
 use crate::owner::{COMPLETED_LABEL, question};
 use crate::snapshot::Hold;
 
@@ -38,7 +38,7 @@ fn claim() -> Snapshot {
                 users: Users::default(),
                 as_of: ResourceVersion::new(100),
             },
-            question: PodsQuestion::new("shop"),
+            question: PodsQuery::new("shop"),
             look: None,
             look_error: None,
             owner: None,

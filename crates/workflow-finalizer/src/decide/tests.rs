@@ -6,11 +6,11 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
 use belayer_holds::selection::Scope;
 
 use super::*;
-use crate::look::PodsQuestion;
+use crate::look::PodsQuery;
 use crate::snapshot::PodsView;
 
 /// What a case expects, in the words of the table.
@@ -127,12 +127,12 @@ fn workflow() -> Case {
             first_seen: LogicalTime::now(),
             selection: Selection::Yes,
             namespace: NamespaceView {
-                question: NamespaceQuestion::new("ci"),
+                question: NamespaceQuery::new("ci"),
                 cached: Some(namespace_meta()),
                 fact: None,
             },
             pods: PodsView {
-                question: PodsQuestion::new(key, Uid::new("wf-1"), None),
+                question: PodsQuery::new(key, Uid::new("wf-1"), None),
                 held: Some(0),
                 fact: None,
             },

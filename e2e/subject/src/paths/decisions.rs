@@ -11,8 +11,8 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{self, ObjectMeta};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceView};
-use belayer_holds::owner::OwnerQuestion;
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
+use belayer_holds::owner::OwnerQuery;
 use belayer_holds::selection::MassRelease;
 use belayer_pod_finalizer as pods;
 use belayer_pod_recreation as recreation;
@@ -80,7 +80,7 @@ fn namespace() -> NamespaceView {
         ResourceVersion::new(3),
     );
     NamespaceView {
-        question: NamespaceQuestion::new(NAMESPACE),
+        question: NamespaceQuery::new(NAMESPACE),
         cached: Some(meta),
         fact: None,
     }
@@ -96,7 +96,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
     };
     Snapshot {
         claim: Some(ClaimView {
-            question: claims::look::PodsQuestion::new(NAMESPACE),
+            question: claims::look::PodsQuery::new(NAMESPACE),
             mode: claims::Mode::Replacing,
             owner: None,
             hold: Hold::Present,
@@ -127,7 +127,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     };
     let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let owner = OwnerView {
-        question: OwnerQuestion::new(kind, &NAMESPACE.into(), &owner),
+        question: OwnerQuery::new(kind, &NAMESPACE.into(), &owner),
         cached: CachedOwner::Present(deleted(meta("checkout", WORKFLOW_UID))),
         fact: None,
     };
@@ -167,7 +167,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
     use workflows::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
     let key = ObjectKey::new(NAMESPACE, "checkout");
-    let question = workflows::look::PodsQuestion::new(key, Uid::new(WORKFLOW_UID), None);
+    let question = workflows::look::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
     Snapshot {
         workflow: Some(WorkflowView {
             held: Held::Yes,

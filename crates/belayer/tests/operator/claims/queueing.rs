@@ -14,10 +14,10 @@ use belayer_core::workqueue::{Band, WorkQueue};
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
-use belayer_holds::owner::{OwnerQuestion, OwnerState};
+use belayer_holds::owner::{OwnerQuery, OwnerState};
 use belayer_holds::runner::{self, Runner};
 use belayer_pvc_protection::component::{Parts, pace};
-use belayer_pvc_protection::look::{PodsLook, PodsQuestion};
+use belayer_pvc_protection::look::{PodsLook, PodsQuery};
 use belayer_pvc_protection::{Mode, PvcProtection};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -30,14 +30,14 @@ use crate::world::BELAYER;
 /// Nobody asks here.
 struct Nobody;
 
-impl LiveReader<PodsQuestion> for Nobody {
-    fn look<'a>(&'a self, _: &'a PodsQuestion) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+impl LiveReader<PodsQuery> for Nobody {
+    fn look<'a>(&'a self, _: &'a PodsQuery) -> BoxFuture<'a, Result<PodsLook, LookError>> {
         Box::pin(std::future::pending())
     }
 }
 
-impl LiveReader<OwnerQuestion> for Nobody {
-    fn look<'a>(&'a self, _: &'a OwnerQuestion) -> BoxFuture<'a, Result<OwnerState, LookError>> {
+impl LiveReader<OwnerQuery> for Nobody {
+    fn look<'a>(&'a self, _: &'a OwnerQuery) -> BoxFuture<'a, Result<OwnerState, LookError>> {
         Box::pin(std::future::pending())
     }
 }

@@ -10,7 +10,7 @@ use belayer_core::slim::{
 };
 
 use super::*;
-use crate::argo::NodeQuestion;
+use crate::argo::NodeQuery;
 
 /// When a container's end was seen.
 #[derive(Clone, Copy)]
@@ -317,16 +317,16 @@ impl Case {
 #[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait"), false)]
 #[case::it_succeeded(pod(Phase::Succeeded).runs("main"), false)]
 fn a2_a_node_is_asked_for_whose_pod_has_no_end(#[case] case: Case, #[case] asks: bool) {
-    assert_eq!(NodeQuestion::about(&case.forced().0).is_some(), asks);
+    assert_eq!(NodeQuery::about(&case.forced().0).is_some(), asks);
 }
 
 #[test]
 fn a2_only_the_node_of_a_pod_that_is_given_up_is_asked_for() {
     let mut kept = pod(Phase::Running).runs("main").runs("wait").forced();
     kept.0.meta.deletion_grace_period = Some(30);
-    assert_eq!(NodeQuestion::about(&kept.0), None);
-    assert!(NodeQuestion::about(&kept.by_pod_gc().0).is_some());
+    assert_eq!(NodeQuery::about(&kept.0), None);
+    assert!(NodeQuery::about(&kept.by_pod_gc().0).is_some());
     let mut nowhere = pod(Phase::Failed).by_pod_gc().forced();
     nowhere.0.node_name = None;
-    assert_eq!(NodeQuestion::about(&nowhere.0), None);
+    assert_eq!(NodeQuery::about(&nowhere.0), None);
 }

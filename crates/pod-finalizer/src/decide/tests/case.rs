@@ -9,12 +9,12 @@ use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion,
 use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuestion, NamespaceState, NamespaceView};
-use belayer_holds::owner::{GoneProof, OwnerQuestion, OwnerState};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
+use belayer_holds::owner::{GoneProof, OwnerQuery, OwnerState};
 use belayer_holds::selection::{MassRelease, Scope};
 
 use super::now;
-use crate::argo::{ArgoPod, NodeQuestion, NodeState, NodeView as NodeOfPod};
+use crate::argo::{ArgoPod, NodeQuery, NodeState, NodeView as NodeOfPod};
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
 use crate::profile::{Capture, Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
@@ -22,7 +22,7 @@ use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection, Snapshot,
 };
-use crate::status::{NodeRef, Nodes, StatusQuestion, StatusState};
+use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
 
 /// A selected pod of a running workflow, not held, in a quiet namespace.
 pub(crate) struct Case(pub(crate) Snapshot);
@@ -38,7 +38,7 @@ pub(crate) fn pod() -> Case {
     };
     let namespace: Arc<str> = "ci".into();
     let owner = OwnerView {
-        question: OwnerQuestion::new(kind, &namespace, &reference),
+        question: OwnerQuery::new(kind, &namespace, &reference),
         cached: CachedOwner::Present(owner_meta()),
         fact: None,
     };
@@ -69,7 +69,7 @@ pub(crate) fn pod() -> Case {
                 consumed: ConsumedLabel::No,
             },
             namespace: NamespaceView {
-                question: NamespaceQuestion::new(namespace),
+                question: NamespaceQuery::new(namespace),
                 cached: Some(namespace_meta()),
                 fact: None,
             },
@@ -259,7 +259,7 @@ impl Case {
     fn looks_lost(self) -> Self {
         self.with(|pod| {
             let argo = pod.argo.as_mut().unwrap();
-            argo.node = NodeQuestion::about(&argo.pod).map(|question| NodeOfPod {
+            argo.node = NodeQuery::about(&argo.pod).map(|question| NodeOfPod {
                 question,
                 fact: None,
                 deletion_seen: LogicalTime::now(),
@@ -342,7 +342,7 @@ impl Case {
         self.with(|pod| {
             pod.node = Some(NodeView {
                 node: NodeRef::Id("node-1".into()),
-                question: StatusQuestion::new(kind, &"ci".into(), &reference),
+                question: StatusQuery::new(kind, &"ci".into(), &reference),
                 fact: None,
             });
         })
