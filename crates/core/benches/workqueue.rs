@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use belayer_core::workqueue::{Ageing, Band, Metering, Options, WorkQueue};
+use belayer_core::workqueue::{Ageing, Metering, Options, Priority, WorkQueue};
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
@@ -76,8 +76,8 @@ fn key(number: usize) -> String {
     format!("namespace-{}/pod-{number}", number % 100)
 }
 
-fn band(number: usize) -> Band {
-    Band::ALL[number % 3]
+fn band(number: usize) -> Priority {
+    Priority::ALL[number % 3]
 }
 
 #[derive(Debug, Clone, Copy)]

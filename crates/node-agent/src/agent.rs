@@ -8,7 +8,7 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoders, Event, Informer, InformerState, JsonDecoder, Store};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
-use belayer_core::workqueue::{Band, WorkQueue, Workers};
+use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::names::WIPE_ANNOTATION;
 use belayer_lifecycles::{Lifecycles, Options as LifecycleOptions};
@@ -232,7 +232,7 @@ fn tell_of_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
         Event::Deleted { last, .. } => last,
         _ => return,
     };
-    queue.add(pod.meta.key.clone(), Band::Normal);
+    queue.add(pod.meta.key.clone(), Priority::Normal);
 }
 
 fn tell_of_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
@@ -242,5 +242,5 @@ fn tell_of_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
         Event::Deleted { last, .. } => last,
         _ => return,
     };
-    queue.add(record.pod(), Band::Normal);
+    queue.add(record.pod(), Priority::Normal);
 }

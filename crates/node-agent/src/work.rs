@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::workqueue::{Backoff, Band, WorkQueue};
+use belayer_core::workqueue::{Backoff, Priority, WorkQueue};
 use belayer_lifecycles::{Deadline, End, Identity, Lifecycle, Synced};
 use belayer_metrics::wipe as outcome;
 use hashbrown::HashMap;
@@ -198,7 +198,7 @@ impl Lifecycle for PodWork {
         self.world.end(&object.uid);
         // A record may have come too late for this life: then there is another one.
         if let Some(pod) = pod_of(&object.key) {
-            self.queue.add(pod, Band::Normal);
+            self.queue.add(pod, Priority::Normal);
         }
     }
 }

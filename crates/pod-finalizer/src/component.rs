@@ -18,7 +18,7 @@ use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceQuery;
@@ -223,7 +223,7 @@ impl PodFinalizer {
             .unwrap_or_default()
         {
             self.note(&pod, UnselectedBy::Labels);
-            self.queue_if_ours(&pod, Band::Normal);
+            self.queue_if_ours(&pod, Priority::Normal);
         }
     }
 
@@ -246,7 +246,7 @@ impl PodFinalizer {
             .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str())
             .unwrap_or_default()
         {
-            self.queue_if_ours(&pod, Band::Release);
+            self.queue_if_ours(&pod, Priority::Release);
         }
     }
 
@@ -265,7 +265,7 @@ impl PodFinalizer {
 
     fn queue_if_unheld(&self, pod: &Stored<Pod>) {
         if held(&pod.object.meta) == Held::No {
-            self.queue_if_ours(pod, Band::Normal);
+            self.queue_if_ours(pod, Priority::Normal);
         }
     }
 
@@ -292,15 +292,15 @@ impl PodFinalizer {
     /// Queues every held pod that no profile selects: there are few enough again.
     pub fn queue_unselected(&self) {
         for key in self.census.unselected() {
-            self.queue.add(key, Band::Release);
+            self.queue.add(key, Priority::Release);
         }
     }
 
-    fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Band) {
+    fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Priority) {
         let meta = &pod.object.meta;
         let band = match held(meta) {
-            Held::Yes => Band::Release,
-            Held::No if self.is_adopted(meta) => Band::Release,
+            Held::Yes => Priority::Release,
+            Held::No if self.is_adopted(meta) => Priority::Release,
             Held::No if self.is_selected(meta) => unheld,
             Held::No => return,
         };
@@ -389,14 +389,14 @@ impl Component<Pod> for PodFinalizer {
         names::POD_STATUS_HOLD
     }
 
-    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Priority> {
         let pod = &change.new?.object;
         let quiet = change.source.quiet();
         match held(&pod.meta) {
-            Held::Yes if self.may_go(pod) => Some(Band::Release),
+            Held::Yes if self.may_go(pod) => Some(Priority::Release),
             Held::Yes => Some(quiet),
             Held::No if self.is_adopted(&pod.meta) => Some(if self.may_go(pod) {
-                Band::Release
+                Priority::Release
             } else {
                 quiet
             }),
@@ -445,8 +445,8 @@ impl Component<Pod> for PodFinalizer {
             }
             PodQuery::Delay(delay) => {
                 let band = match delay {
-                    Delay::Cleanup(_) => Band::Normal,
-                    Delay::NodeLost(_) => Band::Release,
+                    Delay::Cleanup(_) => Priority::Normal,
+                    Delay::NodeLost(_) => Priority::Release,
                 };
                 self.world
                     .due

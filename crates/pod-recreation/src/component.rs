@@ -9,7 +9,7 @@ use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::slim::{
     Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
 };
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
@@ -188,7 +188,7 @@ impl PodRecreation {
             .flatten()
             .map(|pod| pod.meta.key.clone())
             .collect::<Vec<_>>();
-        self.parts.pods_queue.add_all(keys, Band::Release);
+        self.parts.pods_queue.add_all(keys, Priority::Release);
     }
 
     /// Wakes the pods of a namespace that changed: whether it is ignored, or being deleted.
@@ -214,7 +214,7 @@ impl PodRecreation {
             if view.hold == Hold::On || view.selection == Selection::Eligible {
                 self.parts
                     .pods_queue
-                    .add(pod.meta.key.clone(), Band::Normal);
+                    .add(pod.meta.key.clone(), Priority::Normal);
                 self.wake(&pod);
             }
         }
@@ -241,7 +241,7 @@ impl PodRecreation {
         };
         let key = pod_key(record);
         if self.parts.pods.lookup(&key).found().is_some() {
-            self.parts.pods_queue.add(key, Band::Normal);
+            self.parts.pods_queue.add(key, Priority::Normal);
         } else if matches!(event, Event::Deleted { .. }) {
             // Nobody is left for whom it would have to be remembered.
             let mut memory = self.memory.lock();
@@ -265,7 +265,7 @@ impl PodRecreation {
             // A pod that waits for its node has no record.
             return;
         }
-        self.parts.queue.add(key, Band::Normal);
+        self.parts.queue.add(key, Priority::Normal);
     }
 
     /// A pod in this component's words.
@@ -316,7 +316,7 @@ impl PodRecreation {
     /// A pod that carries our marks and is somebody else's work: it is a pod like any other.
     pub(crate) fn note_copy(&self, pod: &Uid, key: &ObjectKey) {
         self.memory.lock().copies.insert(pod.clone());
-        self.parts.pods_queue.add(key.clone(), Band::Normal);
+        self.parts.pods_queue.add(key.clone(), Priority::Normal);
         if let Some(pod) = self.parts.pods.lookup(key).found() {
             self.wake(&pod);
         }
@@ -456,12 +456,12 @@ impl Component<Pod> for PodRecreation {
         POD_RECREATION_HOLD
     }
 
-    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Priority> {
         let pod = change.new?;
         let view = self.view(pod);
         match (view.hold, &view.state) {
             (Hold::On, PodState::Pending) if !view.is_deleting() => Some(change.source.quiet()),
-            (Hold::On, _) => Some(Band::Release),
+            (Hold::On, _) => Some(Priority::Release),
             (Hold::Off, _) if view.selection == Selection::Eligible && !view.is_deleting() => {
                 Some(change.source.quiet())
             }

@@ -21,7 +21,7 @@ use belayer_core::freshness::OwnWrites;
 use belayer_core::informer::{Decoders, Event, Handler, Lookup};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
-use belayer_core::workqueue::{Band, Outcome, Workers};
+use belayer_core::workqueue::{Outcome, Priority, Workers};
 use belayer_holds::decision::Notice;
 use belayer_holds::holding::{HoldSwitch, Holding};
 use belayer_holds::owner::OwnerQuery;
@@ -133,14 +133,18 @@ impl Handler<Record> for Machine {
         let queue = shared.parts.component.queue();
         match event {
             Event::Added { object, initial } => {
-                let band = if *initial { Band::Resync } else { Band::Normal };
+                let band = if *initial {
+                    Priority::Resync
+                } else {
+                    Priority::Normal
+                };
                 queue.add(object.meta.key.clone(), band);
             }
-            Event::Updated { new, .. } => queue.add(new.meta.key.clone(), Band::Normal),
+            Event::Updated { new, .. } => queue.add(new.meta.key.clone(), Priority::Normal),
             Event::Deleted { last, .. } => {
                 shared.own.forget(&last.meta.key);
                 queue.forget(&last.meta.key);
-                queue.add(last.meta.key.clone(), Band::Normal);
+                queue.add(last.meta.key.clone(), Priority::Normal);
             }
             Event::Advanced { resource_version } => shared.free(shared.own.seen(*resource_version)),
             Event::Skipped { key: Some(key) } if shared.own.forget(key) => {
@@ -168,7 +172,7 @@ impl Shared {
 
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
-            self.parts.component.queue().add(key, Band::Normal);
+            self.parts.component.queue().add(key, Priority::Normal);
         }
     }
 

@@ -11,7 +11,7 @@ use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::{Claim, ObjectMeta, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_holds::owner::OwnerQuery;
@@ -200,7 +200,7 @@ impl PvcProtection {
             let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(claim));
             match self.claims.lookup(&key) {
                 Lookup::Found(claim) if self.is_waiting(&claim.meta) => {
-                    self.queue.add(key, Band::Release);
+                    self.queue.add(key, Priority::Release);
                 }
                 Lookup::Found(_) | Lookup::Absent | Lookup::Unknown => {}
             }
@@ -300,10 +300,10 @@ impl Component<Claim> for PvcProtection {
         self.mode.hold()
     }
 
-    fn interest(&self, change: &Change<'_, Claim>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, Claim>) -> Option<Priority> {
         let claim = &change.new?.meta;
         match (claim.is_deleting(), self.hold_of(claim)) {
-            (true, hold) if hold.keeps() => Some(Band::Release),
+            (true, hold) if hold.keeps() => Some(Priority::Release),
             (false, Hold::Missing | Hold::Former) if self.mode.adds_holds() => {
                 Some(change.source.quiet())
             }

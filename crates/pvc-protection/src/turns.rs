@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use belayer_core::fair_queue::FairQueue;
 use belayer_core::object::ObjectKey;
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 
 /// How long to wait for the workers while the queue is full enough. A worker needs about that long
 /// for one release.
@@ -81,7 +81,7 @@ impl Shared {
                 return;
             };
             drop(lanes);
-            self.queue.add(key, Band::Release);
+            self.queue.add(key, Priority::Release);
         }
     }
 }

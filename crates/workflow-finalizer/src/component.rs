@@ -8,7 +8,7 @@ use belayer_core::facts::{Facts, Waiter};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_ignored};
@@ -165,7 +165,7 @@ impl WorkflowFinalizer {
         for key in keys {
             if let Lookup::Found(workflow) = self.parts.workflows.lookup(&key) {
                 self.note(&workflow.object.0, UnselectedBy::Labels);
-                self.parts.queue.add(key, Band::Normal);
+                self.parts.queue.add(key, Priority::Normal);
             }
         }
     }
@@ -173,7 +173,7 @@ impl WorkflowFinalizer {
     /// Queues every held workflow that nothing selects: there are few enough again.
     pub fn queue_unselected(&self) {
         let keys = self.census.unselected();
-        self.parts.queue.add_all(keys, Band::Release);
+        self.parts.queue.add_all(keys, Priority::Release);
     }
 
     /// Notes a workflow; `by` is why, if nothing selects it by its own labels.
@@ -198,7 +198,7 @@ impl WorkflowFinalizer {
             .by_index(HELD_BY_OWNER, workflow.uid.as_str());
         let keys = pods.into_iter().flatten();
         let keys = keys.map(|pod| pod.object.meta.key.clone());
-        self.parts.pods_queue.add_all(keys, Band::Release);
+        self.parts.pods_queue.add_all(keys, Priority::Release);
     }
 
     fn pod_left(&self, pod: &Pod) {
@@ -232,7 +232,7 @@ impl WorkflowFinalizer {
         if outdated {
             self.parts.pod_facts.outdate(&question);
         }
-        self.parts.queue.add(key, Band::Release);
+        self.parts.queue.add(key, Priority::Release);
     }
 
     fn is_of_kind(&self, owner: &OwnerReference) -> bool {
@@ -320,11 +320,11 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
         names::WORKFLOW_HOLD
     }
 
-    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Priority> {
         let workflow = &change.new?.object.0;
         let quiet = change.source.quiet();
         match (held(workflow), workflow.is_deleting()) {
-            (Held::Yes, true) => Some(Band::Release),
+            (Held::Yes, true) => Some(Priority::Release),
             (Held::No, true) => None,
             (Held::Yes, false) => (self.selection(workflow) != Selection::Yes).then_some(quiet),
             (Held::No, false) => (self.selection(workflow) == Selection::Yes).then_some(quiet),

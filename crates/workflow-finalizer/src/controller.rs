@@ -13,7 +13,7 @@ use belayer_controller::{Configured, Controller, Hold, Needs, Site};
 use belayer_core::facts::Wake;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::owned::{self, OwnerEnds};
@@ -213,7 +213,7 @@ fn kind(
     let queue = WorkQueue::new(name);
     let wake: Wake = {
         let queue = queue.clone();
-        Arc::new(move |key| queue.add(key, Band::Release))
+        Arc::new(move |key| queue.add(key, Priority::Release))
     };
     let namespace_oracle =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());

@@ -11,7 +11,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 
 use super::measure::cpu_of;
 use super::{Bed, Bench, Goal, Report};
@@ -127,7 +127,7 @@ pub(crate) async fn alone(count: usize) -> Result<()> {
         // would by waiting for the next event.
         producers.spawn(async move {
             for (number, key) in mine.into_iter().enumerate() {
-                queue.add(key, Band::ALL[number % Band::ALL.len()]);
+                queue.add(key, Priority::ALL[number % Priority::ALL.len()]);
                 consume_budget().await;
             }
         });

@@ -14,7 +14,7 @@ use belayer_core::facts::Waiter;
 use belayer_core::informer::Stored;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::{Decision, Evidence, Write};
 use belayer_holds::rights::{FOLLOW, Right};
 use belayer_holds::runner::{Change, Component, Runner};
@@ -149,8 +149,8 @@ impl Component<OwnerMeta> for Keeper {
         HOLD
     }
 
-    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Band> {
-        change.new.map(|_| Band::Normal)
+    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Priority> {
+        change.new.map(|_| Priority::Normal)
     }
 
     fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::facts::Wake;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Keep, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
 use belayer_holds::runner::{self, Component, Runner};
 
@@ -65,7 +65,7 @@ impl Pods {
     /// Wakes pods that waited for an answer.
     pub fn wake(&self) -> Wake {
         let queue = self.queue.clone();
-        Arc::new(move |key| queue.add(key, Band::Release))
+        Arc::new(move |key| queue.add(key, Priority::Release))
     }
 
     /// Ready to run. What the components note about an event is done before their runner sees it.

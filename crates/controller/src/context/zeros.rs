@@ -26,7 +26,7 @@ pub fn of_component(
         .write_zeros();
     for (question, answers) in questions {
         KnownValues::new()
-            .with(Known::Query, [*question])
+            .with(Known::Question, [*question])
             .with(Known::Answer, answers.iter().copied())
             .write_zeros();
     }

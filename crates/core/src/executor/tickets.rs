@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::Executor;
 use super::limits::{Class, Limits, Token, Waiter};
 use crate::object::ObjectKey;
-use crate::workqueue::{Band, WorkQueue};
+use crate::workqueue::{Priority, WorkQueue};
 
 /// Lets the keys of one workqueue wait for tokens without a worker (rule L1).
 ///
@@ -121,7 +121,7 @@ impl Waiter for Shared {
         let before = self.keys.lock().insert(key.clone(), State::Served(token));
         // A token that goes back takes a lock.
         drop(before);
-        self.queue.add(key, Band::Normal);
+        self.queue.add(key, Priority::Normal);
     }
 }
 

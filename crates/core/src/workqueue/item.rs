@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::band::Band;
 use super::clock::Tick;
 use super::operation::Operation;
+use super::priority::Priority;
 use super::state::{Finished, Taken, Verdict, When};
 use super::table::NONE;
 use super::{Key, Shared};
@@ -23,7 +23,7 @@ pub struct Item<'q, K: Key> {
     key: K,
     /// `NONE` once the verdict is in.
     index: u32,
-    band: Band,
+    band: Priority,
     since: Tick,
     started: Tick,
     failures: u32,
@@ -58,7 +58,7 @@ impl<'q, K: Key> Item<'q, K> {
 
     /// The band it was served from.
     #[must_use]
-    pub fn band(&self) -> Band {
+    pub fn band(&self) -> Priority {
         self.band
     }
 
@@ -115,14 +115,14 @@ impl<'q, K: Key> Item<'q, K> {
             return Duration::ZERO;
         }
         let now = self.queue.clock.now();
-        let desk = &self.queue.desk;
+        let inbox = &self.queue.inbox;
         if let Verdict::Failed { .. } = verdict {
-            return desk.with(|state| {
+            return inbox.with(|state| {
                 let Finished { dropped, delay } = state.finish(index, verdict, now);
                 (delay, dropped)
             });
         }
-        desk.submit(Operation::Finish {
+        inbox.submit(Operation::Finish {
             index,
             verdict,
             now,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, SharedString, counter, gauge, histogram};
 use parking_lot::Mutex;
 
-use super::band::Band;
 use super::durations::Durations;
+use super::priority::Priority;
 
 pub(crate) use belayer_metrics::{
     WORKER_PANICS, WORKQUEUE_ADDS as ADDS, WORKQUEUE_DEPTH as DEPTH,
@@ -29,7 +29,7 @@ pub enum Metering {
 /// What a queue holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// Keys ready to be worked on by band, in the order of [`Band::ALL`]. As in client-go, a key
+    /// Keys ready to be worked on by band, in the order of [`Priority::ALL`]. As in client-go, a key
     /// that was added again while it is processed counts.
     pub depth: [usize; 3],
     /// Keys that are not due yet.
@@ -94,7 +94,7 @@ impl Meters {
                 retries_seen: 0,
                 adds: counter!(ADDS, "name" => name.clone()),
                 retries: counter!(RETRIES, "name" => name.clone()),
-                depth: Band::ALL
+                depth: Priority::ALL
                     .map(|band| gauge!(DEPTH, "name" => name.clone(), "priority" => band.as_str())),
                 unfinished: gauge!(UNFINISHED_WORK, "name" => name.clone()),
                 longest: gauge!(LONGEST_RUNNING, "name" => name.clone()),

@@ -6,15 +6,15 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use belayer_core::workqueue::{Backoff, Band, WorkQueue};
+//! use belayer_core::workqueue::{Backoff, Priority, WorkQueue};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
 //! let queue = WorkQueue::new("pods");
-//! queue.add("default/resynced", Band::Resync);
-//! queue.add("default/deleted", Band::Release);
-//! queue.add("default/resynced", Band::Resync); // merges
-//! queue.add_after("default/later", Band::Normal, Duration::from_secs(10));
+//! queue.add("default/resynced", Priority::Resync);
+//! queue.add("default/deleted", Priority::Release);
+//! queue.add("default/resynced", Priority::Resync); // merges
+//! queue.add_after("default/later", Priority::Normal, Duration::from_secs(10));
 //!
 //! // The higher band is served first. The work fails: the key comes back with backoff.
 //! let item = queue.next().await.unwrap();
@@ -45,7 +45,7 @@
 //! - **Merging.** A key waits at most once. Adding it again keeps the higher band and the earlier
 //!   time: a delayed key that is added without delay is ready now, a ready key is not delayed by a
 //!   delayed add. A key that moves up goes to the end of its new band.
-//! - **Order.** Higher [`Band`]s first, FIFO inside a band, exactly, whatever the number of
+//! - **Order.** Higher [`Priority`]s first, FIFO inside a band, exactly, whatever the number of
 //!   consumers. A delayed key joins its band when its delay is over, and one that is to run again
 //!   when its work is. [`Ageing`] gives overdue keys of lower bands a share of the turns.
 //! - **Delays.** [`add_after`](WorkQueue::add_after); the earliest wins. Adding is never rate
@@ -67,16 +67,16 @@
 //! [`Workers`] is the loop that most users want around it.
 
 mod backoff;
-mod band;
 mod clock;
 mod delays;
-mod desk;
 mod durations;
+mod inbox;
 mod item;
 mod list;
 mod metrics;
 mod next;
 mod operation;
+mod priority;
 mod running;
 mod state;
 mod sync;
@@ -95,14 +95,14 @@ use std::time::Duration;
 
 use ::metrics::SharedString;
 pub use backoff::Backoff;
-pub use band::{Ageing, Band};
 pub use item::Item;
 pub use metrics::{Metering, Snapshot};
+pub use priority::{Ageing, Priority};
 pub use workers::panic_message;
 pub use workers::{Outcome, Workers};
 
 use clock::Clock;
-use desk::Desk;
+use inbox::Inbox;
 use metrics::Meters;
 use operation::Operation;
 use state::{Phase, When};
@@ -138,7 +138,7 @@ struct Shared<K> {
     metering: Metering,
     hasher: Hasher,
     clock: Clock,
-    desk: Desk<K>,
+    inbox: Inbox<K>,
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -173,7 +173,7 @@ impl<K: Key> WorkQueue<K> {
             metering: options.metering,
             hasher: Hasher::default(),
             clock: Clock::start(),
-            desk: Desk::new(options.ageing, meters),
+            inbox: Inbox::new(options.ageing, meters),
         };
         Self {
             shared: Arc::new(shared),
@@ -190,7 +190,7 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = self.shared.clock.now();
-        self.shared.desk.look(|state| state.snapshot(now))
+        self.shared.inbox.look(|state| state.snapshot(now))
     }
 
     /// Publishes gauges and counters: depth, adds, retries, unfinished work, longest running. Call
@@ -198,9 +198,9 @@ impl<K: Key> WorkQueue<K> {
     /// go on rising while work hangs, for they come from the clock and not from finished work.
     /// Durations are reported some dozens at a time as they happen, and the rest here.
     pub fn refresh_metrics(&self) {
-        let desk = &self.shared.desk;
-        desk.report_durations();
-        desk.meters.publish(|| self.snapshot());
+        let inbox = &self.shared.inbox;
+        inbox.report_durations();
+        inbox.meters.publish(|| self.snapshot());
     }
 
     /// Stops: from now on adds are ignored and [`next`](Self::next) hands nothing out. Keys that
@@ -222,10 +222,10 @@ impl<K: Key> WorkQueue<K> {
     /// Waits until the queue is shut down and nothing is being processed any more.
     pub async fn drained(&self) {
         loop {
-            let mut idle = pin!(self.shared.desk.idle.notified());
+            let mut idle = pin!(self.shared.inbox.idle.notified());
             idle.as_mut().enable();
-            let desk = &self.shared.desk;
-            if desk.look(|state| state.phase == Phase::ShutDown && state.idle()) {
+            let inbox = &self.shared.inbox;
+            if inbox.look(|state| state.phase == Phase::ShutDown && state.idle()) {
                 return;
             }
             idle.await;
@@ -235,25 +235,25 @@ impl<K: Key> WorkQueue<K> {
     /// Whether adds are ignored, because of a shutdown with or without drain.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.shared.desk.look(|state| state.phase != Phase::Open)
+        self.shared.inbox.look(|state| state.phase != Phase::Open)
     }
 
     fn close(&self, phase: Phase) {
-        self.shared.desk.with(|state| ((), state.close(phase)));
+        self.shared.inbox.with(|state| ((), state.close(phase)));
     }
 
     /// Adds a key to be worked on as soon as its turn comes. Merges if it waits already.
-    pub fn add(&self, key: K, band: Band) {
+    pub fn add(&self, key: K, band: Priority) {
         self.insert(key, band, None);
     }
 
     /// Adds a key to be worked on after `delay`. Merges if it waits already: the earliest wins.
-    pub fn add_after(&self, key: K, band: Band, delay: Duration) {
+    pub fn add_after(&self, key: K, band: Priority, delay: Duration) {
         self.insert(key, band, Some(delay).filter(|delay| !delay.is_zero()));
     }
 
     /// Adds many keys, in their order, with few locks: for the initial list.
-    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, band: Band) {
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, band: Priority) {
         let shared = &*self.shared;
         let mut keys = keys.into_iter().map(|key| (shared.hasher.hash(&key), key));
         let mut batch = Vec::with_capacity(BATCH);
@@ -264,17 +264,17 @@ impl<K: Key> WorkQueue<K> {
                 return;
             }
             let now = shared.clock.now();
-            shared.desk.with(|state| {
+            shared.inbox.with(|state| {
                 let add = |(hash, key)| state.add(hash, key, band, When::Now, now);
                 ((), batch.drain(..).filter_map(add).collect())
             });
         }
     }
 
-    fn insert(&self, key: K, band: Band, delay: Option<Duration>) {
+    fn insert(&self, key: K, band: Priority, delay: Option<Duration>) {
         let shared = &*self.shared;
         let now = shared.clock.now();
-        shared.desk.submit(Operation::Add {
+        shared.inbox.submit(Operation::Add {
             hash: shared.hasher.hash(&key),
             key,
             band,
@@ -286,12 +286,12 @@ impl<K: Key> WorkQueue<K> {
     /// Counts a failure of `key` and adds it after a delay drawn from `backoff`, which is returned.
     /// For a key that is being worked on, [`Item::retry`] does the same. Does nothing once the queue
     /// is shutting down.
-    pub fn retry(&self, key: K, band: Band, backoff: Backoff) -> Duration {
+    pub fn retry(&self, key: K, band: Priority, backoff: Backoff) -> Duration {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(&key);
         let draw = crate::ambient::unit();
         let now = shared.clock.now();
-        shared.desk.with(|state| {
+        shared.inbox.with(|state| {
             let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);
             (delay, known.into_iter().collect())
         })
@@ -301,15 +301,15 @@ impl<K: Key> WorkQueue<K> {
     /// waits goes on waiting.
     pub fn forget(&self, key: &K) {
         let hash = self.shared.hasher.hash(key);
-        let desk = &self.shared.desk;
-        desk.with(|state| ((), state.forget(hash, key)));
+        let inbox = &self.shared.inbox;
+        inbox.with(|state| ((), state.forget(hash, key)));
     }
 
     /// Failures of a key in a row, since it last succeeded or was forgotten.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {
         let hash = self.shared.hasher.hash(key);
-        self.shared.desk.look(|state| state.failures(hash, key))
+        self.shared.inbox.look(|state| state.failures(hash, key))
     }
 
     /// The next key to work on; waits for one. `None` once the queue is shut down.
@@ -326,7 +326,10 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn try_next(&self) -> Option<Item<'_, K>> {
         let now = self.shared.clock.now();
-        let taken = self.shared.desk.with(|state| (state.take(now), Vec::new()));
+        let taken = self
+            .shared
+            .inbox
+            .with(|state| (state.take(now), Vec::new()));
         taken.map(|taken| Item::new(&self.shared, taken))
     }
 }

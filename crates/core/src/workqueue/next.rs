@@ -37,8 +37,8 @@ impl<'q, K: Key> Future for Next<'q, K> {
         loop {
             let now = this.queue.clock.now();
             let ticket = &mut this.ticket;
-            let desk = &this.queue.desk;
-            let look = desk.with(|state| (state.look(ticket, cx.waker(), now), Vec::new()));
+            let inbox = &this.queue.inbox;
+            let look = inbox.with(|state| (state.look(ticket, cx.waker(), now), Vec::new()));
             let alarm = match look {
                 Look::Taken(taken) => return Poll::Ready(Some(Item::new(this.queue, taken))),
                 Look::Closed => return Poll::Ready(None),
@@ -70,7 +70,7 @@ impl<K: Key> Drop for Next<'_, K> {
         let Some(ticket) = self.ticket.take() else {
             return;
         };
-        let desk = &self.queue.desk;
-        desk.with(|state| (state.give_up(ticket), Vec::new()));
+        let inbox = &self.queue.inbox;
+        inbox.with(|state| (state.give_up(ticket), Vec::new()));
     }
 }

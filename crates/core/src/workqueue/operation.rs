@@ -1,7 +1,7 @@
 //! What is done to the state by whoever comes to it, not by who asked for it.
 
-use super::band::Band;
 use super::clock::Tick;
+use super::priority::Priority;
 use super::state::{State, Verdict, When};
 use super::table::KeyHash;
 
@@ -12,7 +12,7 @@ pub(super) enum Operation<K> {
     Add {
         hash: KeyHash,
         key: K,
-        band: Band,
+        band: Priority,
         when: When,
         now: Tick,
     },

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::band::Band;
 use super::clock::Tick;
+use super::priority::Priority;
 use super::state::When;
 
 /// What was asked for a key while it was being processed.
@@ -13,9 +13,9 @@ pub(super) enum Rerun {
     /// Nothing.
     No,
     /// To run again as soon as it is done.
-    Ready { band: Band, since: Tick },
+    Ready { band: Priority, since: Tick },
     /// To run again at this time.
-    Delayed { band: Band, due: Tick },
+    Delayed { band: Priority, due: Tick },
 }
 
 /// The work on one key.
@@ -83,7 +83,7 @@ impl Running {
 }
 
 impl Rerun {
-    pub(super) fn merge(self, band: Band, when: When, now: Tick) -> Self {
+    pub(super) fn merge(self, band: Priority, when: When, now: Tick) -> Self {
         match (self, when) {
             (Self::No, When::Now) => Self::Ready { band, since: now },
             (Self::No, When::At(due)) => Self::Delayed { band, due },

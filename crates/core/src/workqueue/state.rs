@@ -8,13 +8,13 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::band::{Ageing, Band, Turns};
 use super::clock::{Tick, nanos};
 use super::delays::Delays;
 use super::durations::Durations;
 use super::list::List;
 use super::metrics::Snapshot;
 use super::operation::Operation;
+use super::priority::{Ageing, Priority, Turns};
 use super::running::{Rerun, Running};
 use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
@@ -54,7 +54,7 @@ pub(super) enum Verdict {
 pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) index: u32,
-    pub(super) band: Band,
+    pub(super) band: Priority,
     pub(super) since: Tick,
     pub(super) started: Tick,
     pub(super) failures: u32,
@@ -83,9 +83,9 @@ pub(super) struct Finished<K> {
 #[derive(Debug)]
 pub(super) struct State<K> {
     pub(super) table: Table<K>,
-    /// Operations from the desk's tray, while they are worked off.
+    /// Operations from the inbox's tray, while they are worked off.
     pub(super) tray: VecDeque<Operation<K>>,
-    /// Whether the desk's tray is watched.
+    /// Whether the inbox's tray is watched.
     pub(super) watched: bool,
     /// Keys to hand out, by band.
     ready: [List; 3],
@@ -132,7 +132,7 @@ impl<K> State<K> {
         &mut self,
         hash: KeyHash,
         key: K,
-        band: Band,
+        band: Priority,
         when: When,
         now: Tick,
     ) -> Option<K>
@@ -161,7 +161,7 @@ impl<K> State<K> {
         &mut self,
         hash: KeyHash,
         key: K,
-        band: Band,
+        band: Priority,
         (backoff, draw): (Backoff, f64),
         now: Tick,
     ) -> (Duration, Option<K>)
@@ -213,7 +213,7 @@ impl<K> State<K> {
             .map_or(0, |index| self.table.entry(index).failures)
     }
 
-    fn merge(&mut self, index: u32, band: Band, when: When, now: Tick) {
+    fn merge(&mut self, index: u32, band: Priority, when: When, now: Tick) {
         let entry = self.table.entry_mut(index);
         match entry.place {
             Place::Idle => self.enqueue(index, band, when, now),
@@ -260,7 +260,7 @@ impl<K> State<K> {
     }
 
     /// Puts an entry that is in no list where it belongs.
-    fn enqueue(&mut self, index: u32, band: Band, when: When, now: Tick) {
+    fn enqueue(&mut self, index: u32, band: Priority, when: When, now: Tick) {
         match when {
             When::At(due) if due > now => {
                 self.table.entry_mut(index).band = band;
@@ -271,12 +271,12 @@ impl<K> State<K> {
         }
     }
 
-    fn enqueue_ready(&mut self, index: u32, band: Band, since: Tick) {
+    fn enqueue_ready(&mut self, index: u32, band: Priority, since: Tick) {
         self.adds += 1;
         self.push_ready(index, band, since);
     }
 
-    fn push_ready(&mut self, index: u32, band: Band, since: Tick) {
+    fn push_ready(&mut self, index: u32, band: Priority, since: Tick) {
         let entry = self.table.entry_mut(index);
         entry.band = band;
         entry.place = Place::Ready { since };
@@ -330,7 +330,7 @@ impl<K> State<K> {
             return None;
         }
         self.release_due(now);
-        let since = |band: Band| {
+        let since = |band: Priority| {
             let head = self.ready[band.index()].front()?;
             match self.table.entry(head).place {
                 Place::Ready { since } => Some((head, since)),

@@ -1,4 +1,4 @@
-//! The primitives under the desk, in one place so that a model checker's can stand in for them.
+//! The primitives under the inbox, in one place so that a model checker's can stand in for them.
 
 use std::hint::spin_loop;
 

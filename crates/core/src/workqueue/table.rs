@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashTable, hash_table};
 
-use super::band::Band;
 use super::clock::Tick;
+use super::priority::Priority;
 
 /// No entry: the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
@@ -59,7 +59,7 @@ pub(super) struct Entry<K> {
     /// `None` only while the entry is free.
     pub(super) key: Option<K>,
     hash: KeyHash,
-    pub(super) band: Band,
+    pub(super) band: Priority,
     pub(super) place: Place,
     /// Failures in a row.
     pub(super) failures: u32,
@@ -125,7 +125,7 @@ impl<K> Table<K> {
     }
 
     /// A new entry is [`Place::Idle`].
-    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K, band: Band) -> Found<K>
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K, band: Priority) -> Found<K>
     where
         K: Eq,
     {

@@ -41,7 +41,7 @@ pub enum Outcome {
 /// [`shutdown`](Self::shutdown) and [`drain`](Self::drain) let them finish.
 ///
 /// ```
-/// use belayer_core::workqueue::{Band, Outcome, WorkQueue, Workers};
+/// use belayer_core::workqueue::{Priority, Outcome, WorkQueue, Workers};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
@@ -50,7 +50,7 @@ pub enum Outcome {
 ///     println!("working on {key}");
 ///     Outcome::Done
 /// });
-/// queue.add("default/web-0", Band::Normal);
+/// queue.add("default/web-0", Priority::Normal);
 /// workers.drain().await;
 /// # }
 /// ```

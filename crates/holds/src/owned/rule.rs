@@ -11,7 +11,7 @@ use crate::runner::{Change, Component};
 use belayer_core::facts::{Facts, Waiter};
 use belayer_core::informer::Stored;
 use belayer_core::slim::Pod;
-use belayer_core::workqueue::Band;
+use belayer_core::workqueue::Priority;
 
 const NOT_OURS: Row = &Rule::new(1, "not-ours", "not held, or not owned by one of the kinds");
 const OWNER_DELETING: Row = &Rule::new(2, "owner-deleting", "held, and its owner is being deleted");
@@ -84,14 +84,14 @@ impl Component<Pod> for OwnerEnds {
         names::POD_STATUS_HOLD
     }
 
-    fn interest(&self, change: &Change<'_, Pod>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, Pod>) -> Option<Priority> {
         let pod = &change.new?.object;
         if !is_held(pod) {
             return None;
         }
         let waits = !self.owner(pod)?.is_there();
         if waits || pod.meta.is_deleting() {
-            return Some(Band::Release);
+            return Some(Priority::Release);
         }
         Some(change.source.quiet())
     }

@@ -17,7 +17,7 @@ use belayer_core::informer::Stored;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
-use belayer_core::workqueue::Band;
+use belayer_core::workqueue::Priority;
 
 /// The rules of one component for one kind.
 ///
@@ -38,7 +38,7 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     fn hold(&self) -> &'static str;
 
     /// Whether a change is worth a look, and how urgently. Most changes are not.
-    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+    fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
 
     /// What stores and facts say about `object` now.
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
@@ -100,10 +100,10 @@ pub enum Source {
 
 impl Source {
     /// The band of work that nobody waits for: after a start there is much of it at once.
-    pub fn quiet(self) -> Band {
+    pub fn quiet(self) -> Priority {
         match self {
-            Self::InitialList => Band::Resync,
-            Self::Watch => Band::Normal,
+            Self::InitialList => Priority::Resync,
+            Self::Watch => Priority::Normal,
         }
     }
 }
@@ -150,7 +150,7 @@ impl<'a, K: Slim> Change<'a, K> {
 /// A component without its types.
 pub(super) trait AnyComponent<K: Slim>: Send + Sync {
     fn name(&self) -> &'static str;
-    fn interest(&self, change: &Change<'_, K>) -> Option<Band>;
+    fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
     fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered;
     fn record<'a>(
         &'a self,
@@ -212,7 +212,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         self.component.name()
     }
 
-    fn interest(&self, change: &Change<'_, K>) -> Option<Band> {
+    fn interest(&self, change: &Change<'_, K>) -> Option<Priority> {
         self.component.interest(change)
     }
 

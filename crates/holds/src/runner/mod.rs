@@ -23,7 +23,7 @@ use belayer_core::freshness::OwnWrites;
 use belayer_core::informer::{Decoders, Event, Handler, Store};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Slim;
-use belayer_core::workqueue::{Band, WorkQueue, Workers};
+use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 
 use crate::holding::HoldSwitch;
 use component::{AnyComponent, Registered};
@@ -211,8 +211,8 @@ impl<K: Slim> Handler<K> for Runner<K> {
             .components
             .iter()
             .filter_map(|component| component.interest(&change));
-        if let Some(band) = interest.reduce(Band::highest) {
-            if band == Band::Release {
+        if let Some(band) = interest.reduce(Priority::highest) {
+            if band == Priority::Release {
                 shared.due.lock().note(change.key());
             }
             shared.queue.add(change.key().clone(), band);
@@ -223,7 +223,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
 impl<K: Slim> Shared<K> {
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
-            self.queue.add(key, Band::Release);
+            self.queue.add(key, Priority::Release);
         }
     }
 
@@ -240,7 +240,7 @@ impl<K: Slim> Shared<K> {
     fn hold_again(&self) {
         let keys = std::mem::take(&mut *self.withheld.lock());
         for key in keys {
-            self.queue.add(key, Band::Normal);
+            self.queue.add(key, Priority::Normal);
         }
     }
 

@@ -13,7 +13,7 @@ use belayer_core::informer::{Lookup, Reading, Stored};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
-use belayer_core::workqueue::{Backoff, Band, Outcome};
+use belayer_core::workqueue::{Backoff, Outcome, Priority};
 
 use super::Shared;
 use super::component::{AnyComponent, AnyWrite};
@@ -215,7 +215,7 @@ impl<K: Slim> Shared<K> {
             Some(after) if after >= RESYNC => {
                 let spread = after.mul_f64(belayer_core::ambient::unit() / 4.0);
                 self.queue
-                    .add_after(key.clone(), Band::Resync, after + spread);
+                    .add_after(key.clone(), Priority::Resync, after + spread);
                 Outcome::Done
             }
             Some(after) => Outcome::Again { after },

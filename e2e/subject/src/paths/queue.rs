@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::workqueue::{Backoff, Band, Metering, Options, WorkQueue};
+use belayer_core::workqueue::{Backoff, Metering, Options, Priority, WorkQueue};
 
 use super::Walk;
 
@@ -27,8 +27,8 @@ fn keys() -> Vec<Arc<str>> {
         .collect()
 }
 
-fn band(number: usize) -> Band {
-    Band::ALL[number % Band::ALL.len()]
+fn band(number: usize) -> Priority {
+    Priority::ALL[number % Priority::ALL.len()]
 }
 
 fn take(queue: &WorkQueue<Arc<str>>) {
@@ -54,10 +54,10 @@ pub(super) fn through() -> Walk {
 /// A key that waits is added again, in the same band.
 pub(super) fn merge() -> Walk {
     let (queue, keys) = (queue(), keys());
-    queue.add_all(keys.iter().cloned(), Band::Normal);
+    queue.add_all(keys.iter().cloned(), Priority::Normal);
     let mut number = 0;
     Walk::step(move || {
-        queue.add(Arc::clone(&keys[number % KEYS]), Band::Normal);
+        queue.add(Arc::clone(&keys[number % KEYS]), Priority::Normal);
         number += 1;
     })
 }
@@ -67,14 +67,14 @@ pub(super) fn delay() -> Walk {
     let (queue, keys) = (queue(), keys());
     for (number, key) in keys.iter().enumerate().skip(1) {
         let due = LATER + Duration::from_millis(number as u64 * 7919 % 1000);
-        queue.add_after(Arc::clone(key), Band::Normal, due);
+        queue.add_after(Arc::clone(key), Priority::Normal, due);
     }
     let mut number = 0;
     Walk::step(move || {
         number += 1;
         let due = LATER + Duration::from_millis(number * 7919 % 1000);
-        queue.add_after(Arc::clone(&keys[0]), Band::Normal, due);
-        queue.add(Arc::clone(&keys[0]), Band::Normal);
+        queue.add_after(Arc::clone(&keys[0]), Priority::Normal, due);
+        queue.add(Arc::clone(&keys[0]), Priority::Normal);
         take(&queue);
     })
 }
@@ -82,12 +82,12 @@ pub(super) fn delay() -> Walk {
 /// A key is taken and fails, and is forgotten; then it is added for now.
 pub(super) fn retry() -> Walk {
     let (queue, keys) = (queue(), keys());
-    queue.add_all(keys.iter().cloned(), Band::Normal);
+    queue.add_all(keys.iter().cloned(), Priority::Normal);
     Walk::step(move || {
         let Some(item) = queue.try_next() else { return };
         let key = Arc::clone(item.key());
         item.retry(Backoff::ERROR);
         queue.forget(&key);
-        queue.add(key, Band::Normal);
+        queue.add(key, Priority::Normal);
     })
 }

@@ -9,7 +9,7 @@ use belayer_core::election::{self, Elector, Timing};
 use belayer_core::informer::{Decoders, Informer, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_metrics::Exporter;
 use http_body_util::{BodyExt as _, Full};
 use tokio_util::sync::CancellationToken;
@@ -113,7 +113,7 @@ async fn a_worker_that_hangs_is_named_by_its_queue() {
     vitals.workers("pods", busy.clone()).are_ready();
     vitals.workers("claims", idle).are_ready();
     let current = current(None, vitals);
-    busy.add(ObjectKey::new("shop", "web-0"), Band::Normal);
+    busy.add(ObjectKey::new("shop", "web-0"), Priority::Normal);
     let work = busy.next().await.unwrap();
     tokio::time::sleep(seconds(599)).await;
     assert_eq!(ask(&current, "/livez").await, ok());
@@ -151,7 +151,7 @@ async fn all_that_hangs_is_named() {
     let queue = WorkQueue::new("pods");
     vitals.workers("pods", queue.clone()).are_ready();
     let current = current(Some(elector.pulse()), vitals);
-    queue.add(ObjectKey::new("shop", "web-0"), Band::Normal);
+    queue.add(ObjectKey::new("shop", "web-0"), Priority::Normal);
     let _work = queue.next().await.unwrap();
     let stop = CancellationToken::new();
     stop.cancel();

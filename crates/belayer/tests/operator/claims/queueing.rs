@@ -10,7 +10,7 @@ use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, St
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
-use belayer_core::workqueue::{Band, WorkQueue};
+use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
@@ -44,14 +44,14 @@ impl LiveReader<OwnerQuery> for Nobody {
 
 /// The handlers, and the queue behind them that nobody works on. The claims `waiting` and
 /// `waiting-too` are held and being deleted, `quiet` is held.
-struct Desk {
+struct Inbox {
     protection: Arc<PvcProtection>,
     runner: Runner<Claim>,
     queue: WorkQueue<ObjectKey>,
     _informers: tokio_util::sync::DropGuard,
 }
 
-impl Desk {
+impl Inbox {
     async fn new() -> Self {
         let shop = Shop::new();
         for name in ["waiting", "waiting-too", "quiet"] {
@@ -125,7 +125,7 @@ impl Desk {
     }
 
     /// What is queued, by name, and how urgently.
-    fn queued(&self) -> Vec<(String, Band)> {
+    fn queued(&self) -> Vec<(String, Priority)> {
         let mut queued = Vec::new();
         while let Some(item) = self.queue.try_next() {
             queued.push((item.key().name().to_owned(), item.band()));
@@ -235,11 +235,11 @@ fn masked() -> Vec<Event<Pod>> {
 #[case::pod_deleted_and_made_again_unseen(masked(), true)]
 #[tokio::test(start_paused = true)]
 async fn a_pod_queues_its_waiting_claims(#[case] events: Vec<Event<Pod>>, #[case] queues: bool) {
-    let desk = Desk::new().await;
+    let desk = Inbox::new().await;
     events
         .iter()
         .for_each(|event| desk.protection.on_pod(event));
-    let expected = ["waiting", "waiting-too"].map(|name| (name.to_owned(), Band::Release));
+    let expected = ["waiting", "waiting-too"].map(|name| (name.to_owned(), Priority::Release));
     let expected = if queues { &expected[..] } else { &[] };
     assert_eq!(desk.queued(), expected);
 }
@@ -258,17 +258,17 @@ fn claim(finalizers: &[&str], deleting: Option<Timestamp>) -> Claim {
 }
 
 #[rstest]
-#[case::without_hold(claim(FREE, None), Some(Band::Normal))]
+#[case::without_hold(claim(FREE, None), Some(Priority::Normal))]
 #[case::with_hold(claim(HELD, None), None)]
-#[case::deleting_with_hold(claim(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Band::Release))]
+#[case::deleting_with_hold(claim(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Priority::Release))]
 #[case::deleting_without_hold(claim(FREE, Some(Timestamp::UNIX_EPOCH)), None)]
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_queued_when_something_may_be_done(
     #[case] now: Claim,
-    #[case] expected: Option<Band>,
+    #[case] expected: Option<Priority>,
     #[values("added", "updated")] how: &str,
 ) {
-    let desk = Desk::new().await;
+    let desk = Inbox::new().await;
     let event = match how {
         "added" => Event::Added {
             object: stored(now),
@@ -281,17 +281,17 @@ async fn a_claim_is_queued_when_something_may_be_done(
     };
     desk.protection.on_claim(&event);
     desk.runner.on(&event);
-    let queued: Vec<Band> = desk.queued().into_iter().map(|(_, band)| band).collect();
+    let queued: Vec<Priority> = desk.queued().into_iter().map(|(_, band)| band).collect();
     assert_eq!(queued, expected.into_iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn claims_of_the_first_list_that_lack_the_hold_come_after_all_that_wait() {
-    let desk = Desk::new().await;
+    let desk = Inbox::new().await;
     let event = Event::Added {
         object: stored(claim(FREE, None)),
         initial: true,
     };
     desk.runner.on(&event);
-    assert_eq!(desk.queued(), [("data".to_owned(), Band::Resync)]);
+    assert_eq!(desk.queued(), [("data".to_owned(), Priority::Resync)]);
 }

@@ -1,9 +1,9 @@
-//! The desk under a model checker: every interleaving of those who leave something and those who
+//! The inbox under a model checker: every interleaving of those who leave something and those who
 //! look.
 //!
-//! The file of the desk is compiled a second time here, over loom's lock and atomics. loom runs each
+//! The file of the inbox is compiled a second time here, over loom's lock and atomics. loom runs each
 //! scene once per interleaving, up to three preemptions.
-#![allow(dead_code, reason = "the second copy of the desk is not used in full")]
+#![allow(dead_code, reason = "the second copy of the inbox is not used in full")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use std::task::{Wake, Waker};
 
 use loom::thread;
 
-// The names by which the desk knows its neighbours.
-use crate::workqueue::{band, durations, metrics, operation, state, wait};
+// The names by which the inbox knows its neighbours.
+use crate::workqueue::{durations, metrics, operation, priority, state, wait};
 
 use crate::workqueue::clock::Tick;
 use crate::workqueue::table::Hasher;
-use band::{Ageing, Band};
-use desk::Desk;
+use inbox::Inbox;
 use metrics::{Metering, Meters};
 use operation::Operation;
+use priority::{Ageing, Priority};
 use state::{Look, Phase, Taken, Verdict, When};
 use wait::Ticket;
 
 #[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
-#[path = "../desk.rs"]
-mod desk;
+#[path = "../inbox.rs"]
+mod inbox;
 
 mod sync {
     //! loom's primitives in the shape of `workqueue::sync`.
@@ -114,7 +114,7 @@ const NOW: Tick = Tick(1);
 
 /// A queue of numbers.
 struct Scene {
-    desk: Desk<u8>,
+    inbox: Inbox<u8>,
     hasher: Hasher,
 }
 
@@ -138,16 +138,16 @@ impl Scene {
     fn new() -> Arc<Self> {
         let meters = Meters::new(&"scene".into(), Metering::Off);
         Arc::new(Self {
-            desk: Desk::new(Ageing::default(), meters),
+            inbox: Inbox::new(Ageing::default(), meters),
             hasher: Hasher::default(),
         })
     }
 
     fn add(&self, key: u8) {
-        self.desk.submit(Operation::Add {
+        self.inbox.submit(Operation::Add {
             hash: self.hasher.hash(&key),
             key,
-            band: Band::Normal,
+            band: Priority::Normal,
             when: When::Now,
             now: NOW,
         });
@@ -155,7 +155,7 @@ impl Scene {
 
     fn finish(&self, index: u32) {
         let verdict = Verdict::Succeeded;
-        self.desk.submit(Operation::Finish {
+        self.inbox.submit(Operation::Finish {
             index,
             verdict,
             now: NOW,
@@ -163,7 +163,7 @@ impl Scene {
     }
 
     fn take(&self) -> Option<Taken<u8>> {
-        self.desk.with(|state| (state.take(NOW), Vec::new()))
+        self.inbox.with(|state| (state.take(NOW), Vec::new()))
     }
 
     /// Does `this` beside `that`, on threads of their own.
@@ -184,8 +184,8 @@ impl Sleeper {
     fn look(&mut self, scene: &Scene) -> Option<u8> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let ticket = &mut self.ticket;
-        let desk = &scene.desk;
-        match desk.with(|state| (state.look(ticket, &waker, NOW), Vec::new())) {
+        let inbox = &scene.inbox;
+        match inbox.with(|state| (state.look(ticket, &waker, NOW), Vec::new())) {
             Look::Taken(taken) => Some(taken.key),
             Look::Nothing { .. } | Look::Closed => None,
         }
@@ -269,12 +269,12 @@ fn the_end_of_the_last_work_ends_a_drain_that_begins_meanwhile() {
             move |scene| scene.finish(index),
             |scene| {
                 let close = |state: &mut state::State<u8>| ((), state.close(Phase::Draining));
-                scene.desk.with(close);
+                scene.inbox.with(close);
             },
         );
-        assert_eq!(scene.desk.left(), 0, "nobody would look again");
+        assert_eq!(scene.inbox.left(), 0, "nobody would look again");
         assert!(
-            scene.desk.idle.told() > 0,
+            scene.inbox.idle.told() > 0,
             "who waits for the end sleeps on"
         );
     });

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::time::advance;
 
 use super::*;
-use crate::workqueue::{Backoff, Band};
-use Band::{Normal, Release, Resync};
+use crate::workqueue::{Backoff, Priority};
+use Priority::{Normal, Release, Resync};
 
 #[derive(Default)]
 struct Recorded {

@@ -1,6 +1,6 @@
 //! The rules of the module's documentation, one by one; then against a model; then under load.
 
-mod desk;
+mod inbox;
 mod interleavings;
 mod metering;
 mod model;

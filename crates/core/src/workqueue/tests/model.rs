@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, advance, timeout};
 
 use super::*;
-use crate::workqueue::{Backoff, Band};
+use crate::workqueue::{Backoff, Priority};
 
 const AGEING: Ageing = Ageing {
     normal: Duration::from_millis(20),
@@ -17,10 +17,10 @@ const AGEING: Ageing = Ageing {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Add(u8, Band),
-    AddAfter(u8, Band, u64),
-    AddAll(Vec<u8>, Band),
-    RetryKey(u8, Band),
+    Add(u8, Priority),
+    AddAfter(u8, Priority, u64),
+    AddAll(Vec<u8>, Priority),
+    RetryKey(u8, Priority),
     Forget(u8),
     TryNext,
     /// Waits up to this long.
@@ -35,7 +35,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let key = || 0..8_u8;
-    let band = || prop::sample::select(&Band::ALL[..]);
+    let band = || prop::sample::select(&Priority::ALL[..]);
     let item = || 0..8_usize;
     prop_oneof![
         4 => (key(), band()).prop_map(|(key, band)| Op::Add(key, band)),
@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Waiting {
     key: u8,
-    band: Band,
+    band: Priority,
     at: Instant,
 }
 
@@ -73,7 +73,7 @@ struct Model {
     rerun_delayed: BTreeMap<u8, Waiting>,
     failures: BTreeMap<u8, u32>,
     turns_since_overdue: u32,
-    last_overdue: Option<Band>,
+    last_overdue: Option<Priority>,
     adds: u64,
     retries: u64,
 }
@@ -90,7 +90,7 @@ impl Model {
         self.ready.extend(due);
     }
 
-    fn add(&mut self, key: u8, band: Band, at: Option<Instant>) {
+    fn add(&mut self, key: u8, band: Priority, at: Option<Instant>) {
         let now = Instant::now();
         self.release_due();
         let at = at.filter(|at| *at > now);
@@ -154,13 +154,13 @@ impl Model {
                 .find(|waiting| waiting.band == band)
                 .copied()
         };
-        let best = Band::ALL.into_iter().find_map(head)?;
-        let overdue: Vec<_> = Band::ALL
+        let best = Priority::ALL.into_iter().find_map(head)?;
+        let overdue: Vec<_> = Priority::ALL
             .into_iter()
             .filter(|band| *band > best.band)
             .filter_map(head)
             .filter(|waiting| {
-                let normal = waiting.band == Band::Normal;
+                let normal = waiting.band == Priority::Normal;
                 now - waiting.at > if normal { AGEING.normal } else { AGEING.resync }
             })
             .collect();
@@ -215,7 +215,7 @@ impl Model {
 
     fn agrees_with(&self, queue: &WorkQueue<u8>) -> Result<(), TestCaseError> {
         let queue_now = queue.snapshot();
-        let depth = Band::ALL.map(|band| {
+        let depth = Priority::ALL.map(|band| {
             self.ready
                 .iter()
                 .chain(self.rerun_ready.values())

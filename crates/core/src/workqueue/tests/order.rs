@@ -3,8 +3,8 @@
 use tokio::time::advance;
 
 use super::*;
-use crate::workqueue::Band;
-use Band::{Normal, Release, Resync};
+use crate::workqueue::Priority;
+use Priority::{Normal, Release, Resync};
 
 #[test]
 fn bands_are_ordered_by_urgency() {

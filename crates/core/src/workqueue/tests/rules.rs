@@ -4,8 +4,8 @@ use rstest::rstest;
 use tokio::time::{Instant, advance};
 
 use super::*;
-use crate::workqueue::{Backoff, Band};
-use Band::{Normal, Release, Resync};
+use crate::workqueue::{Backoff, Priority};
+use Priority::{Normal, Release, Resync};
 
 #[tokio::test(start_paused = true)]
 async fn a_key_added_twice_runs_once() {
@@ -92,8 +92,8 @@ async fn an_item_held_by_a_cancelled_future_counts_as_done_and_its_rerun_is_kept
 /// What is asked for a key that waits, and then asked again.
 #[derive(Clone, Copy)]
 enum Ask {
-    Now(Band),
-    In(Band, u64),
+    Now(Priority),
+    In(Priority, u64),
 }
 
 #[rstest]
@@ -121,7 +121,7 @@ enum Ask {
 async fn merging(
     #[case] first: Ask,
     #[case] second: Ask,
-    #[case] band: Band,
+    #[case] band: Priority,
     #[case] after: u64,
     #[values(false, true)] while_processing: bool,
 ) {
@@ -327,8 +327,8 @@ async fn the_longest_delay_is_no_overflow() {
 #[tokio::test(start_paused = true)]
 async fn a_large_queue_gives_its_memory_back_after_the_burst() {
     let queue = silent(Ageing::default());
-    let desk = &queue.shared.desk;
-    let capacity = || desk.look(|state| state.table.entries.capacity());
+    let inbox = &queue.shared.inbox;
+    let capacity = || inbox.look(|state| state.table.entries.capacity());
     queue.add_all(0..20_000, Resync);
     assert!(capacity() >= 20_000);
     while let Some(item) = queue.try_next() {

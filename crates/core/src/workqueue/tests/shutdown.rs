@@ -4,8 +4,8 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
-use crate::workqueue::{Backoff, Band};
-use Band::{Normal, Release};
+use crate::workqueue::{Backoff, Priority};
+use Priority::{Normal, Release};
 
 #[tokio::test(start_paused = true)]
 async fn after_shutdown_nothing_is_accepted_or_handed_out() {

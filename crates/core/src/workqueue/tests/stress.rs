@@ -8,7 +8,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 use super::*;
-use crate::workqueue::{Backoff, Band};
+use crate::workqueue::{Backoff, Priority};
 
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -80,7 +80,7 @@ async fn no_key_is_worked_on_twice_at_once_and_no_change_is_lost() {
             for _ in 0..ADDS {
                 let key = dice.roll(KEYS as u64) as usize;
                 objects[key].version.fetch_add(1, SeqCst);
-                let band = Band::ALL[dice.roll(3) as usize];
+                let band = Priority::ALL[dice.roll(3) as usize];
                 match dice.roll(8) {
                     0 => queue.add_after(key, band, MS(dice.roll(3))),
                     1 => queue.add_all([key], band),
@@ -136,7 +136,10 @@ async fn every_distinct_key_is_handed_out_exactly_once() {
         let queue = queue.clone();
         producers.spawn(async move {
             for key in 0..PER_PRODUCER {
-                queue.add(producer * PER_PRODUCER + key, Band::ALL[key as usize % 3]);
+                queue.add(
+                    producer * PER_PRODUCER + key,
+                    Priority::ALL[key as usize % 3],
+                );
             }
         });
     }
@@ -190,7 +193,11 @@ async fn waiters_that_give_up_lose_no_wake_up() {
         });
     }
     for key in 0..KEYS {
-        queue.add_after(key, Band::Normal, Duration::from_micros(u64::from(key % 3)));
+        queue.add_after(
+            key,
+            Priority::Normal,
+            Duration::from_micros(u64::from(key % 3)),
+        );
         if key % 16 == 0 {
             yield_now().await;
         }
@@ -224,7 +231,7 @@ async fn a_shutdown_amid_adding_and_taking_ends_everybody() {
                 loop {
                     // Fewer keys than takers, so that some wait in line.
                     if seed % 2 == 0 {
-                        queue.add(dice.roll(1000), Band::ALL[dice.roll(3) as usize]);
+                        queue.add(dice.roll(1000), Priority::ALL[dice.roll(3) as usize]);
                     }
                     let Some(item) = queue.next().await else {
                         return;

@@ -10,8 +10,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, advance, timeout};
 
 use super::*;
-use crate::workqueue::Band;
-use Band::Normal;
+use crate::workqueue::Priority;
+use Priority::Normal;
 
 /// A waiter polled by hand, which counts how often it was woken.
 struct Waiter<'q> {
@@ -69,7 +69,7 @@ async fn merged_adds_wake_nobody_else() {
     let queue = queue();
     let waiters = [(); 2].map(|()| Waiter::waiting(&queue));
     queue.add("a", Normal);
-    queue.add("a", Band::Release);
+    queue.add("a", Priority::Release);
     assert_eq!(waiters.each_ref().map(Waiter::woken), [1, 0]);
 }
 

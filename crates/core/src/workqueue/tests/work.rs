@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::workqueue::{Backoff, Band, Outcome, Workers};
-use Band::Normal;
+use crate::workqueue::{Backoff, Outcome, Priority, Workers};
+use Priority::Normal;
 
 /// Workers that answer each key from a script, and a channel that tells what they work on, and when.
 fn scripted(

@@ -8,7 +8,7 @@ use super::clock::{Tick, nanos};
 ///
 /// The order of the variants is the order of service: `Release` is the highest band.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Band {
+pub enum Priority {
     /// Something is blocked until this key is worked on: a deletion waits for our finalizer.
     Release,
     /// An ordinary change.
@@ -17,7 +17,7 @@ pub enum Band {
     Resync,
 }
 
-impl Band {
+impl Priority {
     /// Every band, the highest first.
     pub const ALL: [Self; 3] = [Self::Release, Self::Normal, Self::Resync];
 
@@ -51,9 +51,9 @@ impl Band {
 /// ones either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ageing {
-    /// How long a [`Band::Normal`] key may wait behind higher bands. Default: 10 s.
+    /// How long a [`Priority::Normal`] key may wait behind higher bands. Default: 10 s.
     pub normal: Duration,
-    /// How long a [`Band::Resync`] key may wait behind higher bands. Default: 60 s.
+    /// How long a [`Priority::Resync`] key may wait behind higher bands. Default: 60 s.
     pub resync: Duration,
     /// One turn in this many goes to an overdue key. 0 switches ageing off. Default: 8.
     pub one_in: u32,
@@ -78,7 +78,7 @@ pub(super) struct Turns {
     /// Turns since an overdue key was last given one.
     since_overdue: u32,
     /// The band that got it.
-    last_overdue: Band,
+    last_overdue: Priority,
 }
 
 impl Turns {
@@ -87,7 +87,7 @@ impl Turns {
             limits: [0, nanos(ageing.normal), nanos(ageing.resync)],
             one_in: ageing.one_in,
             since_overdue: 0,
-            last_overdue: Band::Resync,
+            last_overdue: Priority::Resync,
         }
     }
 
@@ -95,10 +95,10 @@ impl Turns {
     /// ready.
     pub(super) fn choose<T>(
         &mut self,
-        head: impl Fn(Band) -> Option<(T, Tick)>,
+        head: impl Fn(Priority) -> Option<(T, Tick)>,
         now: Tick,
-    ) -> Option<(Band, (T, Tick))> {
-        let best = Band::ALL
+    ) -> Option<(Priority, (T, Tick))> {
+        let best = Priority::ALL
             .into_iter()
             .find_map(|band| Some((band, head(band)?)))?;
         if self.one_in > 0
@@ -116,11 +116,11 @@ impl Turns {
     /// The overdue band below `best`; of two, the one that was not served last time.
     fn overdue_below<T>(
         &self,
-        best: Band,
-        head: impl Fn(Band) -> Option<(T, Tick)>,
+        best: Priority,
+        head: impl Fn(Priority) -> Option<(T, Tick)>,
         now: Tick,
-    ) -> Option<(Band, (T, Tick))> {
-        let mut overdue = Band::ALL
+    ) -> Option<(Priority, (T, Tick))> {
+        let mut overdue = Priority::ALL
             .into_iter()
             .filter(|band| *band > best)
             .filter_map(|band| {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::{Ageing, silent};
-use crate::workqueue::Band::{Normal, Release};
+use crate::workqueue::Priority::{Normal, Release};
 use crate::workqueue::WorkQueue;
 
 /// Runs `meanwhile` while somebody holds the lock.
 fn while_taken(queue: &WorkQueue<&'static str>, meanwhile: impl FnOnce()) {
-    queue.shared.desk.with(|_| {
+    queue.shared.inbox.with(|_| {
         meanwhile();
         ((), Vec::new())
     });
@@ -65,14 +65,14 @@ fn what_nobody_waits_for_is_left_and_has_happened_all_the_same() {
     let queue = silent(Ageing::default());
     queue.add("a", Normal);
     queue.add("b", Release);
-    assert_eq!(queue.shared.desk.left(), 2);
+    assert_eq!(queue.shared.inbox.left(), 2);
     assert_eq!(queue.snapshot().depth, [1, 1, 0]);
-    assert_eq!(queue.shared.desk.left(), 0);
+    assert_eq!(queue.shared.inbox.left(), 0);
     let item = queue.try_next().expect("a key is ready");
     assert_eq!(*item.key(), "b");
     while_taken(&queue, || {
         item.succeeded();
-        assert_eq!(queue.shared.desk.left(), 1);
+        assert_eq!(queue.shared.inbox.left(), 1);
     });
     assert_eq!(queue.snapshot().processing, 0);
 }
@@ -85,7 +85,7 @@ fn the_end_of_work_that_finds_the_lock_free_is_not_left() {
     queue.add("a", Release);
     item.succeeded();
     // What came before it was done before it.
-    assert_eq!(queue.shared.desk.left(), 0);
+    assert_eq!(queue.shared.inbox.left(), 0);
     let item = queue.try_next().expect("it runs again");
     assert_eq!((*item.key(), item.band()), ("a", Release));
 }
@@ -95,7 +95,7 @@ fn a_key_that_is_added_on_and_on_takes_no_memory_while_nobody_looks() {
     let queue = silent(Ageing::default());
     for _ in 0..10_000 {
         queue.add("a", Normal);
-        assert!(queue.shared.desk.left() < 128);
+        assert!(queue.shared.inbox.left() < 128);
     }
     assert_eq!(queue.snapshot().known, 1);
 }
@@ -109,20 +109,20 @@ async fn while_a_waiter_sleeps_nothing_is_left() {
     assert!(next.as_mut().poll(&mut context).is_pending());
     assert!(other.as_mut().poll(&mut context).is_pending());
     queue.add("a", Normal);
-    assert_eq!(queue.shared.desk.left(), 0);
+    assert_eq!(queue.shared.inbox.left(), 0);
     let Poll::Ready(Some(item)) = next.as_mut().poll(&mut context) else {
         panic!("the key was left behind");
     };
     // The other one still sleeps.
     item.succeeded();
-    assert_eq!(queue.shared.desk.left(), 0);
+    assert_eq!(queue.shared.inbox.left(), 0);
     queue.add("b", Normal);
-    assert_eq!(queue.shared.desk.left(), 0);
+    assert_eq!(queue.shared.inbox.left(), 0);
     assert!(other.as_mut().poll(&mut context).is_ready());
     // Now nobody does.
     assert_eq!(queue.snapshot().processing, 0);
     queue.add("c", Normal);
-    assert_eq!(queue.shared.desk.left(), 1);
+    assert_eq!(queue.shared.inbox.left(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,10 +17,10 @@
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-use super::band::Ageing;
 use super::durations::Durations;
 use super::metrics::Meters;
 use super::operation::Operation;
+use super::priority::Ageing;
 use super::state::{Phase, State};
 use super::sync::{AtomicBool, AtomicUsize, Guard, Lock, Notify, Ordering, fence};
 use super::wait::Wakes;
@@ -34,7 +34,7 @@ const BATCH: usize = 128;
 const KEEP_CAPACITY: usize = 4096;
 
 /// The one lock, the tray, and what passes between them.
-pub(super) struct Desk<K> {
+pub(super) struct Inbox<K> {
     state: Apart<Lock<State<K>>>,
     tray: Apart<Lock<Tray<K>>>,
     /// How many operations are in the tray.
@@ -78,7 +78,7 @@ struct After<K> {
     idle: bool,
 }
 
-impl<K: Eq> Desk<K> {
+impl<K: Eq> Inbox<K> {
     pub(super) fn new(ageing: Ageing, meters: Meters) -> Self {
         Self {
             state: Apart(Lock::new(State::new(ageing, meters.durations()))),
