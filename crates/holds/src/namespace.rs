@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use crate::names;
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LiveReader, LookError, Query};
+use belayer_core::facts::{LiveAnswer, LiveReader, LookError, Query};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::moment::LogicalTime;
@@ -52,7 +52,7 @@ pub struct NamespaceView {
     /// As the informer has it.
     pub cached: Option<ObjectMeta>,
     /// As the last live look saw it.
-    pub fact: Option<Fact<NamespaceState>>,
+    pub fact: Option<LiveAnswer<NamespaceState>>,
 }
 
 impl Query for NamespaceQuery {
@@ -78,7 +78,7 @@ pub struct NamespaceDeletion(Uid);
 
 impl NamespaceDeletion {
     /// The proof, if `fact` gives it for an object first seen at `seen`.
-    pub fn prove(fact: &Fact<NamespaceState>, seen: LogicalTime) -> Option<Self> {
+    pub fn prove(fact: &LiveAnswer<NamespaceState>, seen: LogicalTime) -> Option<Self> {
         let meta = present(fact.answer())?;
         (fact.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
     }
@@ -93,7 +93,7 @@ impl IgnoredNamespace {
     /// The proof, if `fact` gives it for an object first seen at `seen` in a namespace that the
     /// cache has at version `cached`.
     pub fn prove(
-        fact: &Fact<NamespaceState>,
+        fact: &LiveAnswer<NamespaceState>,
         seen: LogicalTime,
         cached: ResourceVersion,
     ) -> Option<Self> {

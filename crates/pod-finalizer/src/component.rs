@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::executor::Executor;
-use belayer_core::facts::{Facts, Waiter};
+use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Store, Stored};
@@ -84,13 +84,13 @@ pub struct Parts {
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, Store<OwnerMeta>)>,
     /// Live looks at owners.
-    pub owner_facts: Facts<OwnerQuery>,
+    pub owner_facts: QueryCache<OwnerQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: Facts<NamespaceQuery>,
+    pub namespace_facts: QueryCache<NamespaceQuery>,
     /// Live looks at the status of owners.
-    pub status_facts: Facts<StatusQuery>,
+    pub status_facts: QueryCache<StatusQuery>,
     /// Live reads of nodes.
-    pub node_facts: Facts<NodeQuery>,
+    pub node_facts: QueryCache<NodeQuery>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }

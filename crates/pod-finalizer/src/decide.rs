@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::object::ResourceVersion;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::namespace::{IgnoredNamespace, NamespaceState, NamespaceView};
@@ -360,7 +360,7 @@ enum Answer {
 
 impl Answer {
     fn at_hand<A>(
-        fact: Option<&Fact<A>>,
+        fact: Option<&LiveAnswer<A>>,
         pod: &PodView,
         as_new_as_cache: impl FnOnce(&A) -> bool,
     ) -> Self {
@@ -373,7 +373,7 @@ impl Answer {
     }
 
     fn of_namespace(
-        fact: Option<&Fact<NamespaceState>>,
+        fact: Option<&LiveAnswer<NamespaceState>>,
         pod: &PodView,
         cached: ResourceVersion,
     ) -> Self {

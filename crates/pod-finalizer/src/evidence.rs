@@ -1,6 +1,6 @@
 //! Why a pod may go. No variant can be had without its proof (invariant EVIDENCE).
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ResourceVersion, Uid};
 use belayer_holds::decision::{self, Reach};
@@ -130,7 +130,7 @@ impl Consumption {
     ///
     /// The look must have begun after that: a retried node has the key of its predecessor.
     pub fn prove_node_fulfilled(
-        fact: &Fact<StatusState>,
+        fact: &LiveAnswer<StatusState>,
         node: &NodeRef,
         pod: &Uid,
         pod_seen: LogicalTime,
@@ -144,7 +144,7 @@ impl Consumption {
 
     /// The proof that the owner `expected` finished, if `fact` gives it.
     pub fn prove_owner_finished(
-        fact: &Fact<OwnerState>,
+        fact: &LiveAnswer<OwnerState>,
         expected: &Uid,
         pod_seen: LogicalTime,
         profile: &Profile,

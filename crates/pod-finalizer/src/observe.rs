@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{Fact, Facts};
+use belayer_core::facts::{LiveAnswer, QueryCache};
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{OwnerReference, Resource};
@@ -33,10 +33,10 @@ pub(crate) struct World {
     pub namespaces: Store<Namespace>,
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, Store<OwnerMeta>)>,
-    pub owner_facts: Facts<OwnerQuery>,
-    pub namespace_facts: Facts<NamespaceQuery>,
-    pub status_facts: Facts<StatusQuery>,
-    pub node_facts: Facts<NodeQuery>,
+    pub owner_facts: QueryCache<OwnerQuery>,
+    pub namespace_facts: QueryCache<NamespaceQuery>,
+    pub status_facts: QueryCache<StatusQuery>,
+    pub node_facts: QueryCache<NodeQuery>,
     pub outcomes: Outcomes,
     /// Since when a delay runs.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
@@ -297,7 +297,7 @@ pub(crate) fn cleanup_of(
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
     deletion_seen: LogicalTime,
-    known: impl FnOnce(&NodeQuery) -> (Option<Fact<NodeState>>, Option<Timestamp>),
+    known: impl FnOnce(&NodeQuery) -> (Option<LiveAnswer<NodeState>>, Option<Timestamp>),
 ) -> Option<ArgoPod> {
     if !argo_pods::is_of_workflow(&pod.meta) {
         return None;

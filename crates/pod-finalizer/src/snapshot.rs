@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::slim::ObjectMeta;
@@ -99,7 +99,7 @@ pub struct NodeView {
     /// What to ask about the owner's status.
     pub question: StatusQuery,
     /// As the last live look saw it.
-    pub fact: Option<Fact<StatusState>>,
+    pub fact: Option<LiveAnswer<StatusState>>,
 }
 
 /// When a pod asks to be deleted.
@@ -187,7 +187,7 @@ pub struct OwnerView {
     /// As the informer has the object of that name.
     pub cached: CachedOwner,
     /// As the last live look saw it.
-    pub fact: Option<Fact<OwnerState>>,
+    pub fact: Option<LiveAnswer<OwnerState>>,
 }
 
 /// What the informer of the owner's kind says.

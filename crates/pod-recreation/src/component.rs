@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::{Facts, Waiter};
+use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::slim::{
@@ -42,7 +42,7 @@ pub struct Parts {
     /// The kinds of owners that some component watches.
     pub owners: OwnerStores,
     /// Live reads of records and owners.
-    pub looks: Facts<OwnerQuery>,
+    pub looks: QueryCache<OwnerQuery>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
     /// The queue of the records' machine.

@@ -2,7 +2,7 @@
 //! EVIDENCE): a state of the pod at the version that the patch names, a state of the record that is
 //! never taken back, or a live look.
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_holds::decision::{self, Reach};
@@ -112,7 +112,7 @@ impl Intended {
 }
 
 /// The proof that a record is gone, if `fact` gives it for a pod first seen at `pod_seen`.
-pub fn record_gone(fact: &Fact<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
+pub fn record_gone(fact: &LiveAnswer<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
     match fact.answer() {
         OwnerState::Gone(proof) if fact.begun() > pod_seen => Some(proof.clone()),
         _ => None,

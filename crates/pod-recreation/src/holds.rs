@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::owned::{OwnerEnd, OwnerSight};
@@ -39,7 +39,7 @@ pub struct HoldSnapshot {
     /// Whether it was rejected after it had started and our hold had gone.
     pub to_report: Asked,
     /// What a live look at the record of its mark said, and what to ask for one.
-    pub look: Option<(OwnerQuery, Option<Fact<OwnerState>>)>,
+    pub look: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
     /// Its controller, if that is of a kind that is watched.
     pub owner: Option<OwnerSight>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Facts, Pace, Waiter};
+use belayer_core::facts::{Pace, QueryCache, Waiter};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
@@ -53,9 +53,9 @@ pub struct Parts {
     /// Pods, with the index [`PODS_BY_CLAIM`].
     pub pods: Store<Pod>,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
-    pub looks: Facts<PodsQuery>,
+    pub looks: QueryCache<PodsQuery>,
     /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
-    pub owners: Facts<OwnerQuery>,
+    pub owners: QueryCache<OwnerQuery>,
     /// The queue of the claims' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -65,8 +65,8 @@ pub struct PvcProtection {
     mode: Mode,
     claims: Store<Claim>,
     pods: Store<Pod>,
-    looks: Facts<PodsQuery>,
-    owners: Facts<OwnerQuery>,
+    looks: QueryCache<PodsQuery>,
+    owners: QueryCache<OwnerQuery>,
     queue: WorkQueue<ObjectKey>,
     census: Census,
     ledger: Arc<Ledger>,

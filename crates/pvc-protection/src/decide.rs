@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
@@ -147,7 +147,7 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
 }
 
 /// The users that a look begun late enough has seen, if there are any.
-fn seen_by(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Users> {
+fn seen_by(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Users> {
     let PodsLook::Listed(listed) = look.answer() else {
         return None;
     };

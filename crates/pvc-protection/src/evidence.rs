@@ -1,7 +1,7 @@
 //! Why a PVC may be released. No variant can be built without its proof (invariants EVIDENCE and
 //! IN-USE).
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::invariants;
 
@@ -52,7 +52,7 @@ enum By {
 
 impl Unused {
     /// The proof, if `look` gives it for `claim`.
-    pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
+    pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
         none_left(claim, look, Users::total).map(Self)
     }
 }
@@ -64,7 +64,7 @@ pub struct OwnerFinished(By);
 
 impl OwnerFinished {
     /// The proof, if `look` and the PVC's owner give it.
-    pub fn prove(claim: &ClaimView, look: &Fact<PodsLook>) -> Option<Self> {
+    pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
         let owner = claim.owner.as_ref()?;
         if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
             return None;
@@ -76,7 +76,7 @@ impl OwnerFinished {
 /// The version at which a live read begun after the deletion was seen found none of the users that `count` counts.
 fn none_left(
     claim: &ClaimView,
-    look: &Fact<PodsLook>,
+    look: &LiveAnswer<PodsLook>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
     // A store that is past the version of a list has seen what happened to the users in it.

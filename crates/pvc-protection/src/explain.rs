@@ -1,6 +1,6 @@
 //! The same decision for a person: a snapshot from one live look, and its row in words.
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 
@@ -15,7 +15,7 @@ pub fn snapshot(
     mode: Mode,
     claim: ObjectMeta,
     seen: LogicalTime,
-    look: Fact<PodsLook>,
+    look: LiveAnswer<PodsLook>,
     owner: Option<OwnerView>,
 ) -> Snapshot {
     let ours = |names: &[&str]| names.iter().any(|name| claim.has_finalizer(name));
@@ -81,7 +81,7 @@ mod tests {
             pod.claims = Box::from(["data".into()]);
             listed.note(&pod);
         }
-        let look = Fact::scripted(PodsLook::Listed(Arc::new(listed)), LogicalTime::now());
+        let look = LiveAnswer::scripted(PodsLook::Listed(Arc::new(listed)), LogicalTime::now());
         let snapshot = snapshot(Mode::Beside, claim, seen, look, None);
         decide(&snapshot, Timestamp::UNIX_EPOCH)
     }

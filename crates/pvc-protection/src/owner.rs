@@ -1,7 +1,7 @@
 //! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
 //! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (row A18).
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
@@ -20,7 +20,7 @@ pub struct OwnerView {
     /// What to ask.
     pub question: OwnerQuery,
     /// The last answer.
-    pub look: Option<Fact<OwnerState>>,
+    pub look: Option<LiveAnswer<OwnerState>>,
 }
 
 impl OwnerView {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::ResourceVersion;
 use belayer_core::slim::ObjectMeta;
@@ -36,7 +36,7 @@ pub struct ClaimView {
     /// What to ask about its namespace.
     pub question: PodsQuery,
     /// As the last live look at its namespace's pods saw them.
-    pub look: Option<Fact<PodsLook>>,
+    pub look: Option<LiveAnswer<PodsLook>>,
     /// Why the look that is under way fails, if it does.
     pub look_error: Option<String>,
     /// The Argo Workflow that owns it, if one does.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Facts, Waiter};
+use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
@@ -51,9 +51,9 @@ pub struct Parts {
     /// Namespaces.
     pub namespaces: Store<Namespace>,
     /// Live lists of pods.
-    pub pod_facts: Facts<PodsQuery>,
+    pub pod_facts: QueryCache<PodsQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: Facts<NamespaceQuery>,
+    pub namespace_facts: QueryCache<NamespaceQuery>,
     /// The queue of this kind's runner.
     pub queue: WorkQueue<ObjectKey>,
     /// The queue of the pods' runner.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::namespace::IgnoredNamespace;
 use belayer_holds::selection::MassRelease;
@@ -131,7 +131,7 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
 fn release_or_recheck(
     workflow: &WorkflowView,
     deletion: Deletion,
-    fact: &Fact<PodsState>,
+    fact: &LiveAnswer<PodsState>,
     in_row: impl Fn(Row) -> Row,
 ) -> WorkflowDecision {
     if let Some(proof) = NoPodHeld::prove(fact, deletion.seen) {

@@ -1,6 +1,6 @@
 //! Why a workflow may go. No variant can be had without its proof (invariant EVIDENCE).
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_holds::decision;
 use belayer_holds::namespace::IgnoredNamespace;
@@ -46,7 +46,7 @@ pub struct NoPodHeld(LogicalTime);
 
 impl NoPodHeld {
     /// The proof, if `fact` gives it for a workflow whose deletion was seen at `deletion_seen`.
-    pub fn prove(fact: &Fact<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
+    pub fn prove(fact: &LiveAnswer<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
         let fresh = fact.begun() > deletion_seen;
         (fresh && *fact.answer() == PodsState::NoneHeld).then(|| Self(fact.begun()))
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::selection::MassRelease;
@@ -76,5 +76,5 @@ pub struct PodsView {
     /// How many of its UID carry the pod-status hold, by the index; `None` while that cannot be said.
     pub held: Option<usize>,
     /// What the last live list found.
-    pub fact: Option<Fact<PodsState>>,
+    pub fact: Option<LiveAnswer<PodsState>>,
 }

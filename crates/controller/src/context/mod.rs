@@ -16,7 +16,7 @@ use belayer_core::ambient;
 use belayer_core::election::Tenure;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Budget, Facts, LiveReader, LiveReads, Pace, Query, Wake};
+use belayer_core::facts::{Budget, LiveReader, LiveReads, Pace, Query, QueryCache, Wake};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
@@ -173,7 +173,7 @@ impl Shared {
     }
 
     /// Answers of `oracle`; `wake` is called for each who waited.
-    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, oracle: O, wake: Wake) -> Facts<Q> {
+    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, oracle: O, wake: Wake) -> QueryCache<Q> {
         self.facts_at(oracle, wake, self.pace)
     }
 
@@ -183,10 +183,10 @@ impl Shared {
         oracle: O,
         wake: Wake,
         pace: Pace,
-    ) -> Facts<Q> {
+    ) -> QueryCache<Q> {
         let cancel = self.after_work.clone();
         let reads = self.reads.clone();
-        Facts::within(Arc::new(oracle), wake, pace, reads, cancel, &self.answers)
+        QueryCache::within(Arc::new(oracle), wake, pace, reads, cancel, &self.answers)
     }
 
     /// What a runner of a kind is made of; `ours` are the finalizers that it may touch.

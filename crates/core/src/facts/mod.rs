@@ -1,4 +1,4 @@
-//! Facts: what caches cannot prove is asked.
+//! Live answers: what caches cannot prove is asked.
 //!
 //! A decision names a question; the runner asks it here. One question is one request, however
 //! many objects wait for the answer (single-flight). Each answer carries the [`LogicalTime`] at which
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use question::{Fact, LiveReader, LookError, Query, look};
+pub use question::{LiveAnswer, LiveReader, LookError, Query, look};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
@@ -73,7 +73,7 @@ pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
 
 /// The answers to one kind of question. Cheap to clone.
 #[derive(Clone)]
-pub struct Facts<Q: Query> {
+pub struct QueryCache<Q: Query> {
     shared: Arc<Shared<Q>>,
 }
 
@@ -95,7 +95,7 @@ struct State<Q: Query> {
 }
 
 struct Entry<A> {
-    fact: Option<Fact<A>>,
+    fact: Option<LiveAnswer<A>>,
     /// When the latest answer came.
     answered: LogicalTime,
     /// Looks begun before this are no answer any more.
@@ -128,7 +128,7 @@ enum Wanted {
 /// How many times within [`Pace::keep`] unused answers are dropped.
 const SWEEPS_PER_KEEP: u32 = 10;
 
-impl<Q: Query> Facts<Q> {
+impl<Q: Query> QueryCache<Q> {
     /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
     /// end when `cancel` is cancelled.
     pub fn new(
@@ -170,7 +170,7 @@ impl<Q: Query> Facts<Q> {
     }
 
     /// The latest answer, if there is one.
-    pub fn get(&self, question: &Q) -> Option<Fact<Q::Answer>> {
+    pub fn get(&self, question: &Q) -> Option<LiveAnswer<Q::Answer>> {
         let mut state = self.shared.state.lock();
         let entry = state.entries.get_mut(question)?;
         entry.touched = Instant::now();
@@ -290,7 +290,7 @@ impl<Q: Query> Shared<Q> {
             span.record("belayer.answer", word);
             match answer {
                 Ok(_) if self.is_outdated(&question, begun) => {}
-                Ok(answer) => return self.answered(&question, Fact { answer, begun }),
+                Ok(answer) => return self.answered(&question, LiveAnswer { answer, begun }),
                 Err(error) => {
                     count::<Q>("error");
                     let delay = self
@@ -348,7 +348,7 @@ impl<Q: Query> Shared<Q> {
             .is_some_and(|entry| begun < entry.outdated)
     }
 
-    fn answered(&self, question: &Q, fact: Fact<Q::Answer>) {
+    fn answered(&self, question: &Q, fact: LiveAnswer<Q::Answer>) {
         count::<Q>(Q::outcome(&fact.answer));
         let waiting = {
             let mut state = self.state.lock();
@@ -387,7 +387,7 @@ impl<Q: Query> Drop for Shared<Q> {
 }
 
 /// About how many bytes an answer takes, with its place in the table.
-fn weight<Q: Query>(fact: Option<&Fact<Q::Answer>>) -> usize {
+fn weight<Q: Query>(fact: Option<&LiveAnswer<Q::Answer>>) -> usize {
     let entry = size_of::<(Q, Entry<Q::Answer>)>();
     fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
 }

@@ -63,12 +63,12 @@ impl From<&RequestError> for LookError {
 
 /// An answer and when its look began. Only a look makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact<A> {
+pub struct LiveAnswer<A> {
     pub(super) answer: A,
     pub(super) begun: LogicalTime,
 }
 
-impl<A> Fact<A> {
+impl<A> LiveAnswer<A> {
     /// The answer.
     pub fn answer(&self) -> &A {
         &self.answer
@@ -94,8 +94,8 @@ impl<A> Fact<A> {
 pub async fn look<Q: Query>(
     oracle: &dyn LiveReader<Q>,
     question: &Q,
-) -> Result<Fact<Q::Answer>, LookError> {
+) -> Result<LiveAnswer<Q::Answer>, LookError> {
     let begun = LogicalTime::now();
     let answer = oracle.look(question).await?;
-    Ok(Fact { answer, begun })
+    Ok(LiveAnswer { answer, begun })
 }

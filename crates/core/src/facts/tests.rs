@@ -74,7 +74,7 @@ impl Script {
 }
 
 struct World {
-    facts: Facts<Ask>,
+    facts: QueryCache<Ask>,
     script: Arc<Script>,
     woken: tokio::sync::mpsc::UnboundedReceiver<ObjectKey>,
     cancel: CancellationToken,
@@ -96,7 +96,7 @@ fn world_within(
     });
     let cancel = CancellationToken::new();
     let (pace, reads, stop) = (Pace::default(), LiveReads::default(), cancel.clone());
-    let facts = Facts::within(script.clone(), wake, pace, reads, stop, budget);
+    let facts = QueryCache::within(script.clone(), wake, pace, reads, stop, budget);
     World {
         facts,
         script,
@@ -533,7 +533,7 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
         LiveReads::default(),
         CancellationToken::new(),
     );
-    let facts = Facts::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
+    let facts = QueryCache::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
     let ask = |namespace: &str, name: &'static str| {
         let asks = Asks {
             key: ObjectKey::new(namespace, name),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::decision;
 use crate::owner::{GoneProof, OwnerDeletion, OwnerQuery, OwnerState};
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::informer::{Lookup, Store};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource};
 use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
@@ -49,7 +49,7 @@ impl OwnerStores {
     pub fn owner_of(
         &self,
         pod: &Pod,
-        answer: impl FnOnce(&OwnerQuery) -> Option<Fact<OwnerState>>,
+        answer: impl FnOnce(&OwnerQuery) -> Option<LiveAnswer<OwnerState>>,
     ) -> Option<OwnerSight> {
         let owner = pod.meta.controller.as_ref()?;
         let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
@@ -80,7 +80,7 @@ pub struct OwnerSight {
     /// The owner itself, if the store has the object of its UID.
     pub cached: Option<ObjectMeta>,
     /// The last answer of a live read.
-    pub fact: Option<Fact<OwnerState>>,
+    pub fact: Option<LiveAnswer<OwnerState>>,
 }
 
 /// Whether an owner has ended.
@@ -110,7 +110,7 @@ impl OwnerSight {
         if let Some(owner) = &self.cached {
             return deleting(owner).unwrap_or(OwnerEnd::Lives);
         }
-        let after = match self.fact.as_ref().map(Fact::answer) {
+        let after = match self.fact.as_ref().map(LiveAnswer::answer) {
             Some(OwnerState::Gone(proof)) => {
                 return OwnerEnd::Ended(EndedOwner::Gone(proof.clone()));
             }
@@ -144,7 +144,7 @@ impl OwnerSight {
             Some(state) => Self {
                 question,
                 cached: None,
-                fact: Some(Fact::scripted(
+                fact: Some(LiveAnswer::scripted(
                     state,
                     belayer_core::moment::LogicalTime::now(),
                 )),

@@ -8,7 +8,7 @@ use crate::decision::{Decision, Missing, Row, Rule, Write};
 use crate::names;
 use crate::owner::OwnerQuery;
 use crate::runner::{Change, Component};
-use belayer_core::facts::{Facts, Waiter};
+use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::informer::Stored;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
@@ -26,7 +26,7 @@ pub struct Parts {
     pub owners: OwnerStores,
     /// Live looks at owners; `None` where another component asks whether they are gone, so that
     /// one owner is looked at once.
-    pub facts: Option<Facts<OwnerQuery>>,
+    pub facts: Option<QueryCache<OwnerQuery>>,
 }
 
 /// Releases the pods of owners that end.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::decision::Evidence as _;
     use crate::owner::{GoneProof, OwnerState};
-    use belayer_core::facts::Fact;
+    use belayer_core::facts::LiveAnswer;
     use belayer_core::moment::LogicalTime;
     use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
     use belayer_core::slim::ObjectMeta;
@@ -156,7 +156,7 @@ mod tests {
         let owner = OwnerSight {
             question: OwnerQuery::about(kind, &meta(None)),
             cached,
-            fact: fact.map(|state| Fact::scripted(state, LogicalTime::now())),
+            fact: fact.map(|state| LiveAnswer::scripted(state, LogicalTime::now())),
         };
         Owned { owner, asking }
     }

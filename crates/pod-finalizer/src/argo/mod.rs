@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::{ObjectMeta, Pod};
 
@@ -37,7 +37,7 @@ pub struct NodeView {
     /// What to ask about it.
     pub question: NodeQuery,
     /// As the last live read saw it.
-    pub fact: Option<Fact<NodeState>>,
+    pub fact: Option<LiveAnswer<NodeState>>,
     /// When this process first saw the pod's deletion: only a read that begins later is a proof.
     pub deletion_seen: LogicalTime,
     /// Since when the loss is known, if a release waits for `nodeLostDelay`.

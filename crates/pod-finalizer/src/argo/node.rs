@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{Fact, LiveReader, LookError, Query};
+use belayer_core::facts::{LiveAnswer, LiveReader, LookError, Query};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
@@ -91,7 +91,11 @@ enum Loss {
 
 impl NodeLost {
     /// The proof, if `fact` gives it for `pod`, whose deletion was first seen at `deletion_seen`.
-    pub fn prove(pod: &Pod, fact: &Fact<NodeState>, deletion_seen: LogicalTime) -> Option<Self> {
+    pub fn prove(
+        pod: &Pod,
+        fact: &LiveAnswer<NodeState>,
+        deletion_seen: LogicalTime,
+    ) -> Option<Self> {
         NodeQuery::about(pod)?;
         if fact.begun() <= deletion_seen {
             return None;

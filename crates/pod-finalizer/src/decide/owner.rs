@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::Missing;
 use belayer_holds::owner::OwnerState;
 
@@ -28,7 +28,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
     }
     let question = PodQuery::Owner(question.clone());
-    match fact.as_ref().map(Fact::answer) {
+    match fact.as_ref().map(LiveAnswer::answer) {
         Some(OwnerState::Gone(proof)) => {
             Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
         }

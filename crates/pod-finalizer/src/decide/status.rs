@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::{Missing, Notice, Severity};
 use belayer_holds::names::RELEASE_ANNOTATION;
 
@@ -74,7 +74,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         let question = PodQuery::Status(question.clone());
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
-    let current = |fact: &&Fact<StatusState>| {
+    let current = |fact: &&LiveAnswer<StatusState>| {
         // A live read that did not keep this node proves nothing about it.
         let covers = |state: &StatusState| match state {
             StatusState::Read(nodes) => nodes.covers(node),
@@ -89,12 +89,12 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     if let Some(proof) = Consumption::prove_node_fulfilled(fact, node, &pod.uid, pod.first_seen) {
         return Some((row::NODE_FULFILLED, Evidence::Consumed(proof)));
     }
-    if let StatusState::Read(nodes) = Fact::answer(fact)
+    if let StatusState::Read(nodes) = LiveAnswer::answer(fact)
         && let Some(objection) = nodes.objection(node)
     {
         reasons.add(row::NODE_FULFILLED, Missing::Event(objection));
     }
-    match Fact::answer(fact) {
+    match LiveAnswer::answer(fact) {
         StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {
             reasons.look_again(pace.unchanged);
         }

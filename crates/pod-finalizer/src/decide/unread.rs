@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_holds::decision::Missing;
 
 use super::{Found, RECHECK, Reasons, elapsed};
@@ -135,7 +135,7 @@ fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let fact = view.fact.as_ref();
     let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
     let question = PodQuery::Node(view.question.clone());
-    let state = current.map(Fact::answer);
+    let state = current.map(LiveAnswer::answer);
     let after = match state {
         Some(NodeState::Unknown(_)) => RECHECK,
         Some(_) => REREAD_NODE,

@@ -333,7 +333,7 @@ fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
         uid: Uid::new("r-1"),
     };
     let question = OwnerQuery::new(api::resource(), &"yard".into(), &reference);
-    let fact = state.map(|state| Fact::scripted(state, begun));
+    let fact = state.map(|state| LiveAnswer::scripted(state, begun));
     HoldSnapshot {
         look: Some((question, fact)),
         ..absent(marked(1, pod()))

@@ -96,13 +96,13 @@ impl Snapshot {
         let mut listed = Listed::at(ResourceVersion::new(version));
         pods.iter().for_each(|pod| listed.note(pod));
         let listed = PodsLook::Listed(Arc::new(listed));
-        self.with(|claim| claim.look = Some(Fact::scripted(listed, LogicalTime::now())))
+        self.with(|claim| claim.look = Some(LiveAnswer::scripted(listed, LogicalTime::now())))
     }
 
     /// A look that begins now found the store to be as of this version.
     fn store_reached(self, version: u64) -> Self {
         let reached = PodsLook::StoreReached(ResourceVersion::new(version));
-        self.with(|claim| claim.look = Some(Fact::scripted(reached, LogicalTime::now())))
+        self.with(|claim| claim.look = Some(LiveAnswer::scripted(reached, LogicalTime::now())))
     }
 
     fn advised(self) -> Self {
@@ -153,7 +153,7 @@ impl Snapshot {
     fn owner_is(self, state: OwnerState) -> Self {
         self.with(|claim| {
             if let Some(owner) = &mut claim.owner {
-                owner.look = Some(Fact::scripted(state, LogicalTime::now()));
+                owner.look = Some(LiveAnswer::scripted(state, LogicalTime::now()));
             }
         })
     }

@@ -195,7 +195,7 @@ impl Case {
     fn ignored_confirmed(self) -> Self {
         let state = NamespaceState::Present(ignored_meta());
         self.with(|workflow| {
-            workflow.namespace.fact = Some(Fact::scripted(state, LogicalTime::now()));
+            workflow.namespace.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 
@@ -217,7 +217,9 @@ impl Case {
     }
 
     fn listed(self, state: PodsState) -> Self {
-        self.with(|workflow| workflow.pods.fact = Some(Fact::scripted(state, LogicalTime::now())))
+        self.with(|workflow| {
+            workflow.pods.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()))
+        })
     }
 
     fn mass_release(mut self) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Facts, LiveReader, LiveReads, LookError, Pace};
+use belayer_core::facts::{LiveReader, LiveReads, LookError, Pace, QueryCache};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
@@ -77,14 +77,14 @@ impl Inbox {
             Parts {
                 claims: claims.clone(),
                 pods,
-                looks: Facts::new(
+                looks: QueryCache::new(
                     Arc::new(Nobody),
                     wake.clone(),
                     pace(),
                     LiveReads::default(),
                     stop.clone(),
                 ),
-                owners: Facts::new(
+                owners: QueryCache::new(
                     Arc::new(Nobody),
                     wake,
                     pace(),

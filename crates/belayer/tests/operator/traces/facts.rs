@@ -11,7 +11,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// What happened to one pod, by the clock of its recording. `None`: it did not happen.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Facts {
+pub(super) struct QueryCache {
     pub(super) created: Duration,
     /// The first version with a deletion timestamp.
     pub(super) deleted: Option<Duration>,
@@ -31,7 +31,7 @@ pub(super) struct Facts {
     pub(super) owner_deleted: Option<Duration>,
 }
 
-impl Facts {
+impl QueryCache {
     pub(super) fn of(recording: &Recording, uid: &str) -> Self {
         let versions = recording.versions.iter().filter(|v| v.uid() == uid);
         let mut facts = Self::default();
@@ -133,6 +133,6 @@ impl Facts {
 /// first pod that was given up.
 pub(super) fn machine_lost(recording: &Recording) -> Option<Duration> {
     let pods = recording.steps().into_values().flatten();
-    let given_up = pods.filter_map(|uid| Facts::of(recording, &uid).given_up);
+    let given_up = pods.filter_map(|uid| QueryCache::of(recording, &uid).given_up);
     given_up.min().map(|at| at.saturating_sub(QUARANTINE))
 }

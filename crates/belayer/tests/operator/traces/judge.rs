@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::Facts;
+use super::facts::QueryCache;
 use super::promises::Until;
 use super::recording::Recording;
 use super::replay::{Done, Replayed};
@@ -17,7 +17,7 @@ const PROMPT: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(1);
 
 /// What is wrong with the hold of one pod.
-pub(super) fn pod(until: Until, facts: &Facts, done: &Done) -> Result<(), String> {
+pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), String> {
     if until == Until::NotMade {
         return if done.made {
             Err("it was made".into())
@@ -73,7 +73,7 @@ pub(super) fn pod(until: Until, facts: &Facts, done: &Done) -> Result<(), String
     Ok(())
 }
 
-fn never_held(facts: &Facts, done: &Done) -> Result<(), String> {
+fn never_held(facts: &QueryCache, done: &Done) -> Result<(), String> {
     if let Some(at) = done.held {
         return Err(format!("Belayer held it at {at:?}"));
     }

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use facts::Facts;
+use facts::QueryCache;
 use promises::{PROMISES, Promise};
 use recording::{Recording, Side};
 use replay::{Holds, Machine, replay};
@@ -39,7 +39,7 @@ fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
             note(&step, why);
         }
         for (number, (uid, until)) in pods.iter().zip(promised).enumerate() {
-            let facts = Facts::of(&recording, uid);
+            let facts = QueryCache::of(&recording, uid);
             if let Err(why) = judge::pod(*until, &facts, &replayed.objects[uid]) {
                 note(&step, format!("pod {number}: {why}"));
             }
@@ -101,7 +101,7 @@ fn a2_pods_of_a_node_that_is_there_stay_held() {
     // A Node is not watched: it is read again from time to time.
     const READ_AGAIN: Duration = Duration::from_secs(6);
     let recording = Recording::read("node-lost", Side::Held);
-    let lost = |uid: &String| Facts::of(&recording, uid).lost().unwrap();
+    let lost = |uid: &String| QueryCache::of(&recording, uid).lost().unwrap();
     let pods: Vec<String> = recording.steps().into_values().flatten().collect();
     let removed = pods.iter().map(lost).max().unwrap() + LONGER;
     let replayed = replay(&recording, Holds::AtCreation, Machine::KeptUntil(removed));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::facts::Fact;
+use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
@@ -143,12 +143,12 @@ impl Case {
     }
 
     fn owner_fact(self, state: OwnerState) -> Self {
-        self.with_owner(|owner| owner.fact = Some(Fact::scripted(state, LogicalTime::now())))
+        self.with_owner(|owner| owner.fact = Some(LiveAnswer::scripted(state, LogicalTime::now())))
     }
 
     fn namespace_fact(self, meta: ObjectMeta) -> Self {
         self.with(|pod| {
-            pod.namespace.fact = Some(Fact::scripted(
+            pod.namespace.fact = Some(LiveAnswer::scripted(
                 NamespaceState::Present(meta),
                 LogicalTime::now(),
             ));
@@ -273,7 +273,7 @@ impl Case {
     }
 
     pub(crate) fn node_is(self, state: NodeState) -> Self {
-        self.with_node(|node| node.fact = Some(Fact::scripted(state, LogicalTime::now())))
+        self.with_node(|node| node.fact = Some(LiveAnswer::scripted(state, LogicalTime::now())))
     }
 
     pub(crate) fn node_read_too_early(self) -> Self {
@@ -350,7 +350,7 @@ impl Case {
 
     fn status_fact(self, state: StatusState) -> Self {
         self.node_unasked().with(|pod| {
-            let fact = Fact::scripted(state, LogicalTime::now());
+            let fact = LiveAnswer::scripted(state, LogicalTime::now());
             pod.node.as_mut().unwrap().fact = Some(fact);
         })
     }
