@@ -28,9 +28,9 @@ use belayer_holds::selection::UnselectedBy;
 
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
-use crate::census::{Census, HeldPod, Selected};
 use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
+use crate::held_objects::{HeldObjects, HeldPod, Selected};
 use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
@@ -99,7 +99,7 @@ pub struct Parts {
 pub struct PodFinalizer {
     world: World,
     pods: Store<Pod>,
-    census: Arc<Census>,
+    held_objects: Arc<HeldObjects>,
     /// Whether this process has read what an earlier leader closed: before that no hold is added.
     may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
@@ -137,14 +137,14 @@ impl PodFinalizer {
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
         };
-        let census = Arc::new(Census::new(
+        let held_objects = Arc::new(HeldObjects::new(
             settings.max_unselected,
             Limits::of(settings.backlog_threshold),
         ));
         Self {
             world,
             pods,
-            census,
+            held_objects,
             may_hold: AtomicBool::new(false),
             queue,
             resync: settings.resync,
@@ -167,12 +167,12 @@ impl PodFinalizer {
         }
     }
 
-    /// The census of held pods.
-    pub fn census(&self) -> &Arc<Census> {
-        &self.census
+    /// The held pods.
+    pub fn held_objects(&self) -> &Arc<HeldObjects> {
+        &self.held_objects
     }
 
-    /// Keeps the census, and counts what came too late. To be told of every event of the pods
+    /// Keeps track of the held objects, and counts what came too late. To be told of every event of the pods
     /// *before* their runner is.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
@@ -200,7 +200,7 @@ impl PodFinalizer {
             }
             Event::Deleted { last, .. } => {
                 let meta = &last.object.meta;
-                self.census.note(&meta.key, None);
+                self.held_objects.note(&meta.key, None);
                 self.world.outcomes.forget(&meta.uid);
                 let mut due = self.world.due.lock();
                 due.remove(&Delay::Cleanup(meta.uid.clone()));
@@ -291,7 +291,7 @@ impl PodFinalizer {
 
     /// Queues every held pod that no profile selects: there are few enough again.
     pub fn queue_unselected(&self) {
-        for key in self.census.unselected() {
+        for key in self.held_objects.unselected() {
             self.queue.add(key, Priority::Release);
         }
     }
@@ -316,7 +316,7 @@ impl PodFinalizer {
     /// Whether holds are added to this pod.
     fn gate(&self, pod: &ObjectKey) -> Gate {
         if self.may_hold.load(Ordering::Acquire) {
-            self.census.gate(pod.shared_namespace())
+            self.held_objects.gate(pod.shared_namespace())
         } else {
             Gate::Closed
         }
@@ -353,7 +353,7 @@ impl PodFinalizer {
             deleting: meta.deletion_timestamp,
             status_too_large: self.is_status_too_large(&pod.object),
         });
-        self.census.note(&meta.key, entry);
+        self.held_objects.note(&meta.key, entry);
     }
 
     /// What to ask about the status of the owner of a pod that a profile selects.
@@ -411,11 +411,11 @@ impl Component<Pod> for PodFinalizer {
         if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
             // The last answer about its workflow's status may have changed without an event.
             let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
-            self.census.note_status(key, too_large);
+            self.held_objects.note_status(key, too_large);
         }
         let mass_release = match view.selection {
             Selection::By { .. } => MassRelease::Within,
-            Selection::None | Selection::Ignored => self.census.mass_release(key),
+            Selection::None | Selection::Ignored => self.held_objects.mass_release(key),
         };
         Snapshot {
             pod: Some(view),

@@ -24,10 +24,10 @@ use crate::argo::NodeReader;
 use crate::component::{self, NAME, Parts, PodFinalizer};
 use crate::keys::KEYS;
 use crate::outcome::{self, Sweeper};
+use crate::periodic::{GATE_KEY, PeriodicTask};
 use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
 use crate::profile::{self, Cleanup, Mode};
 use crate::status::{self, Asked, StatusReader};
-use crate::steward::{GATE_KEY, Steward};
 use crate::{debug, evidence, explainer, rights};
 
 /// pod-finalizer.
@@ -256,7 +256,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         },
     ));
 
-    // The census first, so that a decision finds the numbers that its event made.
+    // The held objects are updated first, so that a decision finds the numbers that its event made.
     let told = Arc::clone(&finalizer);
     pods.watched.on_event(move |event| told.on_pod(event));
     let told = Arc::clone(&finalizer);
@@ -279,14 +279,14 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         pods.run_beside(Box::new(|stop| sweeper.run(stop).boxed()));
     }
     context.debug.add(NAME, &finalizer, |it| debug::report(it));
-    let steward = Steward::new(
+    let periodic = PeriodicTask::new(
         Arc::clone(&finalizer),
         Arc::clone(&shared.executor),
         shared.switch.clone(),
         shared.events.clone(),
         &shared.namespace,
     );
-    pods.run_beside(Box::new(|stop| steward.run(stop).boxed()));
+    pods.run_beside(Box::new(|stop| periodic.run(stop).boxed()));
     context.gone_owners_are_asked = true;
     context.provide(&finalizer);
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::census::Selected;
 use crate::component::PodFinalizer;
+use crate::held_objects::Selected;
 use crate::snapshot::{Ended, Gate};
 use belayer_holds::names;
 
 /// The pods that are held.
 pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
-    let census = finalizer.census();
-    let counts = census.counts();
-    let pods: Vec<Value> = census
+    let held_objects = finalizer.held_objects();
+    let counts = held_objects.counts();
+    let pods: Vec<Value> = held_objects
         .list()
         .into_iter()
         .map(|(key, pod)| {
@@ -38,7 +38,7 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
-    let standing = census.standing();
+    let standing = held_objects.standing();
     let closed: Vec<Value> = standing
         .closed
         .iter()
@@ -67,7 +67,7 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
             Gate::Closed => "closed",
         },
         "closedNamespaces": closed,
-        "unselectedKept": census.kept() > 0,
+        "unselectedKept": held_objects.kept() > 0,
         "unselectedKeptIn": kept_in,
         "pods": pods,
     })

@@ -2,7 +2,6 @@
 
 pub mod argo;
 pub mod backlog;
-pub mod census;
 pub mod cleanup;
 pub mod component;
 pub mod controller;
@@ -11,16 +10,17 @@ pub mod decide;
 pub mod evidence;
 pub mod explain;
 mod explainer;
+pub mod held_objects;
 pub mod keys;
 mod observe;
 pub mod outcome;
+pub mod periodic;
 pub mod profile;
 pub mod question;
 pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod status;
-pub mod steward;
 
 pub use component::{NAME, PodFinalizer};
 pub use controller::CONTROLLER;

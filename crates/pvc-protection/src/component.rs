@@ -18,10 +18,10 @@ use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 
 use crate::advice::Signs;
-use crate::census::{Census, Entry};
 use crate::config::Mode;
 use crate::decide::decide;
 use crate::evidence::Evidence;
+use crate::held_objects::{Entry, HeldObjects};
 use crate::ledger::Ledger;
 use crate::look::PodsQuery;
 use crate::owner::{self, OwnerView};
@@ -68,7 +68,7 @@ pub struct PvcProtection {
     looks: QueryCache<PodsQuery>,
     owners: QueryCache<OwnerQuery>,
     queue: WorkQueue<ObjectKey>,
-    census: Census,
+    held_objects: HeldObjects,
     ledger: Arc<Ledger>,
 }
 
@@ -100,7 +100,7 @@ impl PvcProtection {
             looks,
             owners,
             queue,
-            census: Census::default(),
+            held_objects: HeldObjects::default(),
             ledger: Arc::default(),
         }
     }
@@ -110,9 +110,9 @@ impl PvcProtection {
         self.mode
     }
 
-    /// The census of held claims.
-    pub fn census(&self) -> &Census {
-        &self.census
+    /// The held PVCs.
+    pub fn held_objects(&self) -> &HeldObjects {
+        &self.held_objects
     }
 
     /// The ledger of our releases, to be kept by a [`Keeper`](crate::ledger::Keeper).
@@ -135,7 +135,7 @@ impl PvcProtection {
         }
     }
 
-    /// Keeps the census and the ledger. To be told of every event of the claims *before* their
+    /// Keeps track of the held objects and the ledger. To be told of every event of the claims *before* their
     /// runner is.
     pub fn on_claim(&self, event: &Event<Claim>) {
         match event {
@@ -148,7 +148,7 @@ impl PvcProtection {
 
     /// All claims that wait, the longest waiting first.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let waiting = self.census.list_waiting().into_iter();
+        let waiting = self.held_objects.list_waiting().into_iter();
         let waits = |(since, key): (Timestamp, ObjectKey)| {
             let users = match self.claims.lookup(&key) {
                 Lookup::Found(claim) => match self.cached_users(&claim.meta) {
@@ -217,7 +217,7 @@ impl PvcProtection {
     }
 
     fn noted(&self, claim: &ObjectMeta, entry: Entry) {
-        let before = self.census.note(&claim.key, entry);
+        let before = self.held_objects.note(&claim.key, entry);
         let waited = matches!(before, Entry::Held { deleting: Some(_) });
         if waited && entry == Entry::Free {
             self.ledger.gone(&claim.uid);

@@ -26,7 +26,7 @@ use crate::keys::KEYS;
 use crate::ledger::Keeper;
 use crate::look::PodsReader;
 use crate::owner::COMPLETED_LABEL;
-use crate::steward::Steward;
+use crate::periodic::PeriodicTask;
 use crate::turns::Turns;
 use crate::{debug, evidence, rights};
 
@@ -172,7 +172,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     watched.informer().add_handler(Arc::new(runner.clone()));
 
     context.debug.add(NAME, &protection, |it| debug::report(it));
-    let steward = Steward::new(Arc::clone(&protection), shared.executor.writes());
+    let periodic = PeriodicTask::new(Arc::clone(&protection), shared.executor.writes());
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();
     context.crews.push(WorkerGroup {
@@ -180,7 +180,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         queue,
         needs: vec![feed.state(), pods_state],
         start: Box::new(move || runner.work(workers)),
-        beside: vec![Box::new(|stop| steward.run(stop).boxed())],
+        beside: vec![Box::new(|stop| periodic.run(stop).boxed())],
     });
     context.feeds.push(feed);
     context.provide(&protection);

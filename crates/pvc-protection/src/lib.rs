@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod advice;
-pub mod census;
 pub mod component;
 pub mod config;
 pub mod controller;
@@ -10,15 +9,16 @@ pub mod decide;
 pub mod evidence;
 pub mod explain;
 mod explainer;
+pub mod held_objects;
 pub mod keys;
 pub mod ledger;
 pub mod look;
 pub mod owner;
+pub mod periodic;
 pub mod question;
 pub mod rights;
 pub mod row;
 pub mod snapshot;
-pub mod steward;
 pub mod turns;
 pub mod uses;
 

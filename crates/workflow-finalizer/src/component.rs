@@ -16,10 +16,10 @@ use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::UnselectedBy;
 
-use crate::census::{Census, HeldWorkflow, Selected};
 use crate::config::{OwnerRule, Settings};
 use crate::decide::decide;
 use crate::evidence::Evidence;
+use crate::held_objects::{HeldObjects, HeldWorkflow, Selected};
 use crate::look::{PodsQuery, PodsState};
 use crate::question::WorkflowQuery;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
@@ -65,7 +65,7 @@ pub struct WorkflowFinalizer {
     rule: OwnerRule,
     resync: Duration,
     parts: Parts,
-    census: Census,
+    held_objects: HeldObjects,
 }
 
 impl WorkflowFinalizer {
@@ -75,13 +75,13 @@ impl WorkflowFinalizer {
             rule,
             resync: settings.resync,
             parts,
-            census: Census::new(settings.max_unselected),
+            held_objects: HeldObjects::new(settings.max_unselected),
         }
     }
 
-    /// The census of held workflows.
-    pub fn census(&self) -> &Census {
-        &self.census
+    /// The held workflows.
+    pub fn held_objects(&self) -> &HeldObjects {
+        &self.held_objects
     }
 
     /// Which owners it holds.
@@ -96,7 +96,7 @@ impl WorkflowFinalizer {
             .count_by_index(HELD_BY_OWNER, workflow.uid.as_str())
     }
 
-    /// Keeps the census and puts the pods of a workflow that is being deleted before all others.
+    /// Keeps track of the held objects and puts the pods of a workflow that is being deleted before all others.
     /// To be told of every event of the kind *before* its runner is.
     pub fn on_workflow(&self, event: &Event<OwnerMeta>) {
         match event {
@@ -117,9 +117,9 @@ impl WorkflowFinalizer {
                     self.raise_pods(&new.object.0);
                 }
             }
-            Event::Deleted { last, .. } => self.census.note(&last.object.0.key, None),
+            Event::Deleted { last, .. } => self.held_objects.note(&last.object.0.key, None),
             Event::Unserved => {
-                self.census.clear();
+                self.held_objects.clear();
                 tracing::warn!(kind = %self.rule.kind, "this kind is not served: its objects are held once it is");
             }
             Event::Synced => {
@@ -172,7 +172,7 @@ impl WorkflowFinalizer {
 
     /// Queues every held workflow that nothing selects: there are few enough again.
     pub fn queue_unselected(&self) {
-        let keys = self.census.unselected();
+        let keys = self.held_objects.unselected();
         self.parts.queue.add_all(keys, Priority::Release);
     }
 
@@ -187,7 +187,7 @@ impl WorkflowFinalizer {
             },
             deleting: workflow.deletion_timestamp,
         });
-        self.census.note(&workflow.key, held);
+        self.held_objects.note(&workflow.key, held);
     }
 
     /// Row 4: the pods go in parallel, before everything else.
@@ -334,7 +334,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
     fn observe(&self, workflow: &Stored<OwnerMeta>) -> Snapshot {
         Snapshot {
             workflow: Some(self.view(workflow)),
-            mass_release: self.census.mass_release(&workflow.object.0.key),
+            mass_release: self.held_objects.mass_release(&workflow.object.0.key),
             resync: self.resync,
         }
     }

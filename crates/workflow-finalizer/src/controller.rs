@@ -28,7 +28,7 @@ use crate::component::{self, NAME, Parts, WorkflowFinalizer};
 use crate::config::{KEY, OwnerRule, Settings, WorkflowFinalizerConfig};
 use crate::keys::KEYS;
 use crate::look::PodsReader;
-use crate::steward::Steward;
+use crate::periodic::PeriodicTask;
 use crate::{debug, evidence, explainer, rights};
 
 /// workflow-finalizer.
@@ -144,13 +144,13 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     context
         .debug
         .add(NAME, &kinds, |kinds| debug::report(kinds));
-    let steward = Steward::new(
+    let periodic = PeriodicTask::new(
         kinds,
         context.shared.events.clone(),
         context.namespaces.store.clone(),
         &context.shared.namespace,
     );
-    let task: BackgroundTask = Box::new(|stop| steward.run(stop).boxed());
+    let task: BackgroundTask = Box::new(|stop| periodic.run(stop).boxed());
     context.pods.run_beside(task);
 }
 
@@ -234,7 +234,7 @@ fn kind(
         .component(Arc::clone(&finalizer))
         .build();
 
-    // The census first, so that a decision finds the numbers that its event made.
+    // The held objects are updated first, so that a decision finds the numbers that its event made.
     let told = Arc::clone(&finalizer);
     watched.on_event(move |event| told.on_workflow(event));
     watched.informer().add_handler(Arc::new(runner.clone()));

@@ -13,9 +13,9 @@ pub(crate) fn report(kinds: &[Arc<WorkflowFinalizer>]) -> Value {
 }
 
 fn of_kind(finalizer: &WorkflowFinalizer) -> Value {
-    let census = finalizer.census();
-    let counts = census.counts();
-    let waiting: Vec<Value> = census
+    let held_objects = finalizer.held_objects();
+    let counts = held_objects.counts();
+    let waiting: Vec<Value> = held_objects
         .waiting()
         .into_iter()
         .map(|(key, workflow)| {
@@ -34,7 +34,7 @@ fn of_kind(finalizer: &WorkflowFinalizer) -> Value {
         "held": counts.held,
         "waiting": counts.waiting,
         "unselected": counts.unselected,
-        "unselectedKept": census.kept() > 0,
+        "unselectedKept": held_objects.kept() > 0,
         "deleting": waiting,
     })
 }

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-pub mod census;
 pub mod component;
 pub mod config;
 pub mod controller;
@@ -9,13 +8,14 @@ pub mod decide;
 pub mod evidence;
 pub mod explain;
 mod explainer;
+pub mod held_objects;
 pub mod keys;
 pub mod look;
+pub mod periodic;
 pub mod question;
 pub mod rights;
 pub mod row;
 pub mod snapshot;
-pub mod steward;
 
 pub use component::{NAME, WorkflowFinalizer};
 pub use config::Settings;

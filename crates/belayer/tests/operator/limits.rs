@@ -310,7 +310,7 @@ async fn a4_unselected_pods_with_evidence_are_released_and_the_guard_recovers() 
     let_pass(Duration::from_secs(30)).await;
     assert_eq!(world.held_pods(), 30, "30 of 30 are too many at once");
     eventually("it is kept count of", || {
-        belayer.finalizer.census().kept() == 30
+        belayer.finalizer.held_objects().kept() == 30
     })
     .await;
     for n in 0..5 {

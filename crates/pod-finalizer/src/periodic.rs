@@ -1,8 +1,8 @@
-//! The steward: acts on what the census says as a whole.
+//! The periodic task: acts on what the held objects are as a whole.
 //!
 //! It opens and closes the admission policy's gate with the backlog, queues what waited for
 //! either limit to ease, reports that a namespace is closed or a selector looks mistyped, and publishes
-//! the census.
+//! the held objects.
 
 mod switch;
 mod telling;
@@ -25,14 +25,14 @@ use belayer_core::ticks::Ticks;
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names;
 
-use crate::census::Standing;
 use crate::component::{NAME, PodFinalizer};
+use crate::held_objects::Standing;
 use crate::snapshot::{Gate, MassRelease};
 use switch::{GateObject, Wanted};
 
 pub use switch::{GATE_KEY, OBSERVING, gate_by};
 
-/// How often the census is looked at. It costs a look at a few numbers.
+/// How often the held objects are looked at, which costs a look at a few numbers.
 const TICK: Duration = Duration::from_millis(500);
 
 /// A gate that could not be written is tried again after this time.
@@ -45,8 +45,8 @@ const ABSENT_RETRY: Duration = Duration::from_secs(300);
 /// in the meantime, the policy adds holds although they are closed.
 const REREAD: Duration = Duration::from_secs(60);
 
-/// Acts on the census.
-pub struct Steward {
+/// Acts on the held objects.
+pub struct PeriodicTask {
     finalizer: Arc<PodFinalizer>,
     executor: Arc<Executor>,
     switch: HoldSwitch,
@@ -61,8 +61,8 @@ pub struct Steward {
     last: Standing,
 }
 
-impl Steward {
-    /// A steward of `finalizer`. The gate ConfigMap lies in Belayer's own `namespace`.
+impl PeriodicTask {
+    /// A periodic task of `finalizer`. The gate ConfigMap lies in Belayer's own `namespace`.
     pub fn new(
         finalizer: Arc<PodFinalizer>,
         executor: Arc<Executor>,
@@ -84,20 +84,20 @@ impl Steward {
     }
 
     /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
-    /// the census knows only a part.
+    /// the held objects are known only in part.
     pub async fn run(mut self, cancel: CancellationToken) {
         // What an earlier leader closed stays closed until it may open again. If the ConfigMap cannot be
         // read, only the counts decide.
         match self.read_gate().await {
             Ok(gate) => {
-                let census = self.finalizer.census();
-                census.adopt_closed(gate.closed(), gate.gate());
+                let held_objects = self.finalizer.held_objects();
+                held_objects.adopt_closed(gate.closed(), gate.gate());
             }
             Err(error) => {
                 tracing::info!(gate = %self.gate, %error, "could not read which namespaces were closed before");
             }
         }
-        self.finalizer.census().settle();
+        self.finalizer.held_objects().settle();
         self.finalizer.begin_to_hold();
         let mut ticks = Ticks::every(TICK, cancel);
         while ticks.next().await.is_some() {
@@ -106,7 +106,7 @@ impl Steward {
     }
 
     async fn look(&mut self) {
-        let now = self.finalizer.census().settle();
+        let now = self.finalizer.held_objects().settle();
         publish(&self.finalizer, &now, belayer_core::ambient::now());
         if now != self.last {
             self.queue_what_eased(&now);
@@ -217,14 +217,14 @@ impl Steward {
     }
 }
 
-/// Publishes the census as metrics.
+/// Reports the held objects as metrics.
 fn publish(finalizer: &PodFinalizer, standing: &Standing, now: Timestamp) {
-    let census = finalizer.census();
-    let counts = census.counts();
+    let held_objects = finalizer.held_objects();
+    let counts = held_objects.counts();
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
     gauge(belayer_metrics::HOLDS, counts.held as f64);
     gauge(belayer_metrics::WAITING, counts.waiting as f64);
-    let oldest = census
+    let oldest = held_objects
         .oldest_waiting()
         .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
     gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
@@ -238,5 +238,5 @@ fn publish(finalizer: &PodFinalizer, standing: &Standing, now: Timestamp) {
         belayer_metrics::BACKLOG_NAMESPACES,
         standing.closed.len() as f64,
     );
-    gauge(belayer_metrics::UNSELECTED_KEPT, census.kept() as f64);
+    gauge(belayer_metrics::UNSELECTED_KEPT, held_objects.kept() as f64);
 }

@@ -1,4 +1,4 @@
-//! The steward: publishes the census, and queues what waited for the mass-release limit to ease.
+//! The periodic task: reports the held objects, and queues what waited for the mass-release limit to ease.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use belayer_holds::selection::MassRelease;
 
 use crate::component::{NAME, WorkflowFinalizer};
 
-/// How often the census is looked at.
+/// How often the held objects are looked at.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Acts on the census of all kinds.
-pub struct Steward {
+/// Acts on the held objects of all kinds.
+pub struct PeriodicTask {
     kinds: Vec<Arc<WorkflowFinalizer>>,
     events: EventRecorder,
     namespaces: Store<Namespace>,
@@ -32,8 +32,8 @@ pub struct Steward {
     kept: Vec<Exceeded>,
 }
 
-impl Steward {
-    /// A steward of these, one per kind. `namespace` is Belayer's own.
+impl PeriodicTask {
+    /// A periodic task of these, one per kind. `namespace` is Belayer's own.
     pub fn new(
         kinds: Vec<Arc<WorkflowFinalizer>>,
         events: EventRecorder,
@@ -60,7 +60,7 @@ impl Steward {
     fn look(&mut self) {
         publish(&self.kinds, belayer_core::ambient::now());
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
-            let now = kind.census().exceeded();
+            let now = kind.held_objects().exceeded();
             if has_eased(before, &now) {
                 kind.queue_unselected();
             }
@@ -125,25 +125,25 @@ fn tell(
     events.tell(&regarding, &notice);
 }
 
-/// Publishes the census of all kinds as metrics.
+/// Reports the held objects of all kinds as metrics.
 fn publish(kinds: &[Arc<WorkflowFinalizer>], now: Timestamp) {
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
     let (mut held, mut waiting, mut kept, mut remaining) = (0, 0, 0, 0);
     let mut oldest: Option<Timestamp> = None;
     for kind in kinds {
-        let census = kind.census();
-        let counts = census.counts();
+        let held_objects = kind.held_objects();
+        let counts = held_objects.counts();
         held += counts.held;
         waiting += counts.waiting;
-        kept += census.kept();
+        kept += held_objects.kept();
         if counts.waiting > 0 {
-            let pods = census.waiting();
+            let pods = held_objects.waiting();
             let pods = pods
                 .iter()
                 .filter_map(|(_, workflow)| kind.pods_held(workflow));
             remaining += pods.sum::<usize>();
         }
-        oldest = match (oldest, census.oldest_waiting()) {
+        oldest = match (oldest, held_objects.oldest_waiting()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };

@@ -1,4 +1,4 @@
-//! The census of held workflows: how many are held, wait, and are unselected. Kept up to date by
+//! Held workflows: how many are held, wait, and are unselected. Kept up to date by
 //! every event, before the event's key is queued.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_holds::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
 
-/// What the census notes about a held workflow.
+/// What is noted about a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldWorkflow {
     /// Its identity.
@@ -44,7 +44,7 @@ pub struct Counts {
 
 /// Counts held workflows.
 #[derive(Debug)]
-pub struct Census {
+pub struct HeldObjects {
     max_unselected: MaxUnselected,
     inner: Mutex<Inner>,
 }
@@ -68,8 +68,8 @@ impl Inner {
     }
 }
 
-impl Census {
-    /// An empty census.
+impl HeldObjects {
+    /// Nothing is held yet.
     pub fn new(max_unselected: MaxUnselected) -> Self {
         Self {
             max_unselected,
@@ -205,50 +205,54 @@ mod tests {
 
     #[test]
     fn more_unselected_workflows_than_the_limit_are_kept() {
-        let census = Census::new(MaxUnselected::default());
+        let held_objects = HeldObjects::new(MaxUnselected::default());
         let unselected = Selected::No(UnselectedBy::Labels);
         for n in 0..21 {
-            assert_eq!(census.kept(), 0);
-            census.note(&key(n), held(unselected, None));
+            assert_eq!(held_objects.kept(), 0);
+            held_objects.note(&key(n), held(unselected, None));
         }
-        assert_eq!(census.kept(), 21);
-        assert_ne!(census.mass_release(&key(0)), MassRelease::Within);
-        census.note(&key(0), held(unselected, Some(5)));
+        assert_eq!(held_objects.kept(), 21);
+        assert_ne!(held_objects.mass_release(&key(0)), MassRelease::Within);
+        held_objects.note(&key(0), held(unselected, Some(5)));
         assert_eq!(
-            census.mass_release(&key(1)),
+            held_objects.mass_release(&key(1)),
             MassRelease::Within,
             "one that is being deleted goes another way"
         );
-        assert_eq!(census.unselected().len(), 20);
+        assert_eq!(held_objects.unselected().len(), 20);
     }
 
     /// T4: those of one namespace keep nothing in another.
     #[test]
     fn t4_labels_of_one_namespace_keep_no_workflow_elsewhere() {
-        let census = Census::new(MaxUnselected::default());
+        let held_objects = HeldObjects::new(MaxUnselected::default());
         for n in 0..500 {
-            census.note(&key(n), held(Selected::No(UnselectedBy::Labels), None));
+            held_objects.note(&key(n), held(Selected::No(UnselectedBy::Labels), None));
         }
         let other = ObjectKey::new("b", "w");
-        census.note(&other, held(Selected::No(UnselectedBy::Labels), None));
-        assert_eq!(census.mass_release(&other), MassRelease::Within);
-        assert_ne!(census.mass_release(&key(1)), MassRelease::Within);
+        held_objects.note(&other, held(Selected::No(UnselectedBy::Labels), None));
+        assert_eq!(held_objects.mass_release(&other), MassRelease::Within);
+        assert_ne!(held_objects.mass_release(&key(1)), MassRelease::Within);
     }
 
     #[test]
     fn those_that_wait_are_known_the_oldest_first() {
-        let census = Census::new(MaxUnselected::default());
-        census.note(&key(1), held(Selected::Yes, Some(20)));
-        census.note(&key(2), held(Selected::Yes, Some(10)));
-        let waiting: Vec<_> = census.waiting().into_iter().map(|(key, _)| key).collect();
+        let held_objects = HeldObjects::new(MaxUnselected::default());
+        held_objects.note(&key(1), held(Selected::Yes, Some(20)));
+        held_objects.note(&key(2), held(Selected::Yes, Some(10)));
+        let waiting: Vec<_> = held_objects
+            .waiting()
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect();
         assert_eq!(waiting, [key(2), key(1)]);
-        census.note(&key(2), None);
-        assert_eq!(census.counts().waiting, 1);
+        held_objects.note(&key(2), None);
+        assert_eq!(held_objects.counts().waiting, 1);
         assert_eq!(
-            census.oldest_waiting(),
+            held_objects.oldest_waiting(),
             Some(Timestamp::from_second(20).unwrap())
         );
-        census.clear();
-        assert_eq!(census.counts(), Counts::default());
+        held_objects.clear();
+        assert_eq!(held_objects.counts(), Counts::default());
     }
 }

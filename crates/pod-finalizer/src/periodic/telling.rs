@@ -8,15 +8,15 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::words::one_or_many;
 use belayer_holds::decision::{Notice, Severity};
 
-use super::Steward;
+use super::PeriodicTask;
 use crate::backlog::{Limits, MAX_CLOSED};
-use crate::census::Standing;
+use crate::held_objects::Standing;
 use crate::snapshot::{Gate, MassRelease};
 
 /// At most this many namespaces are reported at once; the ConfigMap and `/debug/holds` name all.
 const REPORTED: usize = 10;
 
-impl Steward {
+impl PeriodicTask {
     /// Reports what has changed since the last tick.
     pub(super) async fn report_changes(&self, now: &Standing) {
         let notices = self.notices(now);
@@ -41,11 +41,11 @@ impl Steward {
 
     fn notices(&self, now: &Standing) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let census = self.finalizer.census();
-        let limits = census.limits();
+        let held_objects = self.finalizer.held_objects();
+        let limits = held_objects.limits();
         match (self.last.gate, now.gate) {
             (Gate::Open, Gate::Closed) => {
-                notices.push(all_closed(limits, now, census.backlog()));
+                notices.push(all_closed(limits, now, held_objects.backlog()));
             }
             (Gate::Closed, Gate::Open) => tracing::info!("backlog gate open again"),
             _ => {}

@@ -18,7 +18,7 @@ use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
 use crate::snapshot::{Ended, Gate, MassRelease};
 
-/// What the census notes about a held pod.
+/// What is noted about a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
     /// Whether a profile selects it.
@@ -69,7 +69,7 @@ pub struct Counts {
 
 /// Counts held pods, and opens and closes the backlog gate by them.
 #[derive(Debug)]
-pub struct Census {
+pub struct HeldObjects {
     inner: Mutex<Inner>,
 }
 
@@ -106,8 +106,8 @@ impl Default for Standing {
     }
 }
 
-impl Census {
-    /// An empty census with these limits.
+impl HeldObjects {
+    /// Nothing is held yet; with these limits.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         let inner = Inner {
             pods: HashMap::new(),
@@ -315,8 +315,8 @@ mod tests {
         status_too_large: false,
     };
 
-    fn census(backlog_threshold: usize) -> Census {
-        Census::new(MaxUnselected::default(), Limits::of(backlog_threshold))
+    fn held_objects(backlog_threshold: usize) -> HeldObjects {
+        HeldObjects::new(MaxUnselected::default(), Limits::of(backlog_threshold))
     }
 
     fn key(n: usize) -> ObjectKey {
@@ -332,110 +332,113 @@ mod tests {
 
     #[test]
     fn the_gate_closes_above_the_limit_and_opens_below_half_of_it() {
-        let census = census(10);
+        let held_objects = held_objects(10);
         for n in 0..10 {
-            census.note(&key(n), Some(deleting(1)));
-            assert_eq!(census.gate("a"), Gate::Open);
+            held_objects.note(&key(n), Some(deleting(1)));
+            assert_eq!(held_objects.gate("a"), Gate::Open);
         }
-        census.note(&key(10), Some(deleting(1)));
-        assert_eq!(census.gate("a"), Gate::NamespaceClosed);
+        held_objects.note(&key(10), Some(deleting(1)));
+        assert_eq!(held_objects.gate("a"), Gate::NamespaceClosed);
         for n in 5..11 {
-            census.note(&key(n), None);
-            assert_eq!(census.settle().closed.len(), 1, "{n}");
+            held_objects.note(&key(n), None);
+            assert_eq!(held_objects.settle().closed.len(), 1, "{n}");
         }
-        assert_eq!(census.counts().waiting, 5);
-        census.note(&key(4), None);
-        assert_eq!(census.settle(), Standing::default());
+        assert_eq!(held_objects.counts().waiting, 5);
+        held_objects.note(&key(4), None);
+        assert_eq!(held_objects.settle(), Standing::default());
     }
 
     /// T3: a user who makes a status unreadable must not close the gate for others.
     #[test]
     fn t3_what_waits_for_a_status_that_is_too_large_is_no_backlog() {
-        let census = census(1);
+        let held_objects = held_objects(1);
         for n in 0..50 {
-            census.note(&key(n), Some(deleting(1)));
-            census.note_status(&key(n), true);
+            held_objects.note(&key(n), Some(deleting(1)));
+            held_objects.note_status(&key(n), true);
         }
-        assert_eq!(census.counts().waiting, 0);
-        assert_eq!(census.settle(), Standing::default());
-        census.note_status(&key(0), false);
-        assert_eq!(census.counts().waiting, 1);
+        assert_eq!(held_objects.counts().waiting, 0);
+        assert_eq!(held_objects.settle(), Standing::default());
+        held_objects.note_status(&key(0), false);
+        assert_eq!(held_objects.counts().waiting, 1);
     }
 
     /// A5: an ended pod that is not being deleted does not count.
     #[test]
     fn a5_only_what_is_being_deleted_is_backlog() {
-        let census = census(1);
+        let held_objects = held_objects(1);
         let ended = HeldPod {
             ended: Ended::Yes,
             ..RUNNING
         };
         for n in 0..50 {
-            census.note(&key(n), Some(ended));
+            held_objects.note(&key(n), Some(ended));
         }
-        assert_eq!(census.gate("a"), Gate::Open);
-        census.note(&key(1), Some(deleting(1)));
-        census.note(&key(2), Some(deleting(1)));
-        assert_eq!(census.gate("a"), Gate::NamespaceClosed);
-        assert_eq!(census.gate("b"), Gate::Open);
+        assert_eq!(held_objects.gate("a"), Gate::Open);
+        held_objects.note(&key(1), Some(deleting(1)));
+        held_objects.note(&key(2), Some(deleting(1)));
+        assert_eq!(held_objects.gate("a"), Gate::NamespaceClosed);
+        assert_eq!(held_objects.gate("b"), Gate::Open);
     }
 
     #[test]
     fn more_unselected_pods_than_the_limit_are_kept() {
-        let census = census(1000);
+        let held_objects = held_objects(1000);
         let unselected = HeldPod {
             selected: Selected::No(UnselectedBy::Labels),
             ..RUNNING
         };
         for n in 0..20 {
-            census.note(&key(n), Some(unselected));
+            held_objects.note(&key(n), Some(unselected));
         }
-        assert_eq!(census.mass_release(&key(0)), MassRelease::Within);
-        census.note(&key(20), Some(unselected));
+        assert_eq!(held_objects.mass_release(&key(0)), MassRelease::Within);
+        held_objects.note(&key(20), Some(unselected));
         assert!(matches!(
-            census.mass_release(&key(0)),
+            held_objects.mass_release(&key(0)),
             MassRelease::Exceeded {
                 unselected: 21,
                 held: 21,
                 ..
             }
         ));
-        assert_eq!(census.kept(), 21);
+        assert_eq!(held_objects.kept(), 21);
         for n in 21..300 {
-            census.note(&key(n), Some(RUNNING));
+            held_objects.note(&key(n), Some(RUNNING));
         }
         assert_eq!(
-            census.mass_release(&key(0)),
+            held_objects.mass_release(&key(0)),
             MassRelease::Within,
             "21 of 300 are less than a tenth"
         );
-        assert_eq!(census.unselected().len(), 21);
+        assert_eq!(held_objects.unselected().len(), 21);
     }
 
     #[test]
     fn a4_why_a_pod_is_unselected_is_why_it_first_was() {
-        let census = census(1000);
+        let held_objects = held_objects(1000);
         let unselected = |by| HeldPod {
             selected: Selected::No(by),
             ..RUNNING
         };
-        census.note(&key(1), Some(unselected(UnselectedBy::Configuration)));
-        census.note(&key(1), Some(unselected(UnselectedBy::Labels)));
+        held_objects.note(&key(1), Some(unselected(UnselectedBy::Configuration)));
+        held_objects.note(&key(1), Some(unselected(UnselectedBy::Labels)));
         let by_configuration = unselected(UnselectedBy::Configuration);
-        assert_eq!(census.list(), [(key(1), by_configuration)]);
-        census.note(&key(1), Some(RUNNING));
-        census.note(&key(1), Some(unselected(UnselectedBy::Labels)));
-        assert_eq!(census.list(), [(key(1), unselected(UnselectedBy::Labels))]);
+        assert_eq!(held_objects.list(), [(key(1), by_configuration)]);
+        held_objects.note(&key(1), Some(RUNNING));
+        held_objects.note(&key(1), Some(unselected(UnselectedBy::Labels)));
+        assert_eq!(
+            held_objects.list(),
+            [(key(1), unselected(UnselectedBy::Labels))]
+        );
     }
 
     #[test]
     fn the_oldest_waiting_pod_is_known() {
-        let census = census(1000);
-        census.note(&key(1), Some(deleting(20)));
-        census.note(&key(2), Some(deleting(10)));
-        assert_eq!(census.oldest_waiting(), deleting(10).deleting);
-        census.note(&key(2), None);
-        assert_eq!(census.oldest_waiting(), deleting(20).deleting);
-        assert_eq!(census.counts().waiting, 1);
+        let held_objects = held_objects(1000);
+        held_objects.note(&key(1), Some(deleting(20)));
+        held_objects.note(&key(2), Some(deleting(10)));
+        assert_eq!(held_objects.oldest_waiting(), deleting(10).deleting);
+        held_objects.note(&key(2), None);
+        assert_eq!(held_objects.oldest_waiting(), deleting(20).deleting);
+        assert_eq!(held_objects.counts().waiting, 1);
     }
 }

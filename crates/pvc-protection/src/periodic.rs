@@ -1,4 +1,4 @@
-//! The steward: publishes the census, and says what is unsafe or pointless.
+//! The periodic task: reports the held objects, and says what is unsafe or pointless.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
 use crate::config::Mode;
 
-/// How often the census is published. It costs a look at a few numbers.
+/// How often the held objects are reported, which costs a look at a few numbers.
 const TICK: Duration = Duration::from_millis(500);
 
 /// How often signs are looked for. It costs a look at every claim in the store.
@@ -25,14 +25,14 @@ const SIGNS_EVERY: Duration = Duration::from_secs(30);
 const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Publishes numbers and gives advice.
-pub struct Steward {
+pub struct PeriodicTask {
     protection: Arc<PvcProtection>,
     writes: Writes,
     given: HashMap<&'static str, Instant>,
 }
 
-impl Steward {
-    /// A steward of `protection`. Where nothing is written it gives no advice: others do the work.
+impl PeriodicTask {
+    /// A periodic task of `protection`. Where nothing is written it gives no advice: others do the work.
     pub fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
         Self {
             protection,
@@ -79,11 +79,11 @@ impl Steward {
 }
 
 fn publish(protection: &PvcProtection, now: Timestamp) {
-    let census = protection.census();
+    let held_objects = protection.held_objects();
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    gauge(belayer_metrics::HOLDS, census.held() as f64);
-    gauge(belayer_metrics::WAITING, census.waiting() as f64);
-    let oldest = census
+    gauge(belayer_metrics::HOLDS, held_objects.held() as f64);
+    gauge(belayer_metrics::WAITING, held_objects.waiting() as f64);
+    let oldest = held_objects
         .oldest_waiting()
         .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
     gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));

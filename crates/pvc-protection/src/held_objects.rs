@@ -10,7 +10,7 @@ use belayer_core::object::ObjectKey;
 
 /// Counts held and waiting claims. Kept up to date by every event of the claims.
 #[derive(Debug, Default)]
-pub struct Census(Mutex<Inner>);
+pub struct HeldObjects(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -20,7 +20,7 @@ struct Inner {
     waiting: BTreeSet<(Timestamp, ObjectKey)>,
 }
 
-/// What the census notes about a claim.
+/// What is noted about a PVC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
     /// It is not held, or not there any more.
@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-impl Census {
+impl HeldObjects {
     /// Notes what `key` is now; says what it was.
     pub fn note(&self, key: &ObjectKey, entry: Entry) -> Entry {
         let mut inner = self.0.lock();
@@ -98,24 +98,24 @@ mod tests {
 
     #[test]
     fn claims_are_counted_once_however_often_they_are_noted() {
-        let census = Census::default();
+        let held_objects = HeldObjects::default();
         let key = |name: &str| ObjectKey::new("shop", name);
         let at = |second| Timestamp::from_second(second).ok();
         for _ in 0..2 {
-            census.note(&key("a"), Entry::Held { deleting: None });
-            census.note(&key("b"), Entry::Held { deleting: at(20) });
-            census.note(&key("c"), Entry::Held { deleting: at(10) });
+            held_objects.note(&key("a"), Entry::Held { deleting: None });
+            held_objects.note(&key("b"), Entry::Held { deleting: at(20) });
+            held_objects.note(&key("c"), Entry::Held { deleting: at(10) });
         }
-        assert_eq!((census.held(), census.waiting()), (3, 2));
-        assert_eq!(census.oldest_waiting(), at(10));
-        census.note(&key("c"), Entry::Free);
-        census.note(&key("a"), Entry::Held { deleting: at(30) });
-        census.note(&key("x"), Entry::Free);
-        assert_eq!((census.held(), census.waiting()), (2, 2));
-        assert_eq!(census.oldest_waiting(), at(20));
-        assert_eq!(census.list_waiting().len(), 2);
+        assert_eq!((held_objects.held(), held_objects.waiting()), (3, 2));
+        assert_eq!(held_objects.oldest_waiting(), at(10));
+        held_objects.note(&key("c"), Entry::Free);
+        held_objects.note(&key("a"), Entry::Held { deleting: at(30) });
+        held_objects.note(&key("x"), Entry::Free);
+        assert_eq!((held_objects.held(), held_objects.waiting()), (2, 2));
+        assert_eq!(held_objects.oldest_waiting(), at(20));
+        assert_eq!(held_objects.list_waiting().len(), 2);
         let since = Timestamp::UNIX_EPOCH;
-        census.note(&key("b"), Entry::Waits { since });
-        assert_eq!((census.held(), census.waiting()), (1, 2));
+        held_objects.note(&key("b"), Entry::Waits { since });
+        assert_eq!((held_objects.held(), held_objects.waiting()), (1, 2));
     }
 }
