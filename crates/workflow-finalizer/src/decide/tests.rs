@@ -218,7 +218,7 @@ impl Case {
 
     fn listed(self, state: PodsState) -> Self {
         self.with(|workflow| {
-            workflow.pods.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()))
+            workflow.pods.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 
