@@ -21,38 +21,48 @@ pub(super) enum Beside {
 
 /// One check without any feature and one for each feature alone; the default is checked by clippy.
 pub(super) fn checks(beside: Beside) -> Result<Vec<(String, Command)>> {
-    let mut checks = vec![("features: none".to_owned(), check(beside, None))];
-    for feature in features()? {
+    let metadata = metadata()?;
+    let features =
+        features(&metadata).with_context(|| format!("no package {PACKAGE} in cargo metadata"))?;
+    let users = users(&metadata);
+    let mut checks = vec![("features: none".to_owned(), check(beside, &users, None))];
+    for feature in features {
         let name = format!("features: {feature}");
-        checks.push((name, check(beside, Some(&feature))));
+        checks.push((name, check(beside, &users, Some(&feature))));
     }
     Ok(checks)
 }
 
-fn check(beside: Beside, feature: Option<&str>) -> Command {
+fn check(beside: Beside, users: &[String], feature: Option<&str>) -> Command {
     let mut command = cargo();
     command.args(["check", "--lib", "--bins", "--no-default-features"]);
     match beside {
-        Beside::Workspace => command.args(AS_TESTS),
-        Beside::Nothing => command.args(["--package", PACKAGE]),
-    };
+        Beside::Workspace => {
+            command.args(AS_TESTS);
+            for user in users {
+                command.args(["--exclude", user]);
+            }
+        }
+        Beside::Nothing => {
+            command.args(["--package", PACKAGE]);
+        }
+    }
     if let Some(feature) = feature {
         command.arg(format!("--features={PACKAGE}/{feature}"));
     }
     command
 }
 
-fn features() -> Result<Vec<String>> {
+fn metadata() -> Result<Value> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .context("start cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata failed");
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("read cargo metadata")?;
-    names(&metadata).with_context(|| format!("no package {PACKAGE} in cargo metadata"))
+    serde_json::from_slice(&output.stdout).context("read cargo metadata")
 }
 
-fn names(metadata: &Value) -> Option<Vec<String>> {
+fn features(metadata: &Value) -> Option<Vec<String>> {
     let packages = metadata["packages"].as_array()?;
     let package = packages.iter().find(|package| package["name"] == PACKAGE)?;
     let features = package["features"].as_object()?;
@@ -65,6 +75,20 @@ fn names(metadata: &Value) -> Option<Vec<String>> {
     )
 }
 
+/// The packages that use the binary's library: beside one of them the binary has the features that this
+/// one asks for, whatever the check leaves out.
+fn users(metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let uses = |package: &&Value| {
+        let mut dependencies = package["dependencies"].as_array().into_iter().flatten();
+        dependencies.any(|dependency| dependency["name"] == PACKAGE)
+    };
+    let names = packages
+        .filter(uses)
+        .filter_map(|package| package["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +99,15 @@ mod tests {
             { "name": "other", "features": { "x": [] } },
             { "name": "belayer", "features": { "default": ["demo"], "demo": [], "pod-finalizer": [] } },
         ]});
-        assert_eq!(names(&metadata).unwrap(), ["demo", "pod-finalizer"]);
+        assert_eq!(features(&metadata).unwrap(), ["demo", "pod-finalizer"]);
+    }
+
+    #[test]
+    fn a_package_that_uses_the_binary_is_not_checked_beside_it() {
+        let metadata = serde_json::json!({ "packages": [
+            { "name": "belayer", "dependencies": [{ "name": "clap" }] },
+            { "name": "program", "dependencies": [{ "name": "belayer" }] },
+        ]});
+        assert_eq!(users(&metadata), ["program"]);
     }
 }
