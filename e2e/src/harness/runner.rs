@@ -1,24 +1,24 @@
-//! Runs a list of scenarios on a provider and tells what came of it.
+//! Runs a list of scenarios on a provider and reports what came of it.
 
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 use std::fs;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 use futures::future::try_join_all;
 use futures::{FutureExt as _, StreamExt as _};
 use owo_colors::OwoColorize as _;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::belayer::{Belayer, BelayerOptions};
 use super::cluster::{Cluster, Setting};
+use super::outcome::{Outcome, Report, Reported, Summary};
 use super::scenario::{Load, Scenario, Sharing};
 use crate::providers::{Backend, Capability, Clusters, Provider, restore};
 
@@ -28,8 +28,6 @@ const SHARED_AT_ONCE: usize = 8;
 const ALONE_AT_ONCE: usize = 3;
 /// For so many scenarios another cluster is started, where clusters are kept.
 const WORTH_A_CLUSTER: usize = 6;
-/// How many of the slowest scenarios are named at the end.
-const SLOWEST: usize = 10;
 
 /// How to run.
 #[derive(Debug, Clone)]
@@ -49,27 +47,6 @@ pub enum Keep {
     Nothing,
     /// Leave the cluster and the namespace of the failed scenario until Ctrl-C.
     Failed,
-}
-
-/// How many scenarios came to what.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Did what they say.
-    pub passed: usize,
-    /// Did not.
-    pub failed: usize,
-    /// Need what the provider lacks.
-    pub skipped: usize,
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
-    }
 }
 
 /// Prints every scenario's name, what it shows and what it needs.
@@ -111,12 +88,12 @@ pub async fn run(
         .prefix("belayer-e2e-")
         .tempdir()?
         .keep();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (reports, mut reported) = mpsc::unbounded_channel();
     let run = Run {
         provider,
         options,
         files: &files,
-        tell,
+        reports,
         waiting: Mutex::new(alone.iter().collect()),
         machine: Semaphore::new(Load::ALL),
     };
@@ -126,8 +103,8 @@ pub async fn run(
         run.lines(&shared).await
     };
     let listen = async {
-        while let Some(told) = told.recv().await {
-            outcome.take(told);
+        while let Some(reported) = reported.recv().await {
+            outcome.take(reported);
         }
     };
     let (ran, ()) = tokio::join!(lines, listen);
@@ -164,38 +141,10 @@ struct Run<'a> {
     provider: &'a dyn Provider,
     options: &'a RunOptions,
     files: &'a Path,
-    tell: mpsc::UnboundedSender<Told>,
+    reports: mpsc::UnboundedSender<Reported>,
     /// Those that need a cluster to themselves and have not begun.
     waiting: Mutex<VecDeque<&'a Scenario>>,
     machine: Semaphore,
-}
-
-/// What came of one scenario.
-enum Told {
-    Done(Report),
-    /// By the lack of this.
-    Skipped(&'static str, Capability),
-}
-
-struct Report {
-    name: &'static str,
-    took: Duration,
-    notes: Vec<String>,
-    result: Result<()>,
-    /// The cluster as the scenario left it, if it failed and is to be kept.
-    cluster: Option<Cluster>,
-}
-
-impl Report {
-    fn failed(name: &'static str, error: anyhow::Error) -> Self {
-        Self {
-            name,
-            took: Duration::ZERO,
-            notes: Vec::new(),
-            result: Err(error),
-            cluster: None,
-        }
-    }
 }
 
 impl<'a> Run<'a> {
@@ -235,12 +184,26 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn next(&self) -> Option<&'a Scenario> {
-        self.waiting.lock().pop_front()
+    /// The next scenario, with its share of the machine: the first one that there is room for now.
+    async fn next(&self) -> Option<(&'a Scenario, SemaphorePermit<'_>)> {
+        let scenario = {
+            let mut waiting = self.waiting.lock();
+            for at in 0..waiting.len() {
+                let shares = waiting[at].load.shares();
+                if let Ok(share) = self.machine.try_acquire_many(shares) {
+                    return waiting.remove(at).map(|scenario| (scenario, share));
+                }
+            }
+            waiting.pop_front()?
+        };
+        let share = self.machine.acquire_many(scenario.load.shares()).await;
+        // Nobody closes it.
+        share.ok().map(|share| (scenario, share))
     }
 
     /// The scenarios that share a cluster and a Belayer. Returns the cluster for later use.
     async fn shared(&self, scenarios: &[Scenario]) -> Result<Arc<dyn Backend>> {
+        let _share = self.machine.acquire_many(Load::SHARED).await?;
         let backend = self.provider.start().await?;
         let dir = self.files.join("shared");
         fs::create_dir_all(&dir)?;
@@ -260,7 +223,7 @@ impl<'a> Run<'a> {
             })
             .buffer_unordered(SHARED_AT_ONCE);
         while let Some(report) = reports.next().await {
-            self.tell(Told::Done(report));
+            self.report(Reported::Done(report));
         }
         drop(reports);
 
@@ -270,7 +233,7 @@ impl<'a> Run<'a> {
             // A kept cluster still looks at it: it ends with that.
             None => Ok(()),
         };
-        self.tell(Told::Done(Report {
+        self.report(Reported::Done(Report {
             name: "shared-belayer-stops-cleanly",
             took: started.elapsed(),
             notes: Vec::new(),
@@ -282,15 +245,14 @@ impl<'a> Run<'a> {
 
     /// Scenarios one after the other, each on a cluster of its own.
     async fn on_new_clusters(&self) -> Result<()> {
-        while let Some(scenario) = self.next() {
+        while let Some((scenario, _share)) = self.next().await {
             match self.provider.start().await {
                 Ok(backend) if self.skips(&*backend, scenario) => {}
                 Ok(backend) => {
-                    let _share = self.machine.acquire_many(scenario.load.shares()).await?;
                     let report = one(scenario, backend, None, self.options, self.files).await;
-                    self.tell(Told::Done(report));
+                    self.report(Reported::Done(report));
                 }
-                Err(error) => self.tell(Told::Done(Report::failed(scenario.name, error))),
+                Err(error) => self.report(Reported::Done(Report::failed(scenario.name, error))),
             }
         }
         Ok(())
@@ -299,18 +261,17 @@ impl<'a> Run<'a> {
     /// Scenarios one after the other on one cluster.
     async fn on_a_kept_cluster(&self, cluster: Option<Arc<dyn Backend>>) -> Result<()> {
         let mut cluster = cluster;
-        while let Some(scenario) = self.next() {
+        while let Some((scenario, _share)) = self.next().await {
             let backend = match cluster.take() {
                 Some(backend) => backend,
                 None => self.provider.start().await?,
             };
             if !self.skips(&*backend, scenario) {
                 restore(backend.client()).await?;
-                let _share = self.machine.acquire_many(scenario.load.shares()).await?;
                 let here = Arc::clone(&backend);
                 let report = one(scenario, here, None, self.options, self.files).await;
                 let is_kept = report.cluster.is_some();
-                self.tell(Told::Done(report));
+                self.report(Reported::Done(report));
                 if is_kept {
                     anstream::println!(
                         "the scenarios after it were not run, to leave the cluster as it is"
@@ -323,107 +284,18 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether this cluster cannot run the scenario, which is told.
+    /// Whether this cluster cannot run the scenario, which is reported.
     fn skips(&self, backend: &dyn Backend, scenario: &Scenario) -> bool {
         let lacking = lacking(backend, scenario);
         if let Some(lacking) = lacking {
-            self.tell(Told::Skipped(scenario.name, lacking));
+            self.report(Reported::Skipped(scenario.name, lacking));
         }
         lacking.is_some()
     }
 
-    fn tell(&self, told: Told) {
+    fn report(&self, reported: Reported) {
         // Whoever listens does so until the run is dropped.
-        let _ = self.tell.send(told);
-    }
-}
-
-/// What has been told so far.
-struct Outcome<'a> {
-    files: &'a Path,
-    summary: Summary,
-    /// The clusters of failed scenarios, with what to look at.
-    kept: Vec<(&'static str, Cluster)>,
-    took: Vec<(Duration, &'static str)>,
-}
-
-impl<'a> Outcome<'a> {
-    fn new(files: &'a Path) -> Self {
-        Self {
-            files,
-            summary: Summary::default(),
-            kept: Vec::new(),
-            took: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, told: Told) {
-        let report = match told {
-            Told::Done(report) => report,
-            Told::Skipped(name, lacking) => {
-                self.summary.skipped += 1;
-                anstream::println!("{} {name} needs {lacking}", "skip".yellow());
-                return;
-            }
-        };
-        let Report {
-            name,
-            took,
-            notes,
-            result,
-            cluster,
-        } = report;
-        self.took.push((took, name));
-        let notes = if notes.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", notes.join("; "))
-        };
-        let seconds = format!("{:.1} s", took.as_secs_f64());
-        match result {
-            Ok(()) => {
-                self.summary.passed += 1;
-                anstream::println!("{} {name} {}{notes}", "ok  ".green(), seconds.dimmed());
-            }
-            Err(error) => {
-                self.summary.failed += 1;
-                anstream::println!("{} {name} {}{notes}", "FAIL".red().bold(), seconds.dimmed());
-                let error = format!("{error:#}");
-                for line in error.lines() {
-                    anstream::println!("     {line}");
-                }
-                anstream::println!("     logs: {}", self.files.join(name).display());
-            }
-        }
-        if let Some(cluster) = cluster {
-            self.kept.push((name, cluster));
-        }
-    }
-
-    /// Waits for a person where clusters are kept, and removes what nobody needs.
-    async fn close(mut self) -> Result<Summary> {
-        for (name, cluster) in &self.kept {
-            let kubeconfig = cluster.backend().admin_kubeconfig().display();
-            anstream::println!(
-                "{name}: export KUBECONFIG={kubeconfig}; namespace {}",
-                cluster.namespace()
-            );
-        }
-        if !self.kept.is_empty() {
-            anstream::println!("kept until Ctrl-C");
-            tokio::signal::ctrl_c().await?;
-        }
-        if self.took.len() > SLOWEST {
-            self.took.sort_by_key(|(took, _)| Reverse(*took));
-            let slowest = self.took.iter().take(SLOWEST);
-            let slowest = slowest.map(|(took, name)| format!("{name} {:.0} s", took.as_secs_f64()));
-            let slowest: Vec<_> = slowest.collect();
-            anstream::println!("the slowest: {}", slowest.join(", "));
-        }
-        if self.summary.failed == 0 {
-            fs::remove_dir_all(self.files)?;
-        }
-        Ok(self.summary)
+        let _ = self.reports.send(reported);
     }
 }
 

@@ -27,23 +27,25 @@ pub enum Sharing {
 pub enum Load {
     /// It waits most of the time.
     Light,
-    /// It keeps a processor busy: two of these at once, and no [`Load::Punctual`] one.
-    Heavy,
     /// It fails where a process gets no processor for seconds, as leader election does: no
     /// [`Load::Heavy`] one beside it.
     Punctual,
+    /// It keeps a processor busy: one at a time.
+    Heavy,
 }
 
 impl Load {
     /// Shares that there are.
     pub(super) const ALL: usize = 4;
+    /// Shares of all that run under one Belayer, together.
+    pub(super) const SHARED: u32 = 2;
 
     /// How many shares of the machine it takes.
     pub(super) fn shares(self) -> u32 {
         match self {
             Self::Light => 1,
-            Self::Heavy => 2,
-            Self::Punctual => 3,
+            Self::Punctual => 2,
+            Self::Heavy => 3,
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::drain::back_to_work;
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, OURS, Scenario, WORKFLOW_HOLD, eventually,
+    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Load, OURS, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
@@ -28,12 +28,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "2,000 held objects, controllers up: clean, nothing is added again, not by a restart either",
             running,
         )
+        .with_load(Load::Heavy)
         .within(LONG),
         Scenario::alone(
             "drain-crash-looping",
             "the same with a controller that is killed and started all the time",
             crash_looping,
         )
+        .with_load(Load::Heavy)
         .within(LONG),
         Scenario::alone(
             "drain-component-off",

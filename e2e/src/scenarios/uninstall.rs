@@ -84,7 +84,7 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
         .backend()
         .switch_claim_controller(ClaimController::Off)
         .await?;
-    cluster.fill(60).await?;
+    cluster.fill(20).await?;
     let only_ours = json!({ "metadata": { "finalizers": [CLAIM_HOLD] } });
     for name in ["used", "free"] {
         cluster.create_claim(name, json!({})).await?;
