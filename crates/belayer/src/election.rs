@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::election::{self, Ended, Pulse, Tenure, Timing, TimingError};
+use belayer_core::election::{self, ElectorHealth, Ended, Leadership, Timing, TimingError};
 use belayer_core::object::ObjectKey;
 use belayer_core::{client, duration};
 use belayer_holds::selection::is_dns_subdomain;
@@ -206,9 +206,9 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
 #[derive(Debug)]
 pub(crate) struct Running {
     /// When this process may write.
-    pub(crate) tenure: Tenure,
+    pub(crate) leadership: Leadership,
     /// Whether it is alive.
-    pub(crate) pulse: Option<Pulse>,
+    pub(crate) elector: Option<ElectorHealth>,
     resign: CancellationToken,
     ended: Option<JoinHandle<Ended>>,
 }
@@ -217,8 +217,8 @@ impl Running {
     /// One without others: this process may always write.
     pub(crate) fn alone() -> Self {
         Self {
-            tenure: Tenure::unlimited(),
-            pulse: None,
+            leadership: Leadership::unlimited(),
+            elector: None,
             resign: CancellationToken::new(),
             ended: None,
         }
@@ -230,7 +230,7 @@ impl Running {
         let client = client::connect(cluster).map_err(anyhow::Error::from)?;
         let name = election.lease.name().to_owned();
         KnownValues::new().with(Known::Lease, [name]).write_zeros();
-        let (elector, tenure) = election::Elector::new(
+        let (elector, leadership) = election::Elector::new(
             client,
             election::Settings {
                 field_manager: belayer_holds::names::FIELD_MANAGER,
@@ -241,8 +241,8 @@ impl Running {
         );
         let resign = CancellationToken::new();
         Ok(Self {
-            tenure,
-            pulse: Some(elector.pulse()),
+            leadership,
+            elector: Some(elector.health()),
             ended: Some(tokio::spawn(elector.run(resign.clone()))),
             resign,
         })

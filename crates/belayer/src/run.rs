@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::client;
-use belayer_core::election::Tenure;
+use belayer_core::election::Leadership;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_metrics::Exporter;
 
@@ -65,11 +65,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     } else {
         None
     };
-    let current = Arc::new(Current::new(election.pulse.clone()));
+    let current = Arc::new(Current::new(election.elector.clone()));
     let mut supervisor = Supervisor {
         current: Arc::clone(&current),
         client,
-        tenure: election.tenure.clone(),
+        leadership: election.leadership.clone(),
         worker: None,
         source,
         resolve: Box::new(move |source| {
@@ -111,7 +111,7 @@ type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
 struct Supervisor {
     current: Arc<Current>,
     client: Client,
-    tenure: Tenure,
+    leadership: Leadership,
     worker: Option<Worker>,
     /// What is in force.
     source: Source,
@@ -150,7 +150,7 @@ impl Supervisor {
             } else {
                 Writes::Sent
             },
-            tenure: self.tenure.clone(),
+            leadership: self.leadership.clone(),
             observer: Arc::new(()),
         };
         Operator::new(options, settings.components.clone())

@@ -144,7 +144,7 @@ impl Controller {
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
-                tenure: belayer_core::election::Tenure::unlimited(),
+                leadership: belayer_core::election::Leadership::unlimited(),
                 observer: witness,
             };
             let operator = Operator::new(options, self.components());

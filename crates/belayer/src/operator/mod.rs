@@ -18,7 +18,7 @@ use belayer_controller::context::{
     BackgroundTask, ControllerContext, DebugView, InformerHandle, WorkerGroup, heard_of, synced,
     zeros,
 };
-use belayer_core::election::Tenure;
+use belayer_core::election::Leadership;
 use belayer_core::events::EventSender;
 use belayer_core::object::ObjectKey;
 use belayer_core::workqueue::WorkQueue;
@@ -59,7 +59,7 @@ pub struct Operator {
     /// Ends live looks and the telling of Events: after the workers have ended.
     after_work: CancellationToken,
     /// Before these the workers do not start.
-    tenure: Tenure,
+    leadership: Leadership,
     turn: Option<CancellationToken>,
 }
 
@@ -115,7 +115,7 @@ impl Operator {
             debug: Arc::new(Debug(debug)),
             provided,
             after_work: shared.after_work,
-            tenure: options.tenure,
+            leadership: options.leadership,
             turn: None,
         }
     }
@@ -171,12 +171,12 @@ impl Operator {
             }
             let mut crews = JoinSet::new();
             for (crew, started) in self.crews.into_iter().zip(self.started) {
-                let (tenure, turn) = (self.tenure.clone(), self.turn.clone());
+                let (leadership, turn) = (self.leadership.clone(), self.turn.clone());
                 let may_start = async move {
                     if let Some(turn) = turn {
                         turn.cancelled().await;
                     }
-                    tenure.begun().await;
+                    leadership.begun().await;
                 };
                 crews.spawn(work(crew, started, may_start, stop.clone()));
             }

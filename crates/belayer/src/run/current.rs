@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use belayer_core::election::Pulse;
+use belayer_core::election::ElectorHealth;
 use serde_json::Value;
 
 use crate::health::Vitals;
@@ -19,15 +19,15 @@ pub(super) struct Parts {
 /// The controllers that work now.
 pub(super) struct Current {
     parts: RwLock<Option<Parts>>,
-    pulse: Option<Pulse>,
+    elector: Option<ElectorHealth>,
 }
 
 impl Current {
-    /// None yet. `pulse` is that of the leader election.
-    pub(super) fn new(pulse: Option<Pulse>) -> Self {
+    /// None yet. `elector` is that of the leader election.
+    pub(super) fn new(elector: Option<ElectorHealth>) -> Self {
         Self {
             parts: RwLock::new(None),
-            pulse,
+            elector,
         }
     }
 
@@ -60,7 +60,7 @@ impl Health for Current {
             .parts()
             .map(|parts| parts.vitals.wedged())
             .unwrap_or_default();
-        if self.pulse.as_ref().is_some_and(Pulse::is_wedged) {
+        if self.elector.as_ref().is_some_and(ElectorHealth::is_wedged) {
             wedged.push("leader election".to_owned());
         }
         wedged

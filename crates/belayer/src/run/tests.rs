@@ -112,7 +112,7 @@ impl Stage {
         let mut supervisor = Supervisor {
             current: Arc::new(Current::new(None)),
             client: client(&sandbox, &patches),
-            tenure: Tenure::unlimited(),
+            leadership: Leadership::unlimited(),
             worker: None,
             source,
             resolve,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
-use belayer_core::election::Tenure;
+use belayer_core::election::Leadership;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
@@ -60,7 +60,7 @@ pub(crate) fn options(client: Client) -> Options {
             ..Bounds::default()
         },
         writes: Writes::Sent,
-        tenure: Tenure::unlimited(),
+        leadership: Leadership::unlimited(),
         observer: Arc::new(()),
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::ambient;
-use belayer_core::election::Tenure;
+use belayer_core::election::Leadership;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::facts::{Budget, LiveReader, LiveReads, Pace, Query, QueryCache, Wake};
@@ -45,7 +45,7 @@ pub struct Options {
     /// Whether writes are sent.
     pub writes: Writes,
     /// When this process may write: until it may, only the caches are kept warm.
-    pub tenure: Tenure,
+    pub leadership: Leadership,
     /// Is told of everything that is executed.
     pub observer: Arc<dyn Observer>,
 }
@@ -153,7 +153,7 @@ impl Shared {
     fn new(options: &Options) -> (Self, EventSender) {
         let client = options.client.clone();
         let executor = Executor::new(client, FIELD_MANAGER, options.bounds, options.writes)
-            .within(options.tenure.clone());
+            .within(options.leadership.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let shared = Self {

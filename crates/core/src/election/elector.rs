@@ -1,4 +1,4 @@
-//! The driver: asks the server what the state machine wants to know, and moves the tenure.
+//! The driver: asks the server what the state machine wants to know, and moves the leadership.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use kube::Client;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::machine::{Ask, Candidate, Ground, Standing};
+use super::leadership::{Leadership, LeaseGuard};
+use super::machine::{AcquireReason, Ask, Candidate, LeaseStatus};
 use super::record::{Lease, Record, Version};
-use super::tenure::{Grant, Tenure};
 use super::timing::Timing;
 use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
@@ -45,9 +45,9 @@ pub struct Elector {
     client: Client,
     settings: Settings,
     candidate: Candidate,
-    grant: Grant,
+    guard: LeaseGuard,
     beginning: Instant,
-    pulse: Pulse,
+    health: ElectorHealth,
     told: Option<String>,
 }
 
@@ -65,13 +65,13 @@ pub enum Ended {
 
 /// Shows whether the elector is alive, and who leads.
 #[derive(Debug, Clone)]
-pub struct Pulse {
+pub struct ElectorHealth {
     beginning: Instant,
     last_round: Arc<AtomicU64>,
     patience: Duration,
 }
 
-impl Pulse {
+impl ElectorHealth {
     /// Whether it hangs: no round has ended for so long that only a restart helps.
     pub fn is_wedged(&self) -> bool {
         let last = Duration::from_millis(self.last_round.load(Ordering::Relaxed));
@@ -100,15 +100,15 @@ impl std::fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// A candidate, and the tenure that it will have. `client` should have a connection of its own:
+    /// A candidate, and the leadership that it will have. `client` should have a connection of its own:
     /// a renewal must not wait behind a long list.
-    pub fn new(client: Client, mut settings: Settings) -> (Self, Tenure) {
+    pub fn new(client: Client, mut settings: Settings) -> (Self, Leadership) {
         if settings.identity.is_empty() {
             settings.identity = identity("");
         }
-        let (grant, tenure) = Tenure::elected();
+        let (guard, leadership) = Leadership::elected();
         let beginning = Instant::now();
-        let pulse = Pulse {
+        let health = ElectorHealth {
             beginning,
             last_round: Arc::default(),
             patience: settings.timing.lease_duration() + WEDGED_BEYOND,
@@ -118,31 +118,31 @@ impl Elector {
             client,
             settings,
             candidate,
-            grant,
+            guard,
             beginning,
-            pulse,
+            health,
             told: None,
         };
-        (elector, tenure)
+        (elector, leadership)
     }
 
     /// Shows whether it is alive.
-    pub fn pulse(&self) -> Pulse {
-        self.pulse.clone()
+    pub fn health(&self) -> ElectorHealth {
+        self.health.clone()
     }
 
     /// Takes part until `resign` is cancelled, which gives the lease back, or until it is lost.
     pub async fn run(mut self, resign: CancellationToken) -> Ended {
         self.publish(false);
-        tracing::info!(lease = %self.settings.lease, identity = self.candidate.identity(), "standing by");
+        tracing::info!(lease = %self.settings.lease, identity = self.candidate.identity(), "standing by for the lease");
         loop {
             let round = self.round();
             if let Some(lost) = resign.run_until_cancelled(round).await.flatten() {
-                self.grant.end();
+                self.guard.end();
                 self.publish(false);
                 return lost;
             }
-            self.pulse.beat();
+            self.health.beat();
             let pause = self.candidate.pause(self.now(), ambient::unit());
             let slept = resign.run_until_cancelled(tokio::time::sleep(pause)).await;
             if slept.is_none() {
@@ -158,7 +158,7 @@ impl Elector {
 
     /// Asks until there is nothing more to ask now. Answers if the election is over.
     async fn round(&mut self) -> Option<Ended> {
-        if self.candidate.standing(self.now()) == Standing::InDoubt {
+        if self.candidate.status(self.now()) == LeaseStatus::InDoubt {
             self.publish(false);
         }
         let mut ask = self.candidate.begin(self.now(), ambient::now());
@@ -185,14 +185,14 @@ impl Elector {
 
     /// Writes, and says what to ask next: to look again after a conflict, nothing otherwise.
     async fn write(&mut self, record: Record, over: Option<Version>) -> Option<Ask> {
-        let before = self.candidate.standing(self.now());
-        let ground = self.candidate.ground(self.now());
+        let before = self.candidate.status(self.now());
+        let acquire_reason = self.candidate.acquire_reason(self.now());
         let sent = self.now();
         let answer = self.send(&record, over.as_ref()).await;
         match answer {
             Ok(version) => {
                 self.candidate.wrote(record, version, sent);
-                self.led(before, ground);
+                self.led(before, acquire_reason);
                 None
             }
             Err(error) => match error.class() {
@@ -231,30 +231,30 @@ impl Elector {
         }
     }
 
-    fn led(&mut self, before: Standing, ground: Option<Ground>) {
+    fn led(&mut self, before: LeaseStatus, acquire_reason: Option<AcquireReason>) {
         if !self.extend() {
             return;
         }
         self.told = None;
-        match (before, ground) {
-            (Standing::Leading { .. }, _) => {}
-            (Standing::InDoubt, Some(Ground::Ours)) => {
+        match (before, acquire_reason) {
+            (LeaseStatus::Leading { .. }, _) => {}
+            (LeaseStatus::InDoubt, Some(AcquireReason::Ours)) => {
                 self.publish(true);
                 tracing::info!(lease = %self.settings.lease, "leading again: nobody else has led meanwhile");
             }
-            (Standing::Standby | Standing::Alone { .. } | Standing::InDoubt, _) => {
+            (LeaseStatus::Standby | LeaseStatus::Alone { .. } | LeaseStatus::InDoubt, _) => {
                 self.publish(true);
-                tracing::info!(lease = %self.settings.lease, why = ground.map(Ground::in_words), "leading");
+                tracing::info!(lease = %self.settings.lease, why = acquire_reason.map(AcquireReason::in_words), "leading");
             }
         }
     }
 
-    /// Moves the tenure. Counted from when the request was sent: if the answer took longer than the
+    /// Moves the leadership. Counted from when the request was sent: if the answer took longer than the
     /// deadline, this is no leave.
     fn extend(&self) -> bool {
-        match self.candidate.standing(self.now()).until() {
+        match self.candidate.status(self.now()).until() {
             Some(until) => {
-                self.grant.extend(self.beginning + until);
+                self.guard.extend(self.beginning + until);
                 true
             }
             None => false,
@@ -301,8 +301,8 @@ impl Elector {
 
     fn failed(&mut self, verb: &'static str, error: &RequestError) {
         self.candidate.failed();
-        let standing = self.candidate.standing(self.now());
-        if standing == Standing::InDoubt {
+        let status = self.candidate.status(self.now());
+        if status == LeaseStatus::InDoubt {
             self.publish(false);
         }
         let reason = error.in_words();
@@ -318,7 +318,7 @@ impl Elector {
         };
         // The same again and again is told once.
         if self.told.as_deref() != Some(reason.as_str()) {
-            tracing::warn!(lease = %self.settings.lease, state = standing.in_words(), "could not {verb} the lease: {reason}{help}");
+            tracing::warn!(lease = %self.settings.lease, state = status.in_words(), "could not {verb} the lease: {reason}{help}");
             self.told = Some(reason);
         }
     }
@@ -350,7 +350,7 @@ impl Elector {
                 break;
             };
             // From here on nothing is written any more, whatever becomes of this request.
-            self.grant.end();
+            self.guard.end();
             match self.send(&record, Some(&version)).await {
                 Ok(_) => {
                     tracing::info!(lease = %self.settings.lease, "the lease was given back");
@@ -362,7 +362,7 @@ impl Elector {
                 }
             }
         }
-        self.grant.end();
+        self.guard.end();
         self.publish(false);
     }
 

@@ -25,12 +25,12 @@ pub struct Candidate {
     observed: Option<Observed>,
     /// The state of the Lease that the next write may be about.
     version: Option<Version>,
-    office: Office,
+    state: LeaderState,
 }
 
 /// By what right we write, as far as time has not run out.
 #[derive(Debug, Clone, Copy)]
-enum Office {
+enum LeaderState {
     /// None.
     None,
     /// The Lease is ours.
@@ -48,7 +48,7 @@ struct Observed {
     since: Local,
 }
 
-/// What is known of one's own time in office.
+/// What is known of our own leadership.
 #[derive(Debug, Clone, Copy)]
 struct Led {
     /// When the last renewal that succeeded was sent.
@@ -77,7 +77,7 @@ pub enum Ask {
 
 /// How one stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseStatus {
     /// Another leads, or nobody.
     Standby,
     /// Leading, and may write until then.
@@ -95,7 +95,7 @@ pub enum Standing {
     InDoubt,
 }
 
-impl Standing {
+impl LeaseStatus {
     /// For a log line.
     pub fn in_words(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl Standing {
 
 /// Why a lease was taken, for a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ground {
+pub enum AcquireReason {
     /// There was none.
     Absent,
     /// The one before gave it back.
@@ -130,7 +130,7 @@ pub enum Ground {
     Ours,
 }
 
-impl Ground {
+impl AcquireReason {
     /// For a log line.
     pub fn in_words(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Candidate {
             timing,
             observed: None,
             version: None,
-            office: Office::None,
+            state: LeaderState::None,
         }
     }
 
@@ -160,20 +160,20 @@ impl Candidate {
     }
 
     /// How we stand at this moment.
-    pub fn standing(&self, now: Local) -> Standing {
+    pub fn status(&self, now: Local) -> LeaseStatus {
         let deadline = self.timing.renew_deadline();
-        let standing = match self.office {
-            Office::None => return Standing::Standby,
-            Office::Elected(led) => Standing::Leading {
+        let status = match self.state {
+            LeaderState::None => return LeaseStatus::Standby,
+            LeaderState::Elected(led) => LeaseStatus::Leading {
                 until: led.renewed + deadline,
             },
-            Office::Alone { since } => Standing::Alone {
+            LeaderState::Alone { since } => LeaseStatus::Alone {
                 until: since + deadline,
             },
         };
-        match standing.until() {
-            Some(until) if now < until => standing,
-            _ => Standing::InDoubt,
+        match status.until() {
+            Some(until) if now < until => status,
+            _ => LeaseStatus::InDoubt,
         }
     }
 
@@ -187,8 +187,8 @@ impl Candidate {
     /// What a round begins with: a leader that knows the version renews at once, everybody else
     /// looks first.
     pub fn begin(&self, now: Local, wall: Timestamp) -> Ask {
-        match (self.standing(now), &self.version) {
-            (Standing::Leading { .. }, Some(version)) => {
+        match (self.status(now), &self.version) {
+            (LeaseStatus::Leading { .. }, Some(version)) => {
                 Ask::Write(self.renewal(wall), version.clone())
             }
             _ => Ask::Look,
@@ -214,20 +214,20 @@ impl Candidate {
     /// How long the next request may take: a leader does not wait for an answer beyond its time.
     pub fn patience(&self, now: Local) -> Duration {
         let patience = self.timing.request_timeout();
-        match self.standing(now) {
-            Standing::Leading { until } | Standing::Alone { until } => {
+        match self.status(now) {
+            LeaseStatus::Leading { until } | LeaseStatus::Alone { until } => {
                 patience.min(until.saturating_sub(now))
             }
-            Standing::Standby | Standing::InDoubt => patience,
+            LeaseStatus::Standby | LeaseStatus::InDoubt => patience,
         }
     }
 
     /// Why the Lease as last seen is there to be taken, if it is.
-    pub fn ground(&self, now: Local) -> Option<Ground> {
+    pub fn acquire_reason(&self, now: Local) -> Option<AcquireReason> {
         match (&self.observed, self.judge(now)) {
-            (None, _) => Some(Ground::Absent),
-            (_, Judged::Free(ground)) => Some(ground),
-            (_, Judged::Ours) => Some(Ground::Ours),
+            (None, _) => Some(AcquireReason::Absent),
+            (_, Judged::Free(acquire_reason)) => Some(acquire_reason),
+            (_, Judged::Ours) => Some(AcquireReason::Ours),
             (_, Judged::Held { .. }) => None,
         }
     }
@@ -240,7 +240,7 @@ impl Candidate {
             since: sent,
         });
         self.version = version;
-        self.office = Office::Elected(Led {
+        self.state = LeaderState::Elected(Led {
             renewed: sent,
             transitions,
         });
@@ -251,7 +251,7 @@ impl Candidate {
     pub fn is_alone(&mut self, sent: Local) {
         self.version = None;
         self.observed = None;
-        self.office = Office::Alone { since: sent };
+        self.state = LeaderState::Alone { since: sent };
     }
 
     /// A request failed, or its answer was lost: the next round looks first.
@@ -262,13 +262,13 @@ impl Candidate {
     /// How long to wait after a round. `chance` in `0..1` spreads standbys.
     pub fn pause(&self, now: Local, chance: f64) -> Duration {
         let period = self.timing.retry_period();
-        match self.standing(now) {
+        match self.status(now) {
             // It looks up when its time is over, to say so.
-            Standing::Leading { until } | Standing::Alone { until } => {
+            LeaseStatus::Leading { until } | LeaseStatus::Alone { until } => {
                 return period.min(until.saturating_sub(now));
             }
-            Standing::InDoubt => return period,
-            Standing::Standby => {}
+            LeaseStatus::InDoubt => return period,
+            LeaseStatus::Standby => {}
         }
         let jittered = period.mul_f64(1.0 + chance.clamp(0.0, 1.0) * super::timing::JITTER_FACTOR);
         // Whoever waits for an end that it knows is there when it comes.
@@ -281,7 +281,7 @@ impl Candidate {
     /// The record that gives the lease back, and the state that it is written over; `None` if
     /// there is nothing of ours to give back.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
-        let Standing::Leading { .. } = self.standing(now) else {
+        let LeaseStatus::Leading { .. } = self.status(now) else {
             return None;
         };
         // A look may have found another meanwhile, and what is another's is not ours to give.
@@ -300,15 +300,15 @@ impl Candidate {
 
     fn seen_nothing(&mut self, now: Local, wall: Timestamp) -> Ask {
         self.version = None;
-        match (self.office, self.standing(now)) {
+        match (self.state, self.status(now)) {
             // Somebody deleted it. Others may have made and led by a new one since.
-            (Office::Elected(_), Standing::InDoubt) => {
+            (LeaderState::Elected(_), LeaseStatus::InDoubt) => {
                 self.observed = None;
                 self.give_up()
             }
-            (Office::Elected(_), _) => Ask::Create(self.renewal(wall)),
+            (LeaderState::Elected(_), _) => Ask::Create(self.renewal(wall)),
             // For one who was alone there still is none, however long it could not ask.
-            (Office::None | Office::Alone { .. }, _) => {
+            (LeaderState::None | LeaderState::Alone { .. }, _) => {
                 self.observed = None;
                 Ask::Create(self.claim(wall))
             }
@@ -316,7 +316,7 @@ impl Candidate {
     }
 
     fn is_in_office(&self) -> bool {
-        !matches!(self.office, Office::None)
+        !matches!(self.state, LeaderState::None)
     }
 
     fn give_up(&self) -> Ask {
@@ -339,17 +339,19 @@ impl Candidate {
 
     fn judge(&self, now: Local) -> Judged {
         let Some(Observed { record, since }) = &self.observed else {
-            return Judged::Free(Ground::Absent);
+            return Judged::Free(AcquireReason::Absent);
         };
         if record.holder.is_empty() {
-            return Judged::Free(Ground::GivenBack);
+            return Judged::Free(AcquireReason::GivenBack);
         }
         if record.holder == self.identity {
             // Ours without a break only if nobody has led in between.
-            return match self.office {
-                Office::Elected(led) if led.transitions != record.transitions => Judged::Held {
-                    left: Duration::ZERO,
-                },
+            return match self.state {
+                LeaderState::Elected(led) if led.transitions != record.transitions => {
+                    Judged::Held {
+                        left: Duration::ZERO,
+                    }
+                }
                 _ => Judged::Ours,
             };
         }
@@ -357,7 +359,7 @@ impl Candidate {
         let silent = now.saturating_sub(*since);
         match promised.checked_sub(silent) {
             Some(left) if !left.is_zero() => Judged::Held { left },
-            _ => Judged::Free(Ground::Expired),
+            _ => Judged::Free(AcquireReason::Expired),
         }
     }
 
@@ -390,7 +392,7 @@ impl Candidate {
 }
 
 enum Judged {
-    Free(Ground),
+    Free(AcquireReason),
     Ours,
     Held { left: Duration },
 }

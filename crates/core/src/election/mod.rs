@@ -7,7 +7,7 @@
 //!
 //! What is stricter than client-go: a leader that cannot renew stops *writing* at its renew
 //! deadline, counted from the moment at which the last good renewal was **sent**, and what is then
-//! in flight is given up ([`Tenure`]). Whoever comes next waits for the whole lease duration,
+//! in flight is given up ([`Leadership`]). Whoever comes next waits for the whole lease duration,
 //! counted from the moment at which it **saw** that renewal, which is later. So the two never
 //! write at once, as long as local clocks run equally fast within the margin between both times.
 //!
@@ -38,16 +38,16 @@
 //! ```
 
 mod elector;
+mod leadership;
 mod machine;
 mod record;
-mod tenure;
 mod timing;
 
 #[cfg(test)]
 mod tests;
 
-pub use elector::{Elector, Ended, Pulse, Settings, identity};
-pub use machine::{Ask, Candidate, Ground, Local, Standing};
+pub use elector::{Elector, ElectorHealth, Ended, Settings, identity};
+pub use leadership::{Leadership, LeaseGuard};
+pub use machine::{AcquireReason, Ask, Candidate, LeaseStatus, Local};
 pub use record::{Lease, Record, Version};
-pub use tenure::{Grant, Tenure};
 pub use timing::{Timing, TimingError};

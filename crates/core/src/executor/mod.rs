@@ -12,7 +12,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::election::Tenure;
+use crate::election::Leadership;
 use crate::http::{
     Answer, METADATA_ONLY, METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, RequestError, media_type,
 };
@@ -39,7 +39,7 @@ pub struct Executor {
     limits: Arc<Limits>,
     pays: Pays,
     writes: Writes,
-    tenure: Tenure,
+    leadership: Leadership,
 }
 
 /// When the token of a request is taken.
@@ -92,14 +92,14 @@ impl Executor {
             limits: Limits::new(bounds),
             pays: Pays::Before,
             writes,
-            tenure: Tenure::unlimited(),
+            leadership: Leadership::unlimited(),
         }
     }
 
-    /// The same where writes are sent only while `tenure` lasts.
+    /// The same where writes are sent only while `leadership` lasts.
     #[must_use]
-    pub fn within(self, tenure: Tenure) -> Self {
-        Self { tenure, ..self }
+    pub fn within(self, leadership: Leadership) -> Self {
+        Self { leadership, ..self }
     }
 
     /// An executor with the same limits, for work that got its token from [`Tickets`]: nothing that it sends
@@ -111,7 +111,7 @@ impl Executor {
             limits: Arc::clone(&self.limits),
             pays: Pays::WhenSent,
             writes: self.writes,
-            tenure: self.tenure.clone(),
+            leadership: self.leadership.clone(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Executor {
             return Ok(Sent::DryRun);
         }
         let _leave = self.leave(class, request).await;
-        let answer = self.tenure.within(request.send(&self.client)).await;
+        let answer = self.leadership.within(request.send(&self.client)).await;
         answer.map(Sent::Applied)
     }
 

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::{LookError, Query};
 use crate::duration;
-use crate::outage::{News, Outage, Over};
+use crate::failure_log::{FailureLog, News, Over};
 
 /// A look that has failed so often in a row is told of: what waits for its answer is kept, and
 /// nobody else would say why.
@@ -16,7 +16,7 @@ const QUESTIONS: usize = 8;
 
 /// The questions whose looks have been told to fail, each with its own beginning, causes and end:
 /// that another one is answered says nothing of them.
-pub(super) struct Failing<Q>(HashMap<Q, Outage>);
+pub(super) struct Failing<Q>(HashMap<Q, FailureLog>);
 
 impl<Q: Query> Failing<Q> {
     pub(super) fn none() -> Self {
@@ -39,11 +39,14 @@ impl<Q: Query> Failing<Q> {
     }
 
     fn news(&mut self, question: &Q, cause: &str, before: u32) -> News {
-        if let Some(outage) = self.0.get_mut(question) {
-            return outage.fails(cause);
+        if let Some(failure_log) = self.0.get_mut(question) {
+            return failure_log.fails(cause);
         }
         // What fails for the same reason is news to nobody either.
-        let known = self.0.values().any(|outage| outage.has_told(cause));
+        let known = self
+            .0
+            .values()
+            .any(|failure_log| failure_log.has_told(cause));
         if before + 1 < TOLD_AT || known || self.0.len() >= QUESTIONS {
             return News::None;
         }
@@ -52,8 +55,10 @@ impl<Q: Query> Failing<Q> {
 
     /// A look at `question` was answered.
     pub(super) fn answered(&mut self, question: &Q) {
-        let outage = self.0.remove(question);
-        if let Some(Over { lasted, .. }) = outage.and_then(|mut outage| outage.ends()) {
+        let failure_log = self.0.remove(question);
+        if let Some(Over { lasted, .. }) =
+            failure_log.and_then(|mut failure_log| failure_log.ends())
+        {
             let lasted = duration::format(lasted);
             tracing::info!(about = Q::NAME, %question, lasted, "live looks are answered again");
         }

@@ -26,7 +26,7 @@ pub enum RequestError {
     /// The answer was complete and makes no sense. A write has been applied.
     #[error("the answer cannot be read: {0}")]
     Decode(String),
-    /// Another replica leads, or may lead: see [`Tenure`](crate::election::Tenure). A write that was
+    /// Another replica leads, or may lead: see [`Leadership`](crate::election::Leadership). A write that was
     /// under way may have been applied.
     #[error("this replica does not lead and may not write")]
     NotLeading,

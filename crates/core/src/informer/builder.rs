@@ -8,9 +8,9 @@ use super::backoff::Backoff;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
+use crate::failure_log::FailureLog;
 use crate::http::Request;
 use crate::object::Resource;
-use crate::outage::Outage;
 use crate::slim::Slim;
 
 /// Where an informer looks.
@@ -43,7 +43,7 @@ pub struct Informer<K> {
     pub(super) store: Store<K>,
     pub(super) backoff: Backoff,
     pub(super) telemetry: Telemetry,
-    pub(super) outage: Outage,
+    pub(super) failure_log: FailureLog,
     /// Lists in a row that were older than the store.
     pub(super) older_lists: u32,
     /// Watches in a row that the server refused to continue.
@@ -233,7 +233,7 @@ impl<K: Slim> InformerBuilder<K> {
             store: store.clone(),
             backoff: Backoff::new(self.seed.unwrap_or_else(crate::ambient::bits)),
             telemetry: Telemetry::new(&self.resource),
-            outage: Outage::default(),
+            failure_log: FailureLog::default(),
             resource: self.resource,
             older_lists: 0,
             refused_watches: 0,

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::store::Fit;
 use super::{Event, Informer, InformerState, Store};
 use crate::duration;
+use crate::failure_log::{News, Over};
 use crate::http::{ErrorClass, RequestError};
-use crate::outage::{News, Over};
 use crate::slim::Slim;
 
 /// Events after which other tasks of the thread get a turn.
@@ -130,7 +130,7 @@ impl<K: Slim> Informer<K> {
 
     fn tell_failure(&mut self, reason: &str, delay: Duration) {
         let kind = self.telemetry.kind();
-        match self.outage.fails(reason) {
+        match self.failure_log.fails(reason) {
             News::Begins => tracing::warn!(
                 kind,
                 reason,
@@ -150,7 +150,7 @@ impl<K: Slim> Informer<K> {
 
     /// What was told to fail succeeds.
     pub(super) fn works_again(&mut self) {
-        if let Some(Over { lasted, tries }) = self.outage.ends() {
+        if let Some(Over { lasted, tries }) = self.failure_log.ends() {
             let kind = self.telemetry.kind();
             let lasted = crate::duration::format(lasted);
             tracing::info!(kind, lasted, tries, "list and watch work again");
@@ -181,7 +181,7 @@ impl<K: Slim> Informer<K> {
     /// The server answers.
     pub(super) fn recovered(&mut self) {
         self.telemetry.heard();
-        self.outage.answered();
+        self.failure_log.answered();
         if self.store.is_synced() {
             self.store.set_state(InformerState::Synced);
         }

@@ -29,7 +29,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
-/// Turns tokio's clock (which tests can pause) into ticks and back.
+/// PriorityChoice tokio's clock (which tests can pause) into ticks and back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     epoch: Instant,

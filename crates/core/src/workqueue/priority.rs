@@ -71,17 +71,17 @@ impl Default for Ageing {
 
 /// Decides whose turn it is.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct PriorityChoice {
     /// Allowed wait by band, in nanoseconds.
     limits: [u64; 3],
     one_in: u32,
-    /// Turns since an overdue key was last given one.
+    /// PriorityChoice since an overdue key was last given one.
     since_overdue: u32,
     /// The band that got it.
     last_overdue: Priority,
 }
 
-impl Turns {
+impl PriorityChoice {
     pub(super) fn new(ageing: Ageing) -> Self {
         Self {
             limits: [0, nanos(ageing.normal), nanos(ageing.resync)],

@@ -14,7 +14,7 @@ use super::durations::Durations;
 use super::list::List;
 use super::metrics::Snapshot;
 use super::operation::Operation;
-use super::priority::{Ageing, Priority, Turns};
+use super::priority::{Ageing, Priority, PriorityChoice};
 use super::running::{Rerun, Running};
 use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
@@ -97,7 +97,7 @@ pub(super) struct State<K> {
     /// Entries that were not needed any more when they were put here; some twice, some needed
     /// again. They are removed many at a time.
     unneeded: Vec<u32>,
-    turns: Turns,
+    turns: PriorityChoice,
     waiters: Waiters,
     pub(super) phase: Phase,
     adds: u64,
@@ -117,7 +117,7 @@ impl<K> State<K> {
             running: Running::default(),
             delays: Delays::default(),
             unneeded: Vec::new(),
-            turns: Turns::new(ageing),
+            turns: PriorityChoice::new(ageing),
             waiters: Waiters::default(),
             phase: Phase::Open,
             adds: 0,

@@ -53,8 +53,8 @@ fn informer_of_pods() -> (Informer<Pod>, Seen) {
     (informer, seen)
 }
 
-fn current(pulse: Option<Pulse>, vitals: Vitals) -> Arc<Current> {
-    let current = Current::new(pulse);
+fn current(elector: Option<ElectorHealth>, vitals: Vitals) -> Arc<Current> {
+    let current = Current::new(elector);
     current.becomes(Parts {
         vitals: Arc::new(vitals),
         holds: Arc::new(|| Value::Null),
@@ -84,7 +84,7 @@ fn ok() -> (u16, String) {
 #[tokio::test(start_paused = true)]
 async fn an_elector_that_hangs_is_named() {
     let elector = elector();
-    let current = current(Some(elector.pulse()), Vitals::default());
+    let current = current(Some(elector.health()), Vitals::default());
     assert_eq!(ask(&current, "/livez").await, ok());
     // Nothing runs it: no round of it ever ends.
     tokio::time::sleep(seconds(76)).await;
@@ -95,7 +95,7 @@ async fn an_elector_that_hangs_is_named() {
 #[tokio::test(start_paused = true)]
 async fn an_elector_whose_server_is_silent_does_not_hang() {
     let elector = elector();
-    let current = current(Some(elector.pulse()), Vitals::default());
+    let current = current(Some(elector.health()), Vitals::default());
     let stop = CancellationToken::new();
     let running = tokio::spawn(elector.run(stop.clone()));
     for _ in 0..60 {
@@ -150,7 +150,7 @@ async fn all_that_hangs_is_named() {
     vitals.informer(seen, Needed::Yes);
     let queue = WorkQueue::new("pods");
     vitals.workers("pods", queue.clone()).are_ready();
-    let current = current(Some(elector.pulse()), vitals);
+    let current = current(Some(elector.health()), vitals);
     queue.add(ObjectKey::new("shop", "web-0"), Priority::Normal);
     let _work = queue.next().await.unwrap();
     let stop = CancellationToken::new();

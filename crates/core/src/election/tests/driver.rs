@@ -131,12 +131,12 @@ impl Server {
             identity: name.to_owned(),
             timing,
         };
-        let (elector, tenure) = Elector::new(self.client(), settings);
+        let (elector, leadership) = Elector::new(self.client(), settings);
         let resign = CancellationToken::new();
         Running {
-            pulse: elector.pulse(),
+            health: elector.health(),
             ended: tokio::spawn(elector.run(resign.clone())),
-            tenure,
+            leadership,
             resign,
         }
     }
@@ -194,9 +194,9 @@ fn status(code: u16, reason: &str) -> Answer {
 
 struct Running {
     ended: JoinHandle<Ended>,
-    tenure: Tenure,
+    leadership: Leadership,
     resign: CancellationToken,
-    pulse: Pulse,
+    health: ElectorHealth,
 }
 
 impl Running {
@@ -210,10 +210,10 @@ impl Running {
 async fn the_first_leads_at_once_and_the_second_stands_by() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
-    first.tenure.begun().await;
+    first.leadership.begun().await;
     let second = server.elector("second", Timing::default());
     sleep(seconds(300)).await;
-    assert!(first.tenure.may_write() && !second.tenure.may_write());
+    assert!(first.leadership.may_write() && !second.leadership.may_write());
     assert!(
         server
             .0
@@ -222,22 +222,22 @@ async fn the_first_leads_at_once_and_the_second_stands_by() {
             .iter()
             .all(|holder| holder == "first")
     );
-    assert!(!first.pulse.is_wedged() && !second.pulse.is_wedged());
+    assert!(!first.health.is_wedged() && !second.health.is_wedged());
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_back_hands_over_within_a_retry_period() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
-    first.tenure.begun().await;
+    first.leadership.begun().await;
     let second = server.elector("second", Timing::default());
     sleep(seconds(60)).await;
-    let tenure = first.tenure.clone();
+    let leadership = first.leadership.clone();
     let begun = Instant::now();
     assert_eq!(first.resigns().await, Ended::Resigned);
-    assert!(!tenure.may_write());
+    assert!(!leadership.may_write());
     assert_eq!(server.holder(), "");
-    second.tenure.begun().await;
+    second.leadership.begun().await;
     assert!(begun.elapsed() <= seconds(5), "{:?}", begun.elapsed());
 }
 
@@ -246,12 +246,12 @@ async fn log_lines_of_the_election_are_in_plain_words() {
     let log = crate::logged::Log::kept();
     let server = Server::new();
     let first = server.elector("first", Timing::default());
-    first.tenure.begun().await;
+    first.leadership.begun().await;
     assert_eq!(first.resigns().await, Ended::Resigned);
     let second = server.elector("second", Timing::default());
-    second.tenure.begun().await;
+    second.leadership.begun().await;
     server.mood(Mood::Down);
-    second.tenure.ended().await;
+    second.leadership.ended().await;
     let lines = log.text();
     for says in [
         "why=\"there was no lease\"",
@@ -270,12 +270,12 @@ async fn log_lines_of_the_election_are_in_plain_words() {
 async fn a_leader_that_is_gone_is_waited_for_and_then_replaced() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
-    first.tenure.begun().await;
+    first.leadership.begun().await;
     let second = server.elector("second", Timing::default());
     sleep(seconds(60)).await;
     first.ended.abort();
     let begun = Instant::now();
-    second.tenure.begun().await;
+    second.leadership.begun().await;
     let took = begun.elapsed();
     // Between the lease's end, counted from the last renewal, and that end seen late.
     assert!((seconds(13)..=seconds(20)).contains(&took), "{took:?}");
@@ -286,16 +286,18 @@ async fn without_its_api_server_a_leader_stops_writing_and_goes_on_when_it_is_ba
     for trouble in [Mood::Down, Mood::Silent] {
         let server = Server::new();
         let leader = server.elector("leader", Timing::default());
-        leader.tenure.begun().await;
+        leader.leadership.begun().await;
         sleep(seconds(30)).await;
         server.mood(trouble);
         let begun = Instant::now();
-        leader.tenure.ended().await;
+        leader.leadership.ended().await;
         assert!(begun.elapsed() <= seconds(10), "{:?}", begun.elapsed());
         sleep(seconds(600)).await;
         assert!(!leader.ended.is_finished());
         server.mood(Mood::Well);
-        timeout(seconds(8), leader.tenure.begun()).await.unwrap();
+        timeout(seconds(8), leader.leadership.begun())
+            .await
+            .unwrap();
         // It was never anybody else's.
         assert_eq!(server.holder(), "leader");
     }
@@ -305,9 +307,9 @@ async fn without_its_api_server_a_leader_stops_writing_and_goes_on_when_it_is_ba
 async fn a_leader_in_doubt_that_finds_another_ends() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     server.mood(Mood::Down);
-    leader.tenure.ended().await;
+    leader.leadership.ended().await;
     server.taken_by("other");
     server.mood(Mood::Well);
     let ended = timeout(seconds(10), leader.ended).await.unwrap().unwrap();
@@ -317,17 +319,17 @@ async fn a_leader_in_doubt_that_finds_another_ends() {
             holder: "other".into()
         }
     );
-    assert!(!leader.tenure.may_write());
+    assert!(!leader.leadership.may_write());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_is_overtaken_while_it_may_write_stops_at_its_next_renewal() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     sleep(seconds(5)).await;
     server.taken_by("other");
-    let stopped = timeout(seconds(2), leader.tenure.ended()).await;
+    let stopped = timeout(seconds(2), leader.leadership.ended()).await;
     assert!(stopped.is_ok(), "it goes on writing");
     let ended = timeout(seconds(1), leader.ended).await.unwrap().unwrap();
     assert!(matches!(ended, Ended::Lost { .. }));
@@ -341,16 +343,18 @@ async fn lost_answers_are_no_leave_to_write() {
     sleep(seconds(60)).await;
     // The server has made the Lease; nobody has been told.
     assert_eq!(server.holder(), "leader");
-    assert!(!leader.tenure.may_write());
+    assert!(!leader.leadership.may_write());
     server.mood(Mood::Well);
-    timeout(seconds(12), leader.tenure.begun()).await.unwrap();
+    timeout(seconds(12), leader.leadership.begun())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_under_way_when_it_resigns_does_not_keep_the_lease() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     server.mood(Mood::Mute);
     // A renewal is applied, and its answer will never come.
     sleep(seconds(3)).await;
@@ -365,11 +369,13 @@ async fn without_the_right_to_it_nobody_leads_and_nothing_ends() {
     server.mood(Mood::Forbids);
     let standby = server.elector("standby", Timing::default());
     sleep(seconds(100)).await;
-    assert!(!standby.tenure.may_write() && !standby.ended.is_finished());
+    assert!(!standby.leadership.may_write() && !standby.ended.is_finished());
     let asked = server.0.lock().requests;
     assert!((20..=50).contains(&asked), "{asked} requests in 100 s");
     server.mood(Mood::Well);
-    timeout(seconds(5), standby.tenure.begun()).await.unwrap();
+    timeout(seconds(5), standby.leadership.begun())
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -377,15 +383,15 @@ async fn where_nobody_can_hold_the_lease_it_works_without_until_somebody_can() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
-    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    timeout(seconds(1), alone.leadership.begun()).await.unwrap();
     for _ in 0..100 {
         sleep(seconds(1)).await;
-        assert!(alone.tenure.may_write());
+        assert!(alone.leadership.may_write());
     }
     server.mood(Mood::Well);
     sleep(seconds(10)).await;
     assert_eq!(server.holder(), "alone");
-    assert!(alone.tenure.may_write());
+    assert!(alone.leadership.may_write());
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,7 +399,7 @@ async fn whoever_works_without_the_lease_ends_when_another_holds_it() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
-    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    timeout(seconds(1), alone.leadership.begun()).await.unwrap();
     sleep(seconds(30)).await;
     // The namespace comes, and somebody is faster.
     server.taken_by("other");
@@ -401,7 +407,7 @@ async fn whoever_works_without_the_lease_ends_when_another_holds_it() {
     let ended = timeout(seconds(3), alone.ended).await.unwrap().unwrap();
     let holder = "other".to_owned();
     assert_eq!(ended, Ended::Lost { holder });
-    assert!(!alone.tenure.may_write());
+    assert!(!alone.leadership.may_write());
     assert_eq!(server.0.lock().holders, Vec::<String>::new());
 }
 
@@ -410,14 +416,14 @@ async fn whoever_works_without_the_lease_stops_in_doubt_and_outlives_it() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
-    timeout(seconds(1), alone.tenure.begun()).await.unwrap();
+    timeout(seconds(1), alone.leadership.begun()).await.unwrap();
     server.mood(Mood::Silent);
     let begun = Instant::now();
-    alone.tenure.ended().await;
+    alone.leadership.ended().await;
     assert!(begun.elapsed() <= seconds(10), "{:?}", begun.elapsed());
     sleep(seconds(600)).await;
     server.mood(Mood::Homeless);
-    timeout(seconds(8), alone.tenure.begun()).await.unwrap();
+    timeout(seconds(8), alone.leadership.begun()).await.unwrap();
     assert_eq!(alone.resigns().await, Ended::Resigned);
     assert_eq!(server.holder(), "");
 }
@@ -426,7 +432,7 @@ async fn whoever_works_without_the_lease_stops_in_doubt_and_outlives_it() {
 async fn a_leader_that_was_overtaken_gives_nothing_back_that_is_anothers() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     server.taken_by("other");
     assert!(matches!(
         leader.resigns().await,
@@ -443,7 +449,7 @@ async fn a_server_that_does_not_answer_is_no_hanging_elector() {
         let standby = server.elector("standby", Timing::default());
         for _ in 0..60 {
             sleep(seconds(60)).await;
-            assert!(!standby.pulse.is_wedged(), "a restart would not help");
+            assert!(!standby.health.is_wedged(), "a restart would not help");
         }
     }
 }
@@ -452,21 +458,21 @@ async fn a_server_that_does_not_answer_is_no_hanging_elector() {
 async fn an_elector_that_finishes_no_round_hangs() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     sleep(seconds(100)).await;
     // Its task is not run any more, as when something it calls never returns.
     leader.ended.abort();
     sleep(seconds(70)).await;
-    assert!(!leader.pulse.is_wedged());
+    assert!(!leader.health.is_wedged());
     sleep(seconds(10)).await;
-    assert!(leader.pulse.is_wedged());
+    assert!(leader.health.is_wedged());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_settled_election_costs_one_request_a_period_each() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     let before = server.0.lock().requests;
     sleep(seconds(100)).await;
     let asked = server.0.lock().requests - before;
@@ -478,7 +484,7 @@ async fn a_settled_election_costs_one_request_a_period_each() {
 async fn a_renewal_that_meets_a_change_of_something_else_looks_and_renews_at_once() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
-    leader.tenure.begun().await;
+    leader.leadership.begun().await;
     sleep(seconds(5)).await;
     server.touched();
     let before = server.0.lock().requests;
@@ -486,7 +492,7 @@ async fn a_renewal_that_meets_a_change_of_something_else_looks_and_renews_at_onc
     // The renewal, a look, the renewal.
     assert_eq!(server.0.lock().requests - before, 3);
     sleep(seconds(60)).await;
-    assert!(leader.tenure.may_write());
+    assert!(leader.leadership.may_write());
     assert!(!leader.ended.is_finished());
 }
 
@@ -497,7 +503,7 @@ async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back
     for failed_before in [None, Some(Mood::Down)] {
         let server = Server::new();
         let leader = server.elector("leader", Timing::default());
-        leader.tenure.begun().await;
+        leader.leadership.begun().await;
         sleep(seconds(1)).await;
         if let Some(trouble) = failed_before {
             server.mood(trouble);
@@ -522,7 +528,7 @@ async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back
 async fn an_elector_without_a_name_gets_one() {
     let server = Server::new();
     let nameless = server.elector("", Timing::default());
-    nameless.tenure.begun().await;
+    nameless.leadership.begun().await;
     assert!(
         server.holder().starts_with("belayer_"),
         "{}",
@@ -530,5 +536,5 @@ async fn an_elector_without_a_name_gets_one() {
     );
     let second = server.elector("", Timing::default());
     sleep(seconds(100)).await;
-    assert!(nameless.tenure.may_write() && !second.tenure.may_write());
+    assert!(nameless.leadership.may_write() && !second.leadership.may_write());
 }

@@ -6,9 +6,9 @@ use rstest::rstest;
 use super::*;
 
 mod driver;
+mod leadership;
 mod random;
 mod table;
-mod tenure;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

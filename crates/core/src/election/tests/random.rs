@@ -115,8 +115,8 @@ impl Process {
 
     fn writes(&self, time: u64) -> bool {
         matches!(
-            self.candidate.standing(self.now(time)),
-            Standing::Leading { .. }
+            self.candidate.status(self.now(time)),
+            LeaseStatus::Leading { .. }
         )
     }
 

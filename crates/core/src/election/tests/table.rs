@@ -54,7 +54,7 @@ fn leader() -> Candidate {
 #[test]
 fn whoever_starts_looks_first() {
     assert_eq!(candidate().begin(at(0), WALL), Ask::Look);
-    assert_eq!(candidate().standing(at(0)), Standing::Standby);
+    assert_eq!(candidate().status(at(0)), LeaseStatus::Standby);
 }
 
 #[test]
@@ -142,15 +142,15 @@ fn where_the_holder_says_nothing_ones_own_duration_counts(#[case] said: i64) {
 }
 
 #[rstest]
-#[case::at_once(100, Standing::Leading { until: at(110) })]
-#[case::until_the_deadline(109, Standing::Leading { until: at(110) })]
-#[case::not_at_the_deadline(110, Standing::InDoubt)]
-#[case::before_the_lease_ends(114, Standing::InDoubt)]
+#[case::at_once(100, LeaseStatus::Leading { until: at(110) })]
+#[case::until_the_deadline(109, LeaseStatus::Leading { until: at(110) })]
+#[case::not_at_the_deadline(110, LeaseStatus::InDoubt)]
+#[case::before_the_lease_ends(114, LeaseStatus::InDoubt)]
 fn a_leader_writes_until_its_deadline_counted_from_when_it_sent(
     #[case] now: u64,
-    #[case] expected: Standing,
+    #[case] expected: LeaseStatus,
 ) {
-    assert_eq!(leader().standing(at(now)), expected);
+    assert_eq!(leader().status(at(now)), expected);
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn a_leader_in_doubt_that_finds_its_own_record_goes_on() {
     assert_eq!(ask, Ask::Write(record("me", 4), version(9)));
     leader.wrote(record("me", 4), Some(version(10)), at(500));
     assert_eq!(
-        leader.standing(at(501)),
-        Standing::Leading { until: at(510) }
+        leader.status(at(501)),
+        LeaseStatus::Leading { until: at(510) }
     );
 }
 
@@ -250,8 +250,8 @@ fn alone() -> Candidate {
 #[test]
 fn where_nobody_can_hold_the_lease_one_may_write_until_the_deadline() {
     let until = at(110);
-    assert_eq!(alone().standing(at(109)), Standing::Alone { until });
-    assert_eq!(alone().standing(at(110)), Standing::InDoubt);
+    assert_eq!(alone().status(at(109)), LeaseStatus::Alone { until });
+    assert_eq!(alone().status(at(110)), LeaseStatus::InDoubt);
     assert_eq!(alone().begin(at(102), WALL), Ask::Look);
     assert_eq!(alone().pause(at(109), 1.0), seconds(1));
     assert_eq!(alone().patience(at(108)), seconds(2));
@@ -267,7 +267,7 @@ fn one_who_is_alone_tries_to_make_the_lease_and_leads_by_it(#[case] now: u64) {
     assert_eq!(ask, Ask::Create(record("me", 0)));
     alone.wrote(record("me", 0), Some(version(1)), at(now));
     let until = at(now + 10);
-    assert_eq!(alone.standing(at(now)), Standing::Leading { until });
+    assert_eq!(alone.status(at(now)), LeaseStatus::Leading { until });
 }
 
 #[rstest]

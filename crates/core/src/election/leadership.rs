@@ -15,28 +15,28 @@ use crate::watch;
 /// a write that is under way when it ends is given up, so that nothing is in flight when somebody
 /// else begins.
 #[derive(Debug, Clone)]
-pub struct Tenure(Option<watch::Receiver<State>>);
+pub struct Leadership(Option<watch::Receiver<State>>);
 
-/// Changes a [`Tenure`]. Dropping it ends the tenure.
+/// Changes a [`Leadership`]. Dropping it ends the leadership.
 #[derive(Debug)]
-pub struct Grant(watch::Sender<State>);
+pub struct LeaseGuard(watch::Sender<State>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     until: Option<Instant>,
 }
 
-impl Tenure {
+impl Leadership {
     /// That of a process that shares the cluster with nobody.
     pub fn unlimited() -> Self {
         Self(None)
     }
 
     /// One that has not begun, and what begins and ends it.
-    pub fn elected() -> (Grant, Self) {
+    pub fn elected() -> (LeaseGuard, Self) {
         let sender = watch::Sender::new(State { until: None });
         let receiver = sender.subscribe();
-        (Grant(sender), Self(Some(receiver)))
+        (LeaseGuard(sender), Self(Some(receiver)))
     }
 
     /// Whether a write may begin now.
@@ -110,7 +110,7 @@ impl Tenure {
     }
 }
 
-impl Grant {
+impl LeaseGuard {
     /// Writes may begin until then.
     pub fn extend(&self, until: Instant) {
         self.0.send_modify(|state| state.until = Some(until));
@@ -122,7 +122,7 @@ impl Grant {
     }
 }
 
-impl Drop for Grant {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         self.end();
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Causes of one outage that are told. A server that names a new one at every try is not believed
+/// Causes of one failure_log that are told. A server that names a new one at every try is not believed
 /// for ever.
 const CAUSES: usize = 8;
 
 /// Whether one thing that is tried again and again fails at present: the lists and watches of an
 /// informer, the looks at one question.
 #[derive(Debug, Default)]
-pub(crate) struct Outage(Option<Failing>);
+pub(crate) struct FailureLog(Option<Failing>);
 
 #[derive(Debug)]
 struct Failing {
@@ -35,7 +35,7 @@ pub(crate) enum News {
     None,
 }
 
-/// An outage that is over.
+/// An failure_log that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Over {
     /// How long it lasted.
@@ -44,7 +44,7 @@ pub(crate) struct Over {
     pub(crate) tries: u64,
 }
 
-impl Outage {
+impl FailureLog {
     /// A try failed.
     pub(crate) fn fails(&mut self, cause: &str) -> News {
         let Some(failing) = &mut self.0 else {
@@ -105,37 +105,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_cause_is_news_once() {
-        let mut outage = Outage::default();
-        assert_eq!(outage.fails("refused"), News::Begins);
-        assert_eq!(outage.fails("refused"), News::None);
-        assert_eq!(outage.fails("forbidden"), News::OtherCause);
-        assert_eq!(outage.fails("refused"), News::None);
-        assert!(outage.ends().is_some());
-        assert_eq!(outage.fails("refused"), News::Begins);
+        let mut failure_log = FailureLog::default();
+        assert_eq!(failure_log.fails("refused"), News::Begins);
+        assert_eq!(failure_log.fails("refused"), News::None);
+        assert_eq!(failure_log.fails("forbidden"), News::OtherCause);
+        assert_eq!(failure_log.fails("refused"), News::None);
+        assert!(failure_log.ends().is_some());
+        assert_eq!(failure_log.fails("refused"), News::Begins);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_cause_that_is_another_at_every_try_is_not_told_for_ever() {
-        let mut outage = Outage::default();
-        let told = (0..100).filter(|n| outage.fails(&format!("try {n}")) != News::None);
+        let mut failure_log = FailureLog::default();
+        let told = (0..100).filter(|n| failure_log.fails(&format!("try {n}")) != News::None);
         assert_eq!(told.count(), CAUSES);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_lasts_until_the_server_answers_for_good() {
-        let mut outage = Outage::default();
-        outage.answered();
-        assert_eq!(outage.ends(), None);
-        outage.fails("refused");
+        let mut failure_log = FailureLog::default();
+        failure_log.answered();
+        assert_eq!(failure_log.ends(), None);
+        failure_log.fails("refused");
         tokio::time::sleep(seconds(5)).await;
         // It took the watch, and gave up on it.
-        outage.answered();
-        outage.fails("internal error");
+        failure_log.answered();
+        failure_log.fails("internal error");
         tokio::time::sleep(seconds(5)).await;
-        outage.answered();
+        failure_log.answered();
         tokio::time::sleep(seconds(60)).await;
         let lasted = seconds(10);
-        assert_eq!(outage.ends(), Some(Over { lasted, tries: 2 }));
-        assert_eq!(outage.ends(), None);
+        assert_eq!(failure_log.ends(), Some(Over { lasted, tries: 2 }));
+        assert_eq!(failure_log.ends(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Nothing is written outside a tenure.
+//! Nothing is written outside a leadership.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use http::Response;
 use kube::client::Body;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::Tenure;
+use super::super::Leadership;
 use super::seconds;
 use crate::client;
 use crate::executor::{Bounds, Class, Executor, Writes};
@@ -40,9 +40,9 @@ fn write() -> Request {
 #[tokio::test(start_paused = true)]
 async fn a_standby_sends_no_write_and_reads_as_it_likes() {
     let (client, arrived) = server(0);
-    let (grant, tenure) = Tenure::elected();
-    let executor =
-        Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure.clone());
+    let (guard, leadership) = Leadership::elected();
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent)
+        .within(leadership.clone());
     let refused = executor.write(&write(), Class::Release).await;
     assert!(
         matches!(refused, Err(RequestError::NotLeading)),
@@ -54,7 +54,7 @@ async fn a_standby_sends_no_write_and_reads_as_it_likes() {
         .await
         .unwrap();
     assert_eq!(arrived.load(Ordering::SeqCst), 1);
-    grant.extend(Instant::now() + seconds(10));
+    guard.extend(Instant::now() + seconds(10));
     executor.write(&write(), Class::Release).await.unwrap();
     assert_eq!(arrived.load(Ordering::SeqCst), 2);
 }
@@ -62,10 +62,11 @@ async fn a_standby_sends_no_write_and_reads_as_it_likes() {
 #[tokio::test(start_paused = true)]
 async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
     let (client, _) = server(60);
-    let (grant, tenure) = Tenure::elected();
-    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure);
+    let (guard, leadership) = Leadership::elected();
+    let executor =
+        Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(leadership);
     let begun = Instant::now();
-    grant.extend(begun + seconds(10));
+    guard.extend(begun + seconds(10));
     let answer = executor.write(&write(), Class::Release).await;
     assert!(
         matches!(answer, Err(RequestError::NotLeading)),
@@ -78,9 +79,9 @@ async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
 /// connection is there before any timer has been looked at.
 #[tokio::test]
 async fn what_was_frozen_on_its_way_is_not_sent() {
-    let (grant, tenure) = Tenure::elected();
+    let (guard, leadership) = Leadership::elected();
     let lasts = Duration::from_millis(50);
-    grant.extend(Instant::now() + lasts);
+    guard.extend(Instant::now() + lasts);
     let sent = AtomicBool::new(false);
     let mut frozen = false;
     let write = poll_fn(|cx| {
@@ -93,7 +94,7 @@ async fn what_was_frozen_on_its_way_is_not_sent() {
         cx.waker().wake_by_ref();
         Poll::Pending
     });
-    let answer = tenure.within(write).await;
+    let answer = leadership.within(write).await;
     assert!(matches!(answer, Err(RequestError::NotLeading)));
     assert!(!sent.load(Ordering::SeqCst));
 }
@@ -101,11 +102,12 @@ async fn what_was_frozen_on_its_way_is_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
     let (client, _) = server(25);
-    let (grant, tenure) = Tenure::elected();
-    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(tenure);
+    let (guard, leadership) = Leadership::elected();
+    let executor =
+        Executor::new(client, "manager", Bounds::default(), Writes::Sent).within(leadership);
     let write = tokio::spawn(async move { executor.write(&write(), Class::Release).await });
     for _ in 0..14 {
-        grant.extend(Instant::now() + seconds(10));
+        guard.extend(Instant::now() + seconds(10));
         sleep(seconds(2)).await;
     }
     write.await.unwrap().unwrap();
@@ -113,43 +115,47 @@ async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn ending_it_wakes_those_who_write_and_beginning_it_those_who_wait() {
-    let (grant, tenure) = Tenure::elected();
+    let (guard, leadership) = Leadership::elected();
     let waits = tokio::spawn({
-        let tenure = tenure.clone();
-        async move { tenure.begun().await }
+        let leadership = leadership.clone();
+        async move { leadership.begun().await }
     });
     sleep(seconds(100)).await;
     assert!(!waits.is_finished());
-    grant.extend(Instant::now() + seconds(10));
+    guard.extend(Instant::now() + seconds(10));
     waits.await.unwrap();
     let ended = tokio::spawn({
-        let tenure = tenure.clone();
+        let leadership = leadership.clone();
         async move {
-            tenure.ended().await;
+            leadership.ended().await;
             Instant::now()
         }
     });
     sleep(seconds(1)).await;
     let now = Instant::now();
-    grant.end();
+    guard.end();
     assert_eq!(ended.await.unwrap(), now);
-    assert!(!tenure.may_write());
+    assert!(!leadership.may_write());
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_an_election_it_never_ends() {
-    let tenure = Tenure::unlimited();
-    assert!(tenure.may_write());
-    tenure.begun().await;
-    assert!(timeout(seconds(1_000_000), tenure.ended()).await.is_err());
+    let leadership = Leadership::unlimited();
+    assert!(leadership.may_write());
+    leadership.begun().await;
+    assert!(
+        timeout(seconds(1_000_000), leadership.ended())
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_elector_that_is_gone_grants_nothing() {
-    let (grant, tenure) = Tenure::elected();
-    grant.extend(Instant::now() + seconds(10));
-    drop(grant);
-    assert!(!tenure.may_write());
-    tenure.ended().await;
-    assert!(timeout(seconds(1_000), tenure.begun()).await.is_err());
+    let (guard, leadership) = Leadership::elected();
+    guard.extend(Instant::now() + seconds(10));
+    drop(guard);
+    assert!(!leadership.may_write());
+    leadership.ended().await;
+    assert!(timeout(seconds(1_000), leadership.begun()).await.is_err());
 }

@@ -1,0 +1,154 @@
+//! What came of the scenarios: one line each while they run, and the counts at the end.
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use owo_colors::OwoColorize as _;
+
+use super::cluster::Cluster;
+use crate::providers::Capability;
+
+/// How many of the slowest scenarios are named at the end.
+const SLOWEST: usize = 10;
+
+/// How many scenarios came to what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Did what they say.
+    pub passed: usize,
+    /// Did not.
+    pub failed: usize,
+    /// Need what the provider lacks.
+    pub skipped: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+/// What came of one scenario.
+pub(super) enum Reported {
+    Done(Report),
+    /// By the lack of this.
+    Skipped(&'static str, Capability),
+}
+
+pub(super) struct Report {
+    pub(super) name: &'static str,
+    pub(super) took: Duration,
+    pub(super) notes: Vec<String>,
+    pub(super) result: Result<()>,
+    /// The cluster as the scenario left it, if it failed and is to be kept.
+    pub(super) cluster: Option<Cluster>,
+}
+
+impl Report {
+    pub(super) fn failed(name: &'static str, error: anyhow::Error) -> Self {
+        Self {
+            name,
+            took: Duration::ZERO,
+            notes: Vec::new(),
+            result: Err(error),
+            cluster: None,
+        }
+    }
+}
+
+/// What has been reported so far.
+pub(super) struct Outcome<'a> {
+    files: &'a Path,
+    summary: Summary,
+    /// The clusters of failed scenarios, with what to look at.
+    kept: Vec<(&'static str, Cluster)>,
+    took: Vec<(Duration, &'static str)>,
+}
+
+impl<'a> Outcome<'a> {
+    pub(super) fn new(files: &'a Path) -> Self {
+        Self {
+            files,
+            summary: Summary::default(),
+            kept: Vec::new(),
+            took: Vec::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self, reported: Reported) {
+        let report = match reported {
+            Reported::Done(report) => report,
+            Reported::Skipped(name, lacking) => {
+                self.summary.skipped += 1;
+                anstream::println!("{} {name} needs {lacking}", "skip".yellow());
+                return;
+            }
+        };
+        let Report {
+            name,
+            took,
+            notes,
+            result,
+            cluster,
+        } = report;
+        self.took.push((took, name));
+        let notes = if notes.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", notes.join("; "))
+        };
+        let seconds = format!("{:.1} s", took.as_secs_f64());
+        match result {
+            Ok(()) => {
+                self.summary.passed += 1;
+                anstream::println!("{} {name} {}{notes}", "ok  ".green(), seconds.dimmed());
+            }
+            Err(error) => {
+                self.summary.failed += 1;
+                anstream::println!("{} {name} {}{notes}", "FAIL".red().bold(), seconds.dimmed());
+                let error = format!("{error:#}");
+                for line in error.lines() {
+                    anstream::println!("     {line}");
+                }
+                anstream::println!("     logs: {}", self.files.join(name).display());
+            }
+        }
+        if let Some(cluster) = cluster {
+            self.kept.push((name, cluster));
+        }
+    }
+
+    /// Waits for a person where clusters are kept, and removes what nobody needs.
+    pub(super) async fn close(mut self) -> Result<Summary> {
+        for (name, cluster) in &self.kept {
+            let kubeconfig = cluster.backend().admin_kubeconfig().display();
+            anstream::println!(
+                "{name}: export KUBECONFIG={kubeconfig}; namespace {}",
+                cluster.namespace()
+            );
+        }
+        if !self.kept.is_empty() {
+            anstream::println!("kept until Ctrl-C");
+            tokio::signal::ctrl_c().await?;
+        }
+        if self.took.len() > SLOWEST {
+            self.took.sort_by_key(|(took, _)| Reverse(*took));
+            let slowest = self.took.iter().take(SLOWEST);
+            let slowest = slowest.map(|(took, name)| format!("{name} {:.0} s", took.as_secs_f64()));
+            let slowest: Vec<_> = slowest.collect();
+            anstream::println!("the slowest: {}", slowest.join(", "));
+        }
+        if self.summary.failed == 0 {
+            fs::remove_dir_all(self.files)?;
+        }
+        Ok(self.summary)
+    }
+}
