@@ -235,7 +235,7 @@ fn only_the_allowed_edges_between_crates_exist() {
     }
 }
 
-/// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_DOCS=1 cargo test --workspace --test tidy`
+/// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_SNAPSHOTS=1 cargo test --workspace --test tidy`
 /// draws it anew.
 #[test]
 fn the_picture_of_the_crates_is_made_from_the_code() {
@@ -246,7 +246,7 @@ fn the_picture_of_the_crates_is_made_from_the_code() {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     let wanted = format!("{before}{BEGIN}{}{END}{after}", drawing(&edges().normal));
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &wanted).unwrap();
     } else {
         assert!(page == wanted, "the picture in ARCHITECTURE.md is old");

@@ -14,12 +14,12 @@ use crate::kubeconfig::{self, Sources};
 /// Which cluster.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ClusterArguments {
-    /// Kubeconfig file. Default: $KUBECONFIG, the cluster this pod runs in, or
-    /// ~/.kube/config, whichever is there first
+    /// Kubeconfig file. Default: the first that exists of $KUBECONFIG, the cluster this
+    /// pod runs in, and ~/.kube/config
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Context of the kubeconfig, instead of its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     pub context: Option<String>,
 }
@@ -39,7 +39,8 @@ impl ClusterArguments {
 /// Where Belayer itself is.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OwnNamespace {
-    /// Belayer's own namespace. Default: $POD_NAMESPACE, or belayer-system
+    /// Namespace in which Belayer is installed. Default: $POD_NAMESPACE, or
+    /// belayer-system
     #[arg(
         long,
         value_name = "NAME",
@@ -54,7 +55,7 @@ impl OwnNamespace {
     /// Its name: as it is given, as the pod says, or the default.
     ///
     /// # Errors
-    /// If it is no name of a namespace.
+    /// If it is not a valid namespace name.
     pub fn name(&self, sources: &Sources) -> Result<String, Failure> {
         let namespace = self
             .own_namespace
@@ -66,10 +67,11 @@ impl OwnNamespace {
     }
 }
 
-/// Reads the name of a namespace: what is none would be looked for at a path that is not meant.
+/// Parses the name of a namespace. It becomes a segment of a request path, so that
+/// anything else is refused.
 ///
 /// # Errors
-/// If it is no name of a namespace, in words.
+/// If it is not a valid namespace name, as a message.
 pub fn namespace(name: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let good = !name.is_empty()
@@ -80,18 +82,18 @@ pub fn namespace(name: &str) -> Result<String, String> {
     if good {
         Ok(name.to_owned())
     } else {
-        Err(format!("{name:?} is no name of a namespace"))
+        Err(format!("invalid namespace name {name:?}"))
     }
 }
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// Data, documented and stable
+    /// JSON with documented, stable keys
     Json,
-    /// The same as YAML
+    /// The same data as YAML
     Yaml,
-    /// Text with every object and the sources
+    /// Text that lists every object and the source of each statement
     Wide,
 }
 
@@ -107,12 +109,12 @@ impl Output {
 /// How to print what was found, and by which configuration to judge.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LookArguments {
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Output>,
 
-    /// Belayer's configuration file, if it runs with one: what it holds, and by
-    /// which rule, depends on it
+    /// The configuration file that Belayer runs with. It decides which objects are held
+    /// and by which rule
     #[arg(
         long,
         value_name = "FILE",

@@ -12,9 +12,9 @@ use crate::run::arguments::RunArguments;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done, or stopped by SIGTERM or SIGINT with nothing left half done
+  0  done, or stopped cleanly by SIGTERM or SIGINT
   1  an error
-  2  wrong usage or configuration; nothing has been touched";
+  2  wrong usage or configuration; nothing was changed";
 
 const PRINTS: &str = "\
 Exit codes:
@@ -22,7 +22,7 @@ Exit codes:
   1  an error
   2  wrong usage";
 
-/// Holds Kubernetes objects until they may vanish, and never a moment longer.
+/// Keeps deleted Kubernetes objects by a finalizer until it is safe to remove them.
 #[derive(Debug, Parser)]
 #[command(
     name = "belayer",
@@ -47,40 +47,43 @@ pub enum Command {
     /// Run the controllers
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArguments>),
-    /// Check what `run` would be told, and print every setting and where it comes
-    /// from. Takes the same arguments; touches no cluster
+    /// Validate the configuration of `run` and print every setting with its source.
+    /// Takes the same arguments; does not contact a cluster
     #[command(after_help = EXIT_CODES)]
     Config(Box<RunArguments>),
-    /// Say what is held, what waits, what is denied, and who leads
+    /// Show held objects, pending releases, denied writes and the leader
     #[command(after_help = crate::inspect::STATUS_HELP)]
     Status(Box<StatusArguments>),
-    /// Say what Belayer needs of this cluster and what of it is missing
+    /// Check that the cluster has what Belayer needs: API kinds, RBAC permissions,
+    /// policies
     #[command(after_help = crate::inspect::CHECK_HELP)]
     Check(Box<CheckArguments>),
-    /// Say what hangs in Terminating, anywhere in the cluster, and what keeps it
+    /// List objects stuck in Terminating in the whole cluster, and why they are stuck
     #[command(after_help = crate::inspect::STUCK_HELP)]
     Stuck(Box<StuckArguments>),
-    /// Say what keeps one object: by which rule, what is missing, what comes next
+    /// Explain one object: who holds it, which rule applies, what is missing, what
+    /// happens next
     #[command(after_help = crate::inspect::EXPLAIN_HELP)]
     Explain(Box<ExplainArguments>),
-    /// Take every hold of ours off the cluster, before Belayer is removed
+    /// Remove all of Belayer's finalizers from the cluster, before Belayer is
+    /// uninstalled
     #[command(after_help = crate::drain::HELP)]
     Drain(Box<DrainArguments>),
-    /// Wipe a node of what pods left on it that it rejected; one for each node
+    /// Remove the directories that rejected pods left on a node; runs on each node
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[command(after_help = crate::node_agent::HELP)]
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
-    /// Print the custom resource definitions that Belayer's optional parts need,
-    /// for `kubectl apply -f -`
+    /// Print the CustomResourceDefinitions of Belayer's optional parts, for `kubectl
+    /// apply -f -`
     #[command(after_help = PRINTS)]
     Crds,
-    /// Print the script that completes commands and flags in a shell
+    /// Print the completion script for a shell
     #[command(after_help = crate::manual::COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
     /// Print or write manual pages
     #[command(after_help = PRINTS, hide = true)]
     Man(ManArguments),
-    /// Print the version and what is part of this build
+    /// Print the version and the controllers in this build
     #[command(after_help = PRINTS)]
     Version,
 }
@@ -207,10 +210,10 @@ mod tests {
     ])]
     #[case::stuck("stuck", &[
         "--namespace <NAME>", "-A, --all-namespaces", "-l, --selector <LABELS>", "--older-than <TIME>",
-        "--context <NAME>", "--kubeconfig <FILE>", "-o, --output <FORMAT>", "json", "3 something hangs",
+        "--context <NAME>", "--kubeconfig <FILE>", "-o, --output <FORMAT>", "json", "3 something is stuck",
     ])]
-    #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 it is past its grace"])]
-    #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["custom resource definitions", "kubectl apply -f -"]))]
+    #[case::explain("explain", &["<KIND/NAME>...", "-w, --watch", "-o, --output <FORMAT>", "3 the object is stuck"])]
+    #[cfg_attr(feature = "pod-finalizer", case::crds("crds", &["CustomResourceDefinitions", "kubectl apply -f -"]))]
     #[cfg_attr(all(feature = "node-agent", target_os = "linux"), case::node_agent("node-agent", &[
         "--node-name <NAME>", "[env: NODE_NAME]", "--root <DIRECTORY>", "--path <TEMPLATE>", "{podUID}",
         "--config <FILE>", "--metrics-bind-address <ADDRESS>", "2 wrong usage",

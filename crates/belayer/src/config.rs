@@ -281,12 +281,14 @@ impl Source {
             return Err(self.at_the_head(message));
         };
         if version != API_VERSION {
-            let message = format!("{version:?} is not known: this version reads {API_VERSION}");
+            let message = format!(
+                "unknown apiVersion {version:?}: this version of Belayer reads {API_VERSION}"
+            );
             return Err(self.error("apiVersion", message));
         }
         match self.config.kind.as_deref() {
             Some(kind) if kind != KIND => {
-                let message = format!("{kind:?} is no configuration: the kind is {KIND}");
+                let message = format!("invalid kind {kind:?}: use {KIND}");
                 Err(self.error("kind", message))
             }
             _ => Ok(()),

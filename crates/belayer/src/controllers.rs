@@ -34,7 +34,7 @@ pub struct Controllers(Vec<&'static Controller>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// Nothing is called so.
-    #[error("there is no controller {name:?}: {}", way_out(name))]
+    #[error("unknown controller {name:?}: {}", way_out(name))]
     Unknown {
         /// What was given, without its `-`.
         name: String,
@@ -196,7 +196,7 @@ mod tests {
     #[case("--pod-finalizer")]
     fn an_unknown_name_is_refused(#[case] item: &str) {
         let error = Controllers::parse(&["*", item]).unwrap_err().to_string();
-        assert!(error.contains("there is no controller"), "{error}");
+        assert!(error.contains("unknown controller"), "{error}");
         assert!(!error.contains('\n'));
     }
 

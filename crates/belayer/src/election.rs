@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, Source};
 use crate::exit::Failure;
 
-/// Name of the Lease, unless told otherwise.
+/// Default name of the Lease.
 pub const DEFAULT_NAME: &str = "belayer";
 
 /// Flags of the leader election, as those of kube-controller-manager.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct ElectionArguments {
-    /// Elect one of several replicas that works while the others stand by with
-    /// warm caches [default: true]
+    /// Elect a leader among the replicas; the others stand by with warm caches
+    /// [default: true]
     #[arg(
         long,
         value_name = "BOOL",
@@ -35,15 +35,16 @@ pub struct ElectionArguments {
     )]
     pub leader_elect: Option<bool>,
 
-    /// How long others wait for a leader that is silent [default: 15s]
+    /// How long other replicas wait before they take over from a leader that no longer
+    /// renews [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub leader_elect_lease_duration: Option<Duration>,
 
-    /// How long a leader that cannot renew goes on writing [default: 10s]
+    /// How long the leader keeps writing while it cannot renew [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub leader_elect_renew_deadline: Option<Duration>,
 
-    /// How often a leader renews and the others look [default: 2s]
+    /// How often the leader renews and the others check the Lease [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub leader_elect_retry_period: Option<Duration>,
 
@@ -51,7 +52,7 @@ pub struct ElectionArguments {
     #[arg(long, value_name = "NAME")]
     pub leader_elect_resource_name: Option<String>,
 
-    /// Namespace of the Lease [default: Belayer's own]
+    /// Namespace of the Lease [default: Belayer's own namespace]
     #[arg(long, value_name = "NAME")]
     pub leader_elect_resource_namespace: Option<String>,
 }
@@ -123,9 +124,8 @@ impl Election {
             };
             let name = name.unwrap_or(default);
             if !is_dns_subdomain(name) {
-                let message = format!(
-                    "{name:?} is no name: it takes lower-case letters, digits, '-' and '.'"
-                );
+                let message =
+                    format!("invalid name {name:?}: use lower-case letters, digits, '-' and '.'");
                 return Err(said.error(source, message));
             }
             lease.push(name);

@@ -68,13 +68,13 @@ impl fmt::Display for Stage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatesError {
     /// No gate has this name.
-    #[error("there is no feature gate {name:?}: {}", suggest::way_out(name, &names()))]
+    #[error("unknown feature gate {name:?}: {}", suggest::way_out(name, &names()))]
     Unknown {
         /// What was given.
         name: String,
     },
     /// It is not of the form `NAME=true`.
-    #[error("{0:?} is not of the form NAME=true or NAME=false")]
+    #[error("invalid feature gate {0:?}: write NAME=true or NAME=false")]
     Form(String),
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn help() -> String {
         let (name, on, stage) = (gate.name(), gate.is_on_by_default(), gate.stage());
         format!("\n{name}={on} ({stage}): {}", gate.about())
     });
-    let head = "Switch what is not stable yet, as in A=true,B=false. With their defaults:";
+    let head = "Feature gates (example: A=true,B=false). All gates with their defaults:";
     std::iter::once(head.to_owned()).chain(gates).collect()
 }
 
@@ -167,21 +167,21 @@ mod tests {
     #[rstest]
     #[case(
         "ConfigReloads=true",
-        "there is no feature gate \"ConfigReloads\": did you mean `ConfigReload`?"
+        "unknown feature gate \"ConfigReloads\": did you mean `ConfigReload`?"
     )]
     #[case(
         "Teleport=true",
-        "there is no feature gate \"Teleport\": known are ConfigReload, PodCleanup"
+        "unknown feature gate \"Teleport\": known are ConfigReload, PodCleanup"
     )]
     #[case(
         "ConfigReload",
-        "\"ConfigReload\" is not of the form NAME=true or NAME=false"
+        "invalid feature gate \"ConfigReload\": write NAME=true or NAME=false"
     )]
     #[case(
         "ConfigReload=yes",
-        "\"ConfigReload=yes\" is not of the form NAME=true or NAME=false"
+        "invalid feature gate \"ConfigReload=yes\": write NAME=true or NAME=false"
     )]
-    #[case("", "\"\" is not of the form NAME=true or NAME=false")]
+    #[case("", "invalid feature gate \"\": write NAME=true or NAME=false")]
     fn what_makes_no_sense_is_refused(#[case] item: &str, #[case] says: &str) {
         let error = Gates::default().set_all(&[item]).unwrap_err();
         assert_eq!(error.to_string(), says);

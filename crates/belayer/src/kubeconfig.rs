@@ -74,7 +74,7 @@ pub enum KubeconfigError {
         message: String,
     },
     /// The context asked for does not exist.
-    #[error("{files}: there is no context {context:?}; there are {known}")]
+    #[error("{files}: unknown context {context:?}; the contexts are {known}")]
     UnknownContext {
         /// The files read.
         files: String,
@@ -243,7 +243,7 @@ fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
 fn usable(config: &Config) -> Result<(), String> {
     if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
         return Err(format!(
-            "the server {:?} is no URL, such as https://10.0.0.1:6443",
+            "invalid URL {:?} of the server (example: https://10.0.0.1:6443)",
             config.cluster_url.to_string()
         ));
     }

@@ -15,7 +15,7 @@ use crate::traces::Traces;
 /// Logging, the same for every command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LogArguments {
-    /// How log lines look [default: text]
+    /// Format of log lines [default: text]
     #[arg(
         long,
         value_enum,
@@ -27,8 +27,8 @@ pub struct LogArguments {
     )]
     pub log_format: Option<LogFormat>,
 
-    /// How much is logged: off, error, warn, info, debug or trace, and the same
-    /// for single targets, as in `info,belayer_core::informer=debug`
+    /// Log level: off, error, warn, info, debug or trace, also per target (example:
+    /// info,belayer_core::informer=debug)
     #[arg(
         long,
         value_name = "LEVELS",
@@ -43,7 +43,7 @@ pub struct LogArguments {
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
     /// One JSON object per line.
@@ -90,7 +90,7 @@ pub struct Levels {
 /// An item of `--log-level` that is neither of its two forms.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is neither LEVEL nor TARGET=LEVEL, with off, error, warn, info, debug or trace as LEVEL"
+    "invalid log level {0:?}: use LEVEL or TARGET=LEVEL, where LEVEL is off, error, warn, info, debug or trace"
 )]
 pub struct ParseLevelsError(String);
 

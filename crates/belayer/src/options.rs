@@ -212,7 +212,7 @@ fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers,
     }
     let known: Vec<_> = built().collect();
     let message = format!(
-        "nothing is left to run; the controllers are {}",
+        "no controller is left to run; the controllers are {}",
         known.join(", ")
     );
     Err(match said {

@@ -138,7 +138,7 @@ impl Watcher {
             };
             let Some(path) = self.path.clone() else {
                 if asked {
-                    tracing::warn!("SIGHUP: there is no configuration file to read again");
+                    tracing::warn!("SIGHUP ignored: Belayer runs without a configuration file");
                 }
                 continue;
             };

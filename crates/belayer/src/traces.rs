@@ -14,7 +14,7 @@ pub use exporter::Traces;
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
     /// The address of the collector cannot be used.
-    #[error("{variable}: {value:?} is no address of a collector: {why}")]
+    #[error("{variable}: invalid collector address {value:?}: {why}")]
     Endpoint {
         /// The variable that names it.
         variable: &'static str,

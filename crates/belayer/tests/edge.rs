@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
 #[case::no_cluster_at_all(&["run"], "no cluster is named: give --kubeconfig")]
 #[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "did you mean `pod-finalizer`?")]
 #[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot be read: ")]
-#[case::a_bad_namespace(&["run", "--own-namespace=A"], "--own-namespace: \"A\" is no name")]
+#[case::a_bad_namespace(&["run", "--own-namespace=A"], "--own-namespace: invalid namespace name \"A\"")]
 fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #[case] says: &str) {
     let output = belayer(arguments);
     let errors = text(&output.stderr);

@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo};
 
 /// A text that is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no duration, such as 30s, 10m, 1h30m or 3d")]
+#[error("invalid duration {0:?} (example: 30s, 10m, 1h30m, 3d)")]
 pub struct InvalidDuration(String);
 
 /// Reads `30s`, `1h30m`, `3d`, `500ms`. A day has 24 hours. A bare number is refused, for nobody

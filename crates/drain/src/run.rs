@@ -313,7 +313,7 @@ impl Drain {
     async fn look_for_excepted(&self, report: &mut Report, progress: &dyn Progress) {
         for name in &self.except_namespaces {
             if self.site.lacks_namespace(name).await {
-                let note = format!("there is no namespace {name} (--except-namespace)");
+                let note = format!("namespace {name} does not exist (--except-namespace)");
                 progress.step(&format!("warning: {note}"));
                 report.notes.push(note);
             }

@@ -252,7 +252,7 @@ impl Site {
     pub(crate) async fn without_its_namespace(&self) -> Option<String> {
         self.lacks_namespace(&self.namespace).await.then(|| {
             format!(
-                "there is no namespace {}: if Belayer runs in another one, it keeps adding holds; name that namespace by \
+                "namespace {} does not exist: if Belayer runs in another one, it keeps adding holds; name that namespace by \
                  --own-namespace",
                 self.namespace
             )

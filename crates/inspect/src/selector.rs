@@ -10,7 +10,7 @@ pub struct LabelSelector(Vec<Expression>);
 
 /// A selector that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no label selector, such as app=web, tier in (a,b) or !legacy")]
+#[error("invalid label selector {0:?} (example: app=web, tier in (a,b) or !legacy)")]
 pub struct SelectorError(String);
 
 impl LabelSelector {

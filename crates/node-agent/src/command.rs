@@ -77,7 +77,7 @@ pub enum CommandError {
     #[error("the argument {0:?} contains a NUL")]
     Nul(String),
     /// It may take no time, or too much.
-    #[error("a time limit of {0} s is not from 1 to 3600")]
+    #[error("invalid time limit of {0} s: from 1 to 3600")]
     Timeout(u64),
 }
 
@@ -206,7 +206,7 @@ impl Command {
         access.map_err(|errno| unusable(io::Error::from(errno).to_string()))?;
         match std::fs::metadata(&self.program) {
             Ok(found) if found.is_file() => Ok(()),
-            Ok(_) => Err(unusable("it is no file".to_owned())),
+            Ok(_) => Err(unusable("not a file".to_owned())),
             Err(error) => Err(unusable(error.to_string())),
         }
     }

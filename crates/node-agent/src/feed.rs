@@ -149,7 +149,7 @@ impl InformerHandle {
             return;
         }
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {
-            tracing::warn!(record = %record.meta.key, %uid, "it asks for the wipe of something that is no pod");
+            tracing::warn!(record = %record.meta.key, %uid, "ignoring a record whose podUID is not a UID");
             return;
         };
         let pod = Pod {

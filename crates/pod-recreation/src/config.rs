@@ -136,12 +136,12 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let default = Policy::default();
         let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
         if !(1..=MAX_WORKERS).contains(&workers) {
-            let message = format!("{workers} is not from 1 to {MAX_WORKERS}");
+            let message = format!("{workers} is out of range: from 1 to {MAX_WORKERS}");
             return Err(error("workers", message));
         }
         let max_retries = config.max_retries.unwrap_or(default.max_retries);
         if max_retries > MAX_RETRIES {
-            let message = format!("{max_retries} is not from 0 to {MAX_RETRIES}");
+            let message = format!("{max_retries} is out of range: from 0 to {MAX_RETRIES}");
             return Err(error("maxRetries", message));
         }
         if config.selectors.iter().any(|s| s.match_labels.is_empty()) {
@@ -250,7 +250,7 @@ fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
         return Err(error("owners", message));
     }
     if kind.is_empty() || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
-        let message = format!("{name:?} is no kind: write Kind or Kind.group");
+        let message = format!("invalid kind {name:?}: write Kind or Kind.group");
         return Err(error("owners", message));
     }
     Ok(OwnerKind {

@@ -79,7 +79,7 @@ impl fmt::Display for Mode {
 /// A finalizer by which claims cannot be held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not known: it is {PVC_PROTECTION_HOLD} (beside kube-controller-manager's controller) \
+    "unknown finalizer {0:?}: use {PVC_PROTECTION_HOLD} (in addition to kube-controller-manager's controller) \
      or {KUBERNETES_PVC_PROTECTION} (in its place); without it claims get no finalizer"
 )]
 pub struct UnknownFinalizer(String);

@@ -138,7 +138,7 @@ impl TryFrom<WorkflowFinalizerConfig> for Settings {
 fn all_owners(path: &Path, configs: Vec<OwnerRuleConfig>) -> Result<Vec<OwnerRule>, ConfigError> {
     if configs.is_empty() {
         return Err(path.clone().error(
-            "there is no kind: leave `owners` out to hold the workflows of Argo Workflows, or \
+            "the list of owners is empty: remove the key `owners` to hold the workflows of Argo Workflows, or \
              switch the controller off: --controllers=*,-workflow-finalizer",
         ));
     }
@@ -148,7 +148,7 @@ fn all_owners(path: &Path, configs: Vec<OwnerRuleConfig>) -> Result<Vec<OwnerRul
         let rule = owner_rule(&at, config)?;
         if rules.iter().any(|have| have.kind == rule.kind) {
             return Err(at.key("owner").error(format!(
-                "{} is there already: give each kind one rule",
+                "duplicate kind {}: write one entry for each kind",
                 rule.kind
             )));
         }

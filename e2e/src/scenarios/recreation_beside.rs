@@ -26,9 +26,11 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default()
         .argument("--controllers=pod-finalizer,pod-recreation")
         .config("podRecreation:\n  backoffSeconds: 1\n  owners: [Workflow.argoproj.io]\n  allowArgo: true\n");
+    // There before Belayer starts: a pod that is seen before its workflow waits for a live read of it, and
+    // only the other controller adds its finalizer at once.
+    let workflow = cluster.workflow("build").await?;
     let belayer = cluster.start_belayer_with(&options).await?;
     let mark = cluster.recorder()?.mark()?;
-    let workflow = cluster.workflow("build").await?;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {

@@ -93,7 +93,7 @@ impl Source {
         let config = &self.config.logging;
         let format = match &config.format {
             Some(text) => Some(LogFormat::from_str(text, false).map_err(|_| {
-                let message = format!("{text:?} is no format: use text or json");
+                let message = format!("invalid log format {text:?}: use text or json");
                 self.error("logging.format", message)
             })?),
             None => None,

@@ -17,7 +17,7 @@ pub struct Set {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSetError {
     /// There is no `=`, or nothing before it.
-    #[error("{0:?} is not of the form KEY=VALUE, such as podFinalizer.workers=8")]
+    #[error("invalid setting {0:?}: write KEY=VALUE (example: podFinalizer.workers=8)")]
     Form(String),
     /// The value is no YAML.
     #[error("the value of {0} cannot be read; quote a text with special characters")]

@@ -81,19 +81,19 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::text_for_a_number(
     "podFinalizer:\n  workers: many",
-    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: wrong type: expected a whole number, not below zero"
 )]
 #[case::a_negative_number(
     "podFinalizer:\n  workers: -1",
-    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: wrong type: expected a whole number, not below zero"
 )]
 #[case::a_list_for_a_map(
     "podFinalizer: []",
-    "b.yaml:3: podFinalizer: does not fit here: expected keys with values"
+    "b.yaml:3: podFinalizer: wrong type: expected keys with values"
 )]
 #[case::a_map_for_a_list(
     "podFinalizer:\n  profiles: {}",
-    "b.yaml:4: podFinalizer.profiles: does not fit here: expected a list"
+    "b.yaml:4: podFinalizer.profiles: wrong type: expected a list"
 )]
 #[case::missing_key(
     "podFinalizer:\n  profiles:\n  - name: a\n    owner: {kind: Job, resource: jobs}",
@@ -101,11 +101,11 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::twice(
     "podFinalizer: {}\npodFinalizer: {}",
-    "b.yaml:4: the key `podFinalizer` stands twice: remove one of them"
+    "b.yaml:4: duplicate key `podFinalizer`"
 )]
 #[case::bad_percentage(
     "podFinalizer:\n  maxUnselected: 110%",
-    "b.yaml:4: podFinalizer.maxUnselected: \"110%\" is neither"
+    "b.yaml:4: podFinalizer.maxUnselected: invalid limit \"110%\""
 )]
 #[case::zero_workers(
     "podFinalizer:\n  workers: 0",
@@ -113,15 +113,15 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::bad_duration(
     "podFinalizer:\n  resync: ten",
-    "b.yaml:4: podFinalizer.resync: \"ten\" is no duration, such as 30s"
+    "b.yaml:4: podFinalizer.resync: invalid duration \"ten\" (example: 30s"
 )]
 #[case::bad_operator(
     "podFinalizer:\n  profiles:\n  - name: a\n    selector:\n      matchExpressions:\n      - key: app\n        operator: Equals",
-    "b.yaml:9: podFinalizer.profiles[0].selector.matchExpressions[0].operator: \"Equals\" is no operator: use In, NotIn,"
+    "b.yaml:9: podFinalizer.profiles[0].selector.matchExpressions[0].operator: unknown operator \"Equals\": use In, NotIn,"
 )]
 #[case::bad_label(
     "podFinalizer:\n  profiles:\n  - name: a\n    selector:\n      matchLabels:\n        ok: x\n        example.com/a: not/ok",
-    "b.yaml:9: podFinalizer.profiles[0].selector.matchLabels.example.com/a: \"not/ok\" is no label value"
+    "b.yaml:9: podFinalizer.profiles[0].selector.matchLabels.example.com/a: invalid label value \"not/ok\""
 )]
 #[case::second_profile(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n  - name: b\n    selector: {}",
@@ -133,7 +133,7 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::bad_namespace(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    namespaces:\n      include:\n      - ci\n      - ci-*",
-    "b.yaml:9: podFinalizer.profiles[0].namespaces.include[1]: \"ci-*\" is no namespace"
+    "b.yaml:9: podFinalizer.profiles[0].namespaces.include[1]: invalid namespace \"ci-*\""
 )]
 #[case::adopting_our_own(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    adopt: [belayer.dev/pod-status]",
@@ -161,11 +161,11 @@ fn errors_name_file_line_and_key(#[case] body: &str, #[case] says: &str) {
 )]
 #[case::another_version(
     "kind: BelayerConfiguration\napiVersion: config.belayer.dev/v2\n",
-    "b.yaml:2: apiVersion: \"config.belayer.dev/v2\" is not known: this version reads config.belayer.dev/v1alpha1"
+    "b.yaml:2: apiVersion: unknown apiVersion \"config.belayer.dev/v2\": this version of Belayer reads config.belayer.dev/v1alpha1"
 )]
 #[case::another_kind(
     "apiVersion: config.belayer.dev/v1alpha1\nkind: ConfigMap\n",
-    "b.yaml:2: kind: \"ConfigMap\" is no configuration: the kind is BelayerConfiguration"
+    "b.yaml:2: kind: invalid kind \"ConfigMap\": use BelayerConfiguration"
 )]
 #[case::a_text("hello\n", "b.yaml:1: ")]
 #[case::a_list("- a\n", "b.yaml:1: ")]

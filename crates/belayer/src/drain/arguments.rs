@@ -20,15 +20,15 @@ Belayer stays in draining mode until `belayer drain --resume`, or until the
 manifests are applied again. If drain is killed, start it again at any time.
 
 Examples:
-  belayer drain --dry-run            what would go, and what would stay
-  belayer drain                      before Belayer is removed
-  belayer drain --unselected         only what no profile selects any more
-  belayer drain --resume             back to work
+  belayer drain --dry-run            what would be removed, and what would stay
+  belayer drain                      before Belayer is uninstalled
+  belayer drain --unselected         only objects that no profile selects any more
+  belayer drain --resume             Belayer adds finalizers again
   belayer drain --except-namespace team-a
                                      ignore new holds in this namespace
 
 Exit codes:
-  0  no hold of Belayer is left
+  0  no object has a finalizer of Belayer any more
   1  an error: something could not be read or written, or there was no progress
      for the time of --timeout; also if the server cannot be reached
   2  wrong usage or configuration; nothing has been changed
@@ -52,17 +52,17 @@ pub struct DrainArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Say what would be done, and change nothing
+    /// Report what would be done, and change nothing
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
 
-    /// Only the holds of objects that no profile or rule selects any more. Belayer
-    /// goes on working
+    /// Release only objects that no profile or rule selects any more. Belayer keeps
+    /// running normally
     #[arg(long, conflicts_with = "resume")]
     pub unselected: bool,
 
-    /// End draining: Belayer adds holds again. Policies that drain removed come back
-    /// with the manifests
+    /// End draining mode: Belayer adds finalizers again. To restore the policies that
+    /// drain removed, apply the manifests again
     #[arg(long)]
     pub resume: bool,
 

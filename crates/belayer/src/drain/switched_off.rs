@@ -32,10 +32,11 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 /// What becomes of the holds of a component that is switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum OnDisable {
-    /// They are taken off
+    /// Remove their finalizers
     #[default]
     Drain,
-    /// They stay, for a Belayer elsewhere that runs it, or for later
+    /// Keep their finalizers, for another Belayer that runs the controller, or for
+    /// later
     Keep,
 }
 

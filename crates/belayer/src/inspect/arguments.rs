@@ -9,78 +9,79 @@ use belayer_inspect::selector::LabelSelector;
 use crate::arguments::{ClusterArguments, LookArguments, OwnNamespace, namespace};
 use crate::exit::Failure;
 
-/// What stands below the options of `stuck`.
+/// The text below the options of `stuck`.
 pub(crate) const STUCK_HELP: &str = "\
-It only reads: metadata of every kind, and more of what hangs. Rights to view
-are enough; kinds that may not be listed are named.
+The command is read-only. It lists the metadata of every kind and reads stuck
+objects in full. The `view` role is enough; kinds that you may not list are
+named.
 
 Examples:
-  belayer stuck                      everything, grouped by what keeps it
-  belayer stuck -n shop              one namespace, and why it does not go
-  belayer stuck --older-than 1h      only what hangs for an hour
+  belayer stuck                      all stuck objects, grouped by cause
+  belayer stuck -n shop              one namespace and its own deletion
+  belayer stuck --older-than 1h      only objects stuck for an hour or more
   belayer stuck -o json | jq '.groups[].verdict'
 
 Exit codes:
-  0  nothing hangs, and everything was looked at
+  0  nothing is stuck, and everything was checked
   1  an error; also if the server does not answer within 10 s, or stops
      answering for two minutes
   2  wrong usage or configuration
-  3  something hangs, or an API does not answer
-  4  nothing hangs among what could be looked at, and not everything could";
+  3  something is stuck, or an API does not answer
+  4  nothing was found to be stuck, but not everything could be checked";
 
-/// What stands below the options of `explain`.
+/// The text below the options of `explain`.
 pub(crate) const EXPLAIN_HELP: &str = "\
 Examples:
-  belayer explain pod/build-1        is it held, by which rule, what is missing
-  belayer explain namespace shop     what keeps it
+  belayer explain pod/build-1        who holds it, by which rule, what is missing
+  belayer explain namespace shop     why it is not deleted
   belayer explain pvc/data -n shop --watch
 
 Exit codes:
-  0  it does not hang
-  1  an error, or there is no such object; also if the server does not answer
+  0  the object is not stuck
+  1  an error, or the object does not exist; also if the server does not answer
      within 10 s, or stops answering for two minutes
   2  wrong usage or configuration
-  3  it is past its grace, and something keeps it";
+  3  the object is stuck: its deletion is past its grace period";
 
-/// What stands below the options of `status`.
+/// The text below the options of `status`.
 pub(crate) const STATUS_HELP: &str = "\
-It only reads: metadata of the kinds that are held, Belayer's own pods and
-Lease, and Events that report a denied release. What a running Belayer counts
-itself is asked by the API server's proxy to its pod, if that is allowed. If no
-pod answers, the holds that it keeps back are counted by --config; without
---config only an Event of the last hour reports them.
+The command is read-only. It lists the metadata of the kinds that can be held,
+Belayer's own pods and Lease, and Events about denied releases. Counts of a
+running Belayer are read from its pod through the API server's proxy, if RBAC
+allows it. If no pod answers, unselected objects are counted with --config;
+without --config they are known only from Events of the last hour.
 
 Examples:
-  belayer status                     held, waiting, denied, oldest; who leads
+  belayer status                     held, waiting, denied, oldest; the leader
   belayer status -n shop             one namespace
   belayer status -o json | jq '.components[] | {component, held, waiting}'
 
 Exit codes:
-  0  nothing needs anybody
+  0  nothing needs attention
   1  an error; also if the server does not answer within 10 s, or stops
      answering for two minutes
   2  wrong usage or configuration
-  3  something needs somebody: a denied release, holds kept back, or holds
-     and nobody there to release them
-  4  nothing is known to need somebody, and not everything could be looked at";
+  3  something needs attention: a denied release, releases held back by the
+     guard against mass release, or held objects while no replica runs
+  4  nothing is known to need attention, but not everything could be checked";
 
-/// What stands below the options of `check`.
+/// The text below the options of `check`.
 pub(crate) const CHECK_HELP: &str = "\
-It changes nothing: rights are asked for by access reviews, which the API
-server answers and forgets.
+The command is read-only. It checks permissions with access reviews, which the
+API server does not store.
 
 Examples:
-  belayer check                      with your own rights
-  belayer check --service-account    with those of Belayer's account
+  belayer check                      with your own permissions
+  belayer check --service-account    with those of Belayer's ServiceAccount
   belayer check --controllers=pvc-protection --config belayer.yaml
 
 Exit codes:
-  0  everything that is needed is there
+  0  nothing is missing
   1  an error; also if the server does not answer within 10 s, or stops
      answering for two minutes
   2  wrong usage or configuration
   3  something is missing
-  4  nothing is known to be missing, and not everything could be checked";
+  4  nothing is known to be missing, but not everything could be checked";
 
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
@@ -89,19 +90,20 @@ pub struct StuckArguments {
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Look at one namespace, and at its own deletion. Default: everywhere
+    /// Only this namespace, including its own deletion. Default: all namespaces
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// Look everywhere: the default, for kubectl's sake
+    /// All namespaces: the default; accepted as in kubectl
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Only objects with these labels, such as app=web,tier!=test
+    /// Only objects with these labels (example: app=web,tier!=test)
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<LabelSelector>,
 
-    /// Only what is past its grace for that long, such as 90s, 10m, 2h, 3d
+    /// Only objects past their grace period for at least this long (example: 90s, 10m,
+    /// 2h, 3d)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
@@ -117,7 +119,7 @@ pub struct StuckArguments {
 /// Arguments of `belayer explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArguments {
-    /// The object, as kubectl takes it: `pod/web-0` or `pod web-0`
+    /// The object, as in kubectl: `pod/web-0` or `pod web-0`
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub object: Vec<String>,
 
@@ -125,11 +127,11 @@ pub struct ExplainArguments {
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Namespace of the object. Default: that of the context
+    /// Namespace of the object. Default: the context's namespace
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// Go on looking, and print again whenever something has changed
+    /// Keep watching, and print again after each change
     #[arg(short, long)]
     pub watch: bool,
 
@@ -193,7 +195,7 @@ pub struct CheckArguments {
     )]
     pub service_account: Option<String>,
 
-    /// Check the rights of this user instead of your own
+    /// Check this user's permissions instead of your own
     #[arg(long = "as", value_name = "USER")]
     pub as_user: Option<String>,
 
@@ -227,7 +229,7 @@ impl ExplainArguments {
                 Ok((kind.to_owned(), name.to_owned()))
             }
             _ => Err(Failure::configuration(anyhow::anyhow!(
-                "{:?} is no object: name it as KIND/NAME or KIND NAME, such as pod/web-0",
+                "invalid object {:?}: write KIND/NAME or KIND NAME (example: pod/web-0)",
                 self.object.join(" ")
             ))),
         }

@@ -79,7 +79,7 @@ fn subject(arguments: &CheckArguments, own: &str) -> Result<Subject, Failure> {
                 Ok(Subject::service_account(namespace, name))
             }
             _ => Err(Failure::configuration(anyhow::anyhow!(
-                "--service-account: {account:?} is no account: name it as NAMESPACE/NAME"
+                "--service-account: invalid ServiceAccount {account:?}: write NAMESPACE/NAME"
             ))),
         },
     }

@@ -178,7 +178,7 @@ async fn must_be_there(reader: &Reader, namespace: &str) -> Result<(), Failure> 
     let look: Look<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
     match look {
         Look::Absent => Err(Failure::Error(anyhow::anyhow!(
-            "there is no namespace {namespace}"
+            "namespace {namespace} does not exist"
         ))),
         Look::Found(_) | Look::Unknown(_) => Ok(()),
     }

@@ -80,7 +80,7 @@ async fn several_files_are_one_and_the_first_counts() {
 #[case::unknown_context(
     GOOD,
     Some("three"),
-    "there is no context \"three\"; there are one, two, broken"
+    "unknown context \"three\"; the contexts are one, two, broken"
 )]
 #[case::a_context_without_its_cluster(GOOD, Some("broken"), "nowhere")]
 #[case::no_current_context(
@@ -100,7 +100,7 @@ async fn several_files_are_one_and_the_first_counts() {
 #[case::a_server_that_is_no_url(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'not-a-url'}}]\nusers: [{name: a, user: {}}]\n",
     None,
-    "is no URL, such as https://10.0.0.1:6443"
+    "(example: https://10.0.0.1:6443)"
 )]
 #[case::a_certificate_that_is_none(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority-data: '####'}}]\nusers: [{name: a, user: {}}]\n",

@@ -7,22 +7,22 @@ use clap::Args;
 use crate::arguments::ClusterArguments;
 use crate::server::BindAddress;
 
-/// What stands below the options.
+/// The text below the options.
 pub const HELP: &str = "\
-It removes the directories that the paths give to a pod, and nothing else: no
-symbolic link, no `..` and no mount leads out of them. Before each try it checks
-the node's control groups and processes for anything of the pod that still runs.
-It needs Linux 5.8, and root if it has to unmount.
+The agent removes only the directories that --path gives for a pod. It follows
+no symbolic link, no `..` and no mount out of them. Before each attempt it checks
+the node's cgroups and processes, and waits while anything of the pod still runs.
+It needs Linux 5.8 or later, and root if it has to unmount.
 
 Examples:
   belayer node-agent --node-name n1 --root /var/lib/workspaces
-      wipes /var/lib/workspaces/{podUID}
+      removes /var/lib/workspaces/{podUID}
   belayer node-agent --root /var/lib/ws --path '/var/lib/ws/{podUID}/scratch'
 
 Exit codes:
   0  stopped by SIGTERM or SIGINT
   1  an error
-  2  wrong usage or configuration; nothing has been touched";
+  2  wrong usage or configuration; nothing was changed";
 
 /// Arguments of `belayer node-agent`.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub struct NodeAgentArguments {
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// The node that this is: only its pods are looked at
+    /// Name of this node; the agent reads only this node's pods
     #[arg(
         long,
         value_name = "NAME",
@@ -41,19 +41,18 @@ pub struct NodeAgentArguments {
     )]
     pub node_name: Option<String>,
 
-    /// Directory that everything is confined to; may be given more than once.
-    /// Counts more than the configuration file
+    /// Directory that the agent never leaves; may be given several times. Takes
+    /// precedence over the configuration file
     #[arg(long, value_name = "DIRECTORY", help_heading = "Node")]
     pub root: Vec<String>,
 
-    /// Directory of a pod, with {podUID} as one component; may be given more than
-    /// once. Counts more than the configuration file [default: {podUID} in each
-    /// root]
+    /// Directory of a pod, with {podUID} as one component; may be given several times.
+    /// Takes precedence over the configuration file [default: {podUID} in each root]
     #[arg(long, value_name = "TEMPLATE", help_heading = "Node")]
     pub path: Vec<String>,
 
-    /// Where the node's `/` is mounted: proc and sys/fs/cgroup below it show which
-    /// pods still run. Takes precedence over the configuration file [default: /]
+    /// Directory where the node's `/` is mounted: proc and sys/fs/cgroup below it show
+    /// which pods still run. Takes precedence over the configuration file [default: /]
     #[arg(long, value_name = "DIRECTORY", help_heading = "Node")]
     pub host_root: Option<String>,
 
@@ -76,7 +75,7 @@ pub struct NodeAgentArguments {
     )]
     pub kube_api_qps: u32,
 
-    /// Requests that may go at once after a pause
+    /// Burst of requests after a pause
     #[arg(
         long,
         value_name = "N",
@@ -86,8 +85,8 @@ pub struct NodeAgentArguments {
     )]
     pub kube_api_burst: u32,
 
-    /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
-    /// port 0 is any free port, `0` alone is off
+    /// Address that serves /metrics, /livez and /readyz: `:8080` is port 8080 of all
+    /// addresses, port 0 is any free port, `0` alone is off
     #[arg(
         long,
         value_name = "ADDRESS",

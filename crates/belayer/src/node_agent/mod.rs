@@ -93,7 +93,7 @@ fn node_name(given: Option<String>) -> Result<String, Failure> {
     if name.len() <= NODE_NAME_LIMIT && name.bytes().all(plain) {
         return Ok(name);
     }
-    Err(wrong(format!("{name:?} is no name of a node")))
+    Err(wrong(format!("invalid node name {name:?}")))
 }
 
 /// Runs the agent until it is told to stop by SIGTERM or SIGINT. An API server that cannot be reached is
@@ -151,8 +151,8 @@ mod tests {
     #[rstest]
     #[case::missing(None, "NODE_NAME")]
     #[case::empty(Some(""), "NODE_NAME")]
-    #[case::more_than_a_name(Some("n,metadata.namespace=x"), "is no name of a node")]
-    #[case::upper_case(Some("Node-1"), "is no name of a node")]
+    #[case::more_than_a_name(Some("n,metadata.namespace=x"), "invalid node name")]
+    #[case::upper_case(Some("Node-1"), "invalid node name")]
     fn a_node_needs_a_name(#[case] name: Option<&str>, #[case] says: &str) {
         let failure = node_name(name.map(str::to_owned)).unwrap_err();
         assert_eq!(failure.code(), 2);

@@ -35,7 +35,7 @@ pub struct RunArguments {
     )]
     pub kube_api_qps: Option<u32>,
 
-    /// Such requests that may go at once after a pause [default: 200]
+    /// Burst of such requests after a pause [default: 200]
     #[arg(
         long,
         value_name = "N",
@@ -44,8 +44,8 @@ pub struct RunArguments {
     )]
     pub kube_api_burst: Option<u32>,
 
-    /// Releases under way at once. Nothing else bounds releases but the API
-    /// server's own 429 [default: 32]
+    /// Releases in flight at once. Nothing else limits releases but the API server's
+    /// own 429 [default: 32]
     #[arg(
         long,
         value_name = "N",
@@ -54,8 +54,9 @@ pub struct RunArguments {
     )]
     pub concurrent_releases: Option<u32>,
 
-    /// Objects worked on at once, per controller. An object that waits for
-    /// --kube-api-qps needs no worker. Takes precedence over the configuration file [default: 32]
+    /// Objects processed at once, per controller. An object that waits for
+    /// --kube-api-qps occupies no worker. Takes precedence over the configuration file
+    /// [default: 32]
     #[arg(
         long,
         value_name = "N",
@@ -66,7 +67,7 @@ pub struct RunArguments {
     )]
     pub workers: Option<u32>,
 
-    /// Decide and report, but send nothing that changes the cluster
+    /// Decide and log, but send no request that changes the cluster
     #[arg(
         long,
         env = "BELAYER_DRY_RUN",
@@ -75,8 +76,8 @@ pub struct RunArguments {
     )]
     pub dry_run: bool,
 
-    /// Controllers to run: `*` is all of them, `name` switches one on, `-name`
-    /// switches it off [default: *]
+    /// Controllers to run: `*` for all, `name` enables one, `-name` disables one
+    /// [default: *]
     #[arg(
         long,
         value_name = "LIST",
@@ -87,7 +88,7 @@ pub struct RunArguments {
     )]
     pub controllers: Option<Vec<String>>,
 
-    /// What becomes of the holds of controllers that are switched off
+    /// What to do with the finalizers of controllers that are switched off
     #[arg(
         long,
         value_enum,
@@ -98,10 +99,10 @@ pub struct RunArguments {
     )]
     pub on_disable: OnDisable,
 
-    /// Finalizer that PVCs are held by: belayer.dev/pvc-protection runs beside
-    /// kube-controller-manager's own controller, kubernetes.io/pvc-protection in
-    /// its place. Without it PVCs get no finalizer: Belayer only reports which
-    /// pods they wait for. Takes precedence over the configuration file
+    /// Finalizer that Belayer puts on PVCs: belayer.dev/pvc-protection in addition to
+    /// kube-controller-manager's own controller, or kubernetes.io/pvc-protection
+    /// instead of it. Without this flag PVCs get no finalizer: Belayer only reports
+    /// which pods they wait for. Takes precedence over the configuration file
     #[cfg(feature = "pvc-protection")]
     #[arg(
         long,
@@ -112,7 +113,7 @@ pub struct RunArguments {
     )]
     pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
 
-    /// Configuration file (YAML); read again when it changes, and on SIGHUP
+    /// Configuration file (YAML); reloaded when it changes and on SIGHUP
     #[arg(
         long,
         value_name = "FILE",
@@ -121,8 +122,8 @@ pub struct RunArguments {
     )]
     pub config: Option<PathBuf>,
 
-    /// Set any key of the configuration file, as in podFinalizer.resync=5m. Counts
-    /// more than the file
+    /// Set a key of the configuration file (example: podFinalizer.resync=5m). Takes
+    /// precedence over the file
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<Set>,
 
@@ -141,8 +142,8 @@ pub struct RunArguments {
     #[command(flatten)]
     pub election: ElectionArguments,
 
-    /// Where to serve /metrics, /livez and /readyz: `:8080` is every address,
-    /// port 0 is any free port, `0` alone is off [default: :8080]
+    /// Address that serves /metrics, /livez and /readyz: `:8080` is port 8080 of all
+    /// addresses, port 0 is any free port, `0` alone is off [default: :8080]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -152,8 +153,8 @@ pub struct RunArguments {
     )]
     pub metrics_bind_address: Option<BindAddress>,
 
-    /// Where to serve /debug/holds, which names pods; `0` is off
-    /// [default: 127.0.0.1:8081]
+    /// Address that serves /debug/holds, which names pods; `0` is off [default:
+    /// 127.0.0.1:8081]
     #[arg(
         long,
         value_name = "ADDRESS",

@@ -17,7 +17,7 @@ pub enum BindAddress {
 
 /// A text that is no address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither an address such as :8080 or 127.0.0.1:8080, nor 0 for off")]
+#[error("invalid address {0:?} (example: :8080 or 127.0.0.1:8080; 0 for off)")]
 pub struct ParseBindAddressError(String);
 
 impl FromStr for BindAddress {

@@ -34,7 +34,7 @@ fn of(command: &mut Command) -> (String, String) {
     (called, format!("{}\n", lines.join("\n").trim_end()))
 }
 
-/// Whoever changes a flag sees here how it reads: `BELAYER_BLESS=1`.
+/// Whoever changes a flag sees here how it reads: `UPDATE_SNAPSHOTS=1`.
 #[test]
 fn the_page_of_the_commands_is_what_they_print() {
     let mut page = String::from(
@@ -45,14 +45,14 @@ fn the_page_of_the_commands_is_what_they_print() {
         let _ = write!(page, "\n## {called}\n\n```text\n{help}```\n");
     }
     let now = std::fs::read_to_string(PAGE).unwrap_or_default();
-    if now != page && std::env::var_os("BELAYER_BLESS").is_some() {
+    if now != page && std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(PAGE, &page).unwrap();
         return;
     }
     let differs = now.lines().zip(page.lines()).find(|(a, b)| a != b);
     assert!(
         now == page,
-        "docs/commands.md is not up to date ({differs:?}): run BELAYER_BLESS=1 cargo test --workspace --test commands"
+        "docs/commands.md is not up to date ({differs:?}): run UPDATE_SNAPSHOTS=1 cargo test --workspace --test commands"
     );
 }
 

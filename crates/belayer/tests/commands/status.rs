@@ -380,7 +380,7 @@ async fn a_namespace_that_is_not_there_is_an_error(#[case] command: &str) {
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     assert!(answer.out.is_empty(), "{}", answer.out);
     assert!(
-        answer.err.contains("there is no namespace shpo"),
+        answer.err.contains("namespace shpo does not exist"),
         "{}",
         answer.err
     );
@@ -420,7 +420,7 @@ async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str
     let answer = world.run(arguments).await;
     assert_eq!(answer.code, 2, "{}{}", answer.out, answer.err);
     assert!(
-        answer.err.contains("is no name of a namespace"),
+        answer.err.contains("invalid namespace name"),
         "{}",
         answer.err
     );

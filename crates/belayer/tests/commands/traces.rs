@@ -294,7 +294,9 @@ async fn an_address_that_cannot_be_one_is_told_before_anything_is_touched() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
-        error.contains("OTEL_EXPORTER_OTLP_ENDPOINT: \"https://collector:4317\" is no address"),
+        error.contains(
+            "OTEL_EXPORTER_OTLP_ENDPOINT: invalid collector address \"https://collector:4317\""
+        ),
         "{error}"
     );
     world.wrote_nothing();

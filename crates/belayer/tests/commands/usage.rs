@@ -70,11 +70,11 @@ async fn flags_narrow_what_counts(#[case] flags: &[&str], #[case] code: i32) {
 
 #[rstest]
 #[case::no_object(&["explain"], "Usage:")]
-#[case::no_name(&["explain", "pod"], "is no object: name it as KIND/NAME")]
-#[case::a_path(&["explain", "pod/../a"], "is no object")]
+#[case::no_name(&["explain", "pod"], "write KIND/NAME or KIND NAME")]
+#[case::a_path(&["explain", "pod/../a"], "invalid object")]
 #[case::an_unknown_kind(&["explain", "pode/a"], "the server has no kind \"pode\"")]
-#[case::no_time(&["stuck", "--older-than=5"], "is no duration, such as 30s")]
-#[case::no_selector(&["stuck", "-l", "a b"], "is no label selector")]
+#[case::no_time(&["stuck", "--older-than=5"], "(example: 30s")]
+#[case::no_selector(&["stuck", "-l", "a b"], "invalid label selector")]
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_usage_is_exit_code_2(#[case] args: &[&str], #[case] says: &str) {
     let world = World::new().await;

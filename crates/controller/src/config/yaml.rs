@@ -136,14 +136,14 @@ pub fn describe(error: &Error) -> Problem {
             expected,
             ..
         } => {
-            format!("{unexpected} does not fit here: expected {expected}")
+            format!("unexpected {unexpected}: expected {expected}")
         }
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key `{key}` stands twice: remove one of them")
+            format!("duplicate key `{key}`")
         }
-        Error::InvalidScalar { ty, .. } => format!("does not fit here: expected {}", plain(ty)),
+        Error::InvalidScalar { ty, .. } => format!("wrong type: expected {}", plain(ty)),
         Error::Unexpected { expected, .. } => {
-            format!("does not fit here: expected {}", plain(expected))
+            format!("wrong type: expected {}", plain(expected))
         }
         Error::NullIntoString { .. } => "empty: expected a text".to_owned(),
         Error::Eof { .. } => "the file is empty, or ends too early".to_owned(),

@@ -134,7 +134,7 @@ fn requirement(path: &Path, expression: ExpressionConfig) -> Result<Requirement,
         "DoesNotExist" => (Operator::DoesNotExist, false),
         other => {
             return Err(path.key("operator").error(format!(
-                "{other:?} is no operator: use In, NotIn, Exists or DoesNotExist"
+                "unknown operator {other:?}: use In, NotIn, Exists or DoesNotExist"
             )));
         }
     };
@@ -171,7 +171,7 @@ pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, C
             let at = || path.key(key).index(index);
             if !is_dns_label(name) {
                 return Err(at().error(format!(
-                    "{name:?} is no namespace: patterns are not supported, list the names"
+                    "invalid namespace {name:?}: patterns are not supported, list the names"
                 )));
             }
             if key == "include" && name == SYSTEM_NAMESPACE {
@@ -198,13 +198,13 @@ pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, C
 pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
     if !config.group.is_empty() && !is_dns_subdomain(&config.group) {
         return Err(path.key("group").error(format!(
-            "{:?} is no API group, such as argoproj.io or batch; the version has its own key",
+            "invalid API group {:?} (example: argoproj.io or batch); the version has its own key",
             config.group
         )));
     }
     if !is_dns_label(&config.version) {
         return Err(path.key("version").error(format!(
-            "{:?} is no API version, such as v1 or v1alpha1; the group has its own key",
+            "invalid API version {:?} (example: v1 or v1alpha1); the group has its own key",
             config.version
         )));
     }
@@ -214,13 +214,13 @@ pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
     };
     if !camel(&config.kind) {
         return Err(path.key("kind").error(format!(
-            "{:?} is no kind, such as Workflow or Job",
+            "invalid kind {:?} (example: Workflow or Job)",
             config.kind
         )));
     }
     if !is_dns_label(&config.resource) {
         return Err(path.key("resource").error(format!(
-            "{:?} is no resource: the lower-case plural of the kind, such as workflows or jobs",
+            "invalid resource {:?}: use the lower-case plural of the kind (example: workflows or jobs)",
             config.resource
         )));
     }

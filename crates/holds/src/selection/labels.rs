@@ -56,7 +56,7 @@ impl MatchLabels {
 pub enum InvalidLabel {
     /// The name.
     #[error(
-        "{name:?} is no label name: it takes letters, digits, '-', '_' and '.' (at most 63), \
+        "invalid label name {name:?}: use letters, digits, '-', '_' and '.' (at most 63), \
          if need be after a DNS name and '/'"
     )]
     Name {
@@ -65,7 +65,7 @@ pub enum InvalidLabel {
     },
     /// The value.
     #[error(
-        "{value:?} is no label value: it takes letters, digits, '-', '_' and '.' (at most 63), \
+        "invalid label value {value:?}: use letters, digits, '-', '_' and '.' (at most 63), \
          with a letter or digit at both ends"
     )]
     Value {

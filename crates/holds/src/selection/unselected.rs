@@ -56,7 +56,9 @@ impl fmt::Display for MaxUnselected {
 
 /// A text that is neither a percentage nor a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither a percentage from 0% to 100% nor a number of pods, such as 10% or 50")]
+#[error(
+    "invalid limit {0:?}: use a percentage from 0% to 100% or a number of pods (example: 10% or 50)"
+)]
 pub struct ParseMaxUnselectedError(String);
 
 impl FromStr for MaxUnselected {

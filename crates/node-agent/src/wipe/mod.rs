@@ -50,7 +50,7 @@ pub enum RootError {
     #[error("the root {} leads through a symbolic link: name the real path", .0.display())]
     Symlink(PathBuf),
     /// It is no directory.
-    #[error("the root {} is no directory", .0.display())]
+    #[error("the root {} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// The kernel cannot confine look-ups.
     #[error("this kernel has no openat2: Linux 5.8 or later is needed")]

@@ -182,7 +182,7 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
     };
     if !is_dns_label(&name) {
         return Err(path.key("name").error(format!(
-            "{name:?} is no name: it takes lower-case letters, digits and '-' (at most 63)"
+            "invalid name {name:?}: use lower-case letters, digits and '-' (at most 63)"
         )));
     }
     let namespaces = namespaces(
@@ -320,7 +320,7 @@ fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError
             let message = if NEVER_ADOPTED.contains(&&*name) {
                 format!("{name:?} belongs to Kubernetes itself and is never touched: remove it")
             } else {
-                format!("{name:?} is no finalizer such as workflows.argoproj.io/status")
+                format!("invalid finalizer {name:?} (example: workflows.argoproj.io/status)")
             };
             return Err(at.error(message));
         };
@@ -333,7 +333,8 @@ fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError
             return Err(at.error(format!("{name:?} is our own: there is nothing to adopt")));
         }
         MatchLabels::new([(&*name, "")]).map_err(|_| {
-            let message = format!("{name:?} is no finalizer such as workflows.argoproj.io/status");
+            let message =
+                format!("invalid finalizer {name:?} (example: workflows.argoproj.io/status)");
             at.clone().error(message)
         })?;
         adopted.push(name.into());

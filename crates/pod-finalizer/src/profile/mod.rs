@@ -195,7 +195,9 @@ pub struct Profiles(Arc<[Arc<Profile>]>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfilesError {
     /// There is none.
-    #[error("there is no profile: leave `profiles` out to get the built-in one for Argo")]
+    #[error(
+        "the list of profiles is empty: remove the key `profiles` to get the built-in profile for Argo"
+    )]
     Empty,
     /// Two have one name.
     #[error("profile {index} is also called {name:?}: give each profile a name of its own")]

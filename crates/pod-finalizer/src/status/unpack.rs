@@ -1,11 +1,14 @@
 //! Unpacks compressed nodes as a stream, within bounds.
 
-use std::io::{self, Read};
+use std::error::Error;
+use std::io::{self, BufReader, Cursor, Read};
 use std::time::Duration;
 
+use base64::DecodeError;
 use base64::engine::general_purpose::STANDARD;
 use base64::read::DecoderReader;
 use flate2::read::GzDecoder;
+use ruzstd::decoding::StreamingDecoder;
 use tokio::time::Instant;
 
 use super::Unread;
@@ -25,11 +28,21 @@ const PIECE: usize = 64 << 10;
 /// After this many pieces, other tasks get a turn.
 const PIECES_IN_A_ROW: usize = 8;
 
-/// Scans the members of the object in `packed`, which is gzip in base64. A small text can unpack to any
-/// size, so no more than `limit` bytes of it are read.
+/// The largest window of zstd that is accepted, in bytes: the decoder keeps that much in memory (T3). Argo's
+/// library never writes a larger one. A window of brotli has at most 16 MiB by its format.
+const ZSTD_WINDOW: u64 = 32 << 20;
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Scans the members of the object in `packed`, which is compressed and encoded in base64. A small text can
+/// unpack to any size, so no more than `limit` bytes of it are read.
+///
+/// Argo 4.1 compresses by gzip, zstd or brotli (its `WORKFLOW_COMPRESSION_ALGORITHM`), and tells them apart by
+/// their first bytes: brotli has no magic number and is what is left (A9).
 pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) -> Result<M, Unread> {
     let begun = Instant::now();
-    let mut reader = GzDecoder::new(DecoderReader::new(packed, &STANDARD));
+    let (format, mut reader) = decoder(packed)?;
     let mut scanner = Scanner::new(members);
     let mut piece = vec![0; PIECE];
     let mut total = 0;
@@ -38,7 +51,7 @@ pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) ->
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Unread::Otherwise(in_words(&error))),
+            Err(error) => return Err(invalid(format, &error)),
         };
         total += read as u64;
         if total > limit {
@@ -61,11 +74,48 @@ pub(super) async fn unpack<M: Members>(packed: &[u8], limit: u64, members: M) ->
     Ok(scanner.finish()?)
 }
 
-fn in_words(error: &io::Error) -> String {
-    let cause = error.get_ref();
-    if cause.is_some_and(|cause| cause.is::<base64::DecodeError>()) {
-        format!("its compressed nodes are not valid base64: {error}")
+/// The format of what is packed, and a reader of what it unpacks to.
+fn decoder(packed: &[u8]) -> Result<(&'static str, Box<dyn Read + Send + '_>), Unread> {
+    let mut decoded = DecoderReader::new(packed, &STANDARD);
+    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
+    (&mut decoded)
+        .take(ZSTD_MAGIC.len() as u64)
+        .read_to_end(&mut head)
+        .map_err(|error| invalid("base64", &error))?;
+    let (gzip, zstd) = (head.starts_with(&GZIP_MAGIC), head.starts_with(&ZSTD_MAGIC));
+    let whole = BufReader::new(Cursor::new(head).chain(decoded));
+    Ok(if gzip {
+        ("gzip", Box::new(GzDecoder::new(whole)))
+    } else if zstd {
+        let frame = StreamingDecoder::new_with_max_window_size(whole, ZSTD_WINDOW)
+            .map_err(|error| invalid("zstd", &error))?;
+        ("zstd", Box::new(frame))
     } else {
-        format!("its compressed nodes are not valid gzip: {error}")
+        let stream = brotli_decompressor::Decompressor::new(whole, PIECE);
+        ("brotli", Box::new(stream))
+    })
+}
+
+/// An error of decoding, by what is behind it: all decoders read through that of base64.
+fn invalid(format: &str, error: &(dyn Error + 'static)) -> Unread {
+    let mut causes = std::iter::successors(Some(error), |error| cause(*error));
+    let format = if causes.any(|cause| cause.is::<DecodeError>()) {
+        "base64"
+    } else {
+        format
+    };
+    Unread::Otherwise(format!(
+        "its compressed nodes are not valid {format}: {error}"
+    ))
+}
+
+/// What an error wraps. An [`io::Error`] does not name what is in it as its source.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    match error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+    {
+        Some(inner) => Some(inner),
+        None => error.source(),
     }
 }

@@ -112,7 +112,7 @@ fn every_flag_in_the_table_exists() {
 }
 
 /// Whoever changes a key sees here that the page is to be written anew:
-/// `UPDATE_DOCS=1 cargo test --workspace --lib -- the_page_of_the_configuration`.
+/// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_page_of_the_configuration`.
 #[test]
 fn the_page_of_the_configuration_is_what_the_table_says() {
     const BEGIN: &str = "<!-- keys: made of the table in the code -->\n";
@@ -122,7 +122,7 @@ fn the_page_of_the_configuration_is_what_the_table_says() {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     let wanted = format!("{before}{BEGIN}{}\n{END}{after}", reference());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(&path, &wanted).unwrap();
     } else {
         assert!(

@@ -78,7 +78,7 @@ async fn t4_an_excepted_namespace_that_does_not_exist_is_warned_of() {
     let drain = drain_except(&world, Writes::Sent, &[NAMESPACE, "nosuchns"]);
     let report = drain.run(&steps).await.unwrap();
     assert_eq!(report.exit_code, 0);
-    let says = "there is no namespace nosuchns (--except-namespace)";
+    let says = "namespace nosuchns does not exist (--except-namespace)";
     assert_eq!(report.notes, [says]);
     let steps = steps.0.into_inner();
     assert!(steps.contains(&format!("warning: {says}")), "{steps:?}");
@@ -145,7 +145,7 @@ async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
     let world = World::new();
     for writes in [Writes::DryRun, Writes::Sent] {
         let report = drain(&world, writes).run(&Silent).await.unwrap();
-        let says = "there is no namespace belayer-system: if Belayer runs in another one, it keeps adding holds; name \
+        let says = "namespace belayer-system does not exist: if Belayer runs in another one, it keeps adding holds; name \
                     that namespace by --own-namespace";
         assert!(
             report.notes.iter().any(|note| note.starts_with(says)),

@@ -129,10 +129,10 @@ fn good_profiles(#[case] changes: Value) {
 #[case::no_workers(json!({"workers": 0}), "podFinalizer.workers", "from 1 to 1024")]
 #[case::too_many_workers(json!({"workers": 5000}), "podFinalizer.workers", "from 1 to 1024")]
 #[case::a_gate_that_is_always_closed(json!({"backlogThreshold": 0}), "podFinalizer.backlogThreshold", "--controllers")]
-#[case::a_resync_without_unit(json!({"resync": "10"}), "podFinalizer.resync", "such as 30s")]
-#[case::a_resync_backwards(json!({"resync": "-10m"}), "podFinalizer.resync", "such as 30s")]
+#[case::a_resync_without_unit(json!({"resync": "10"}), "podFinalizer.resync", "example: 30s")]
+#[case::a_resync_backwards(json!({"resync": "-10m"}), "podFinalizer.resync", "example: 30s")]
 #[case::a_resync_too_often(json!({"resync": "1s"}), "podFinalizer.resync", "at least 10s")]
-#[case::no_profiles(json!({"profiles": []}), "podFinalizer.profiles", "leave `profiles` out")]
+#[case::no_profiles(json!({"profiles": []}), "podFinalizer.profiles", "remove the key `profiles`")]
 fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
     let error = check(config).unwrap_err();
     assert_eq!(error.path, path);
@@ -157,27 +157,27 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
     "selector.matchExpressions[0].values", "takes no values")]
 #[case::an_expression_on_no_label(
     json!({"selector": {"matchExpressions": [{"key": "", "operator": "Exists"}]}}),
-    "selector.matchExpressions[0].key", "no label name")]
+    "selector.matchExpressions[0].key", "invalid label name")]
 #[case::an_expression_with_a_bad_value(
     json!({"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}}),
-    "selector.matchExpressions[0].values", "no label value")]
+    "selector.matchExpressions[0].values", "invalid label value")]
 #[case::a_pattern_for_namespaces(json!({"namespaces": {"exclude": ["a", "ci-*"]}}), "namespaces.exclude[1]", "patterns are not supported")]
 #[case::the_system_namespace(json!({"namespaces": {"include": ["kube-system"]}}), "namespaces.include[0]", "never touched")]
 #[case::in_and_out(json!({"namespaces": {"include": ["a"], "exclude": ["a"]}}), "namespaces.include[0]", "excluded as well")]
 #[case::a_group_with_version(json!({"owner": {"group": "batch/v1", "version": "v1", "kind": "Job", "resource": "jobs"}}), "owner.group", "its own key")]
 #[case::a_version_with_group(json!({"owner": {"version": "batch/v1", "kind": "Job", "resource": "jobs"}}), "owner.version", "its own key")]
-#[case::a_kind_in_lower_case(json!({"owner": {"version": "v1", "kind": "job", "resource": "jobs"}}), "owner.kind", "no kind")]
+#[case::a_kind_in_lower_case(json!({"owner": {"version": "v1", "kind": "job", "resource": "jobs"}}), "owner.kind", "invalid kind")]
 #[case::a_resource_in_upper_case(json!({"owner": {"version": "v1", "kind": "Job", "resource": "Jobs"}}), "owner.resource", "lower-case plural")]
 #[case::consumed_by_nothing(json!({"consumed": {}}), "consumed.labels", "missing or empty")]
-#[case::consumed_by_a_bad_label(json!({"consumed": {"labels": {"a": " "}}}), "consumed.labels.a", "no label value")]
+#[case::consumed_by_a_bad_label(json!({"consumed": {"labels": {"a": " "}}}), "consumed.labels.a", "invalid label value")]
 #[case::finished_without_owner(
     json!({"owner": null, "consumed": {"labels": {"a": "b"}}, "ownerFinished": {"labels": {"a": "b"}}}),
     "ownerFinished", "name the `owner` kind")]
 #[case::nothing_releases(json!({"owner": null}), "", "nothing could ever release")]
 #[case::consumed_from_the_start(json!({"consumed": {"labels": {"app": "etl"}}}), "consumed", "counts as consumed already")]
-#[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "such as 30s")]
+#[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "example: 30s")]
 #[case::no_time(json!({"releaseAfter": "0s"}), "releaseAfter", "at least 1s")]
-#[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "is no finalizer")]
+#[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "invalid finalizer")]
 #[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
 #[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]
 #[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "our own")]
@@ -190,7 +190,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::a1_records_that_nobody_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
 #[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "only to pods of Argo Workflows")]
 #[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "only to pods of Argo Workflows")]
-#[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "such as 30s")]
+#[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "example: 30s")]
 fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
     let error = check(profile_with(changes)).unwrap_err();
     let path = format!("podFinalizer.profiles[0].{key}");

@@ -71,7 +71,9 @@ fn unreadable(status: Value) -> String {
 
 #[rstest]
 #[case::plain(json!({"nodes": table()}))]
-#[case::compressed(json!({"compressedNodes": pack(table().to_string().as_bytes())}))]
+#[case::gzip(json!({"compressedNodes": pack(table().to_string().as_bytes())}))]
+#[case::a9_zstd(json!({"compressedNodes": include_str!("packed/table.zstd.txt").trim()}))]
+#[case::a9_brotli(json!({"compressedNodes": include_str!("packed/table.brotli.txt").trim()}))]
 fn fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
     let nodes = fulfilled(status);
     assert_eq!(nodes.version(), ResourceVersion::new(7));
@@ -161,7 +163,13 @@ fn no_nodes_are_no_evidence(#[case] status: Value) {
 #[rstest]
 #[case::offloaded(json!({"offloadNodeStatusVersion": "fnv:12"}), "offloaded")]
 #[case::no_base64(json!({"compressedNodes": "%%%"}), "not valid base64")]
-#[case::no_gzip(json!({"compressedNodes": "aGVsbG8="}), "not valid gzip")]
+#[case::base64_broken_in_the_middle(json!({"compressedNodes": pack(b"{}").replace('A', "%")}), "not valid base64")]
+#[case::no_gzip(json!({"compressedNodes": STANDARD.encode([0x1f, 0x8b, 0, 0, 0])}), "not valid gzip")]
+#[case::a9_no_zstd(json!({"compressedNodes": STANDARD.encode([0x28, 0xb5, 0x2f, 0xfd, 0])}), "not valid zstd")]
+#[case::a9_no_brotli(json!({"compressedNodes": "aGVsbG8="}), "not valid brotli")]
+#[case::a9_zstd_with_a_window_of_64_mib(
+    json!({"compressedNodes": include_str!("packed/window.zstd.txt").trim()}), "not valid zstd"
+)]
 #[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
 #[case::no_map(json!({"nodes": [3]}), "cannot be read")]
 #[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": [3]}), "cannot be read")]
@@ -229,9 +237,11 @@ fn t3_a_workflow_of_20_000_nodes_is_read() {
     assert!(asked.iter().all(|node| nodes.is_fulfilled(node, &pod())));
 }
 
-#[test]
-fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off() {
-    let bomb = pack(&vec![b' '; 3 << 20]);
+#[rstest]
+#[case::gzip(pack(&vec![b' '; 3 << 20]))]
+#[case::a9_zstd(include_str!("packed/bomb.zstd.txt").trim().to_owned())]
+#[case::a9_brotli(include_str!("packed/bomb.brotli.txt").trim().to_owned())]
+fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off(#[case] bomb: String) {
     assert!(bomb.len() < 8192);
     let unpacked = |limit| {
         let table = Table::new(asked());
