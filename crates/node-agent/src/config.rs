@@ -231,9 +231,9 @@ mod tests {
     #[case::a_bad_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
     #[case::a_bad_path(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
     #[case::a_relative_host_root(json!({ "roots": ["/ws"], "hostRoot": "host" }), "nodeAgent.hostRoot: \"host\" is not an absolute path")]
-    #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 out of range: from 1 to 256")]
+    #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 is out of range: from 1 to 256")]
     #[case::a_shell_line(json!({ "roots": ["/ws"], "hooks": [{ "command": ["rm -rf /"] }] }), "nodeAgent.hooks[0].command: \"rm -rf /\" must be the absolute path")]
-    #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 out of range: from 1 to 10")]
+    #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 is out of range: from 1 to 10")]
     #[case::an_empty_handler(json!({ "roots": ["/ws"], "handlers": [{ "command": [] }] }), "nodeAgent.handlers[0].command: a command needs a program")]
     fn what_makes_no_sense_names_its_key(#[case] config: Value, #[case] says: &str) {
         let error = settings(config, Flags::default()).unwrap_err().to_string();
