@@ -171,7 +171,7 @@ mod tests {
     )]
     #[case(
         "Teleport=true",
-        "there is no feature gate \"Teleport\": known are ConfigReload, PodCleanup"
+        "there is no feature gate \"Teleport\": use one of ConfigReload, PodCleanup"
     )]
     #[case(
         "ConfigReload",

@@ -81,19 +81,19 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::text_for_a_number(
     "podFinalizer:\n  workers: many",
-    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: invalid value: expected a non-negative integer"
 )]
 #[case::a_negative_number(
     "podFinalizer:\n  workers: -1",
-    "b.yaml:4: podFinalizer.workers: does not fit here: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: invalid value: expected a non-negative integer"
 )]
 #[case::a_list_for_a_map(
     "podFinalizer: []",
-    "b.yaml:3: podFinalizer: does not fit here: expected keys with values"
+    "b.yaml:3: podFinalizer: invalid value: expected a mapping"
 )]
 #[case::a_map_for_a_list(
     "podFinalizer:\n  profiles: {}",
-    "b.yaml:4: podFinalizer.profiles: does not fit here: expected a list"
+    "b.yaml:4: podFinalizer.profiles: invalid value: expected a list"
 )]
 #[case::missing_key(
     "podFinalizer:\n  profiles:\n  - name: a\n    owner: {kind: Job, resource: jobs}",
@@ -101,7 +101,7 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::twice(
     "podFinalizer: {}\npodFinalizer: {}",
-    "b.yaml:4: the key `podFinalizer` stands twice: remove one of them"
+    "b.yaml:4: duplicate key `podFinalizer`"
 )]
 #[case::bad_percentage(
     "podFinalizer:\n  maxUnselected: 110%",
@@ -113,7 +113,7 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::bad_duration(
     "podFinalizer:\n  resync: ten",
-    "b.yaml:4: podFinalizer.resync: \"ten\" is no duration, such as 30s"
+    "b.yaml:4: podFinalizer.resync: invalid duration \"ten\" (examples: 30s"
 )]
 #[case::bad_operator(
     "podFinalizer:\n  profiles:\n  - name: a\n    selector:\n      matchExpressions:\n      - key: app\n        operator: Equals",

@@ -73,7 +73,7 @@ async fn flags_narrow_what_counts(#[case] flags: &[&str], #[case] code: i32) {
 #[case::no_name(&["explain", "pod"], "is no object: name it as KIND/NAME")]
 #[case::a_path(&["explain", "pod/../a"], "is no object")]
 #[case::an_unknown_kind(&["explain", "pode/a"], "the server has no kind \"pode\"")]
-#[case::no_time(&["stuck", "--older-than=5"], "is no duration, such as 30s")]
+#[case::no_time(&["stuck", "--older-than=5"], "(examples: 30s")]
 #[case::no_selector(&["stuck", "-l", "a b"], "is no label selector")]
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_usage_is_exit_code_2(#[case] args: &[&str], #[case] says: &str) {
