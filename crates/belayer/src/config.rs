@@ -274,7 +274,7 @@ impl Source {
     fn check_head(&self) -> Result<(), ConfigError> {
         let Some(version) = &self.config.api_version else {
             let message = if self.value.is_null() {
-                "the file is empty, or ends too early"
+                "the file is empty or truncated"
             } else {
                 "the key `apiVersion` is missing: add it"
             };

@@ -205,7 +205,7 @@ mod tests {
         let error = Controllers::parse(&["x-x-x"]).unwrap_err().to_string();
         let known = built().chain(["*"]);
         let known = known.collect::<Vec<_>>().join(", ");
-        assert!(error.ends_with(&format!("known are {known}")), "{error}");
+        assert!(error.ends_with(&format!("use one of {known}")), "{error}");
     }
 
     #[cfg(not(feature = "pod-finalizer"))]

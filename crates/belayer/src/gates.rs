@@ -171,7 +171,7 @@ mod tests {
     )]
     #[case(
         "Teleport=true",
-        "unknown feature gate \"Teleport\": known are ConfigReload, PodCleanup"
+        "unknown feature gate \"Teleport\": use one of ConfigReload, PodCleanup"
     )]
     #[case(
         "ConfigReload",

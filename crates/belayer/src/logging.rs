@@ -199,7 +199,7 @@ fn wants_colour() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use belayer_core::logged::Page;
+    use belayer_core::logged::Buffer;
     use rstest::rstest;
     use tracing::Level;
 
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn a_line_does_not_repeat_the_spans_around_it() {
-        let page = Page::default();
-        let written = page.clone();
-        let lines = tracing_subscriber::fmt::layer().with_writer(move || page.clone());
+        let buffer = Buffer::default();
+        let written = buffer.clone();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || buffer.clone());
         let filter = Levels::default().filter(LevelName::Info);
         let subscriber =
             tracing_subscriber::registry().with(lines.with_filter(without_spans(filter)));

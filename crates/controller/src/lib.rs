@@ -21,22 +21,22 @@ use belayer_inspect::reader::Reader;
 use config::{Key, Problem, Section};
 use context::ControllerContext;
 
-/// A controller: everything that a program has to know of it. Each controller crate has one constant of
-/// this type, and a program a list of them.
+/// A controller: everything that a program needs to know of it. Each controller crate has one
+/// constant of this type, and a program has a list of them.
 pub struct Controller {
-    /// Its name: in `--controllers`, in metrics, in Events.
+    /// Its name in `--controllers`, in metrics and in Events.
     pub name: &'static str,
     /// Its key in the configuration file.
     pub key: &'static str,
-    /// Every key below that one, in the order in which people write them.
+    /// All keys below that one, in the usual order of a file.
     pub keys: &'static [Key],
-    /// The custom resources that it has.
+    /// The custom resource definitions that it needs.
     pub crds: &'static [Crd],
-    /// The finalizer of its own name.
+    /// Its own finalizer.
     pub finalizer: &'static str,
-    /// The key of the gate ConfigMap by which its admission policy is switched.
+    /// The key of the gate ConfigMap that switches its admission policy.
     pub switch: &'static str,
-    /// Checks its key of the configuration file. What is left out has its default.
+    /// Checks its key of the configuration file. Missing keys have their default.
     pub configure: fn(&Section<'_>) -> Result<Arc<dyn Configured>, Problem>,
 }
 
@@ -58,9 +58,9 @@ impl Eq for Controller {}
 /// The CustomResourceDefinition of a kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Crd {
-    /// As YAML.
+    /// YAML text.
     Text(&'static str),
-    /// As made from the type.
+    /// Generated from the Rust type.
     Made(fn() -> serde_json::Value),
 }
 
@@ -69,47 +69,47 @@ pub trait Configured: fmt::Debug + Send + Sync {
     /// The controller.
     fn controller(&self) -> &'static Controller;
 
-    /// The finalizers that it may have on objects, kind by kind.
+    /// The finalizers that it may set on objects, by kind.
     fn holds(&self) -> Vec<Hold>;
 
-    /// Whether it adds finalizers. One that only reports does not, and what an earlier configuration added is
-    /// removed.
+    /// Whether it adds finalizers. A controller that only reports does not, and removes those of an
+    /// earlier configuration.
     fn adds_holds(&self) -> bool {
         true
     }
 
-    /// What it needs of the cluster: RBAC permissions, kinds, admission policies.
+    /// Its requirements of the cluster: RBAC permissions, kinds, admission policies.
     fn requires(&self) -> Vec<Part>;
 
-    /// What it needs of the informers that controllers share.
+    /// Its requirements of the informers that controllers share.
     fn needs(&self) -> Needs;
 
-    /// The keys of the configuration file that it uses and that a feature gate switches off.
+    /// The keys of the configuration file that it uses and that a feature gate disables.
     fn gated(&self) -> Vec<Gated> {
         Vec::new()
     }
 
-    /// Whether it selects an object that carries its finalizer; `ignored` says that the object's namespace is
-    /// left alone.
+    /// Whether it selects an object that has its finalizer; `ignored` says that the object's
+    /// namespace is excluded.
     fn selects(&self, kind: &Resource, object: &ObjectMeta, ignored: bool) -> Selected;
 
     /// Registers informers, handlers, rules and workers. Nothing runs yet.
     fn join(&self, context: &mut ControllerContext);
 
-    /// What says of an object why the controller keeps or releases it.
+    /// The explainers of why the controller keeps or releases an object.
     fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>>;
 
-    /// How many objects it keeps although nothing selects them, because they are too many; `None` if it never
-    /// keeps any.
+    /// How many objects it keeps although no profile selects them, because they are too many;
+    /// `None` if it never keeps any.
     ///
     /// # Errors
-    /// In words, when they cannot be counted.
+    /// A message, if they cannot be counted.
     fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
         let _ = reader;
         std::future::ready(None).boxed()
     }
 
-    /// `namespace/name` of the controller's record of a pod that is not there.
+    /// `namespace/name` of the controller's record of a pod that does not exist.
     fn record_of<'a>(
         &'a self,
         reader: &'a Reader,
@@ -126,20 +126,21 @@ pub trait Configured: fmt::Debug + Send + Sync {
 pub struct Hold {
     /// The kind.
     pub kind: Resource,
-    /// Its finalizers: the one that it adds, then those of an earlier configuration.
+    /// Its finalizers: the one that it adds, then those of earlier configurations.
     pub finalizers: Vec<&'static str>,
 }
 
-/// What a controller needs of the informers that controllers share. What nobody needs is not kept.
+/// A controller's requirements of the shared informers. Fields that no controller requires are not
+/// stored.
 #[derive(Clone, Default)]
 pub struct Needs {
     /// Labels and annotations of pods.
     pub pods: Keep,
-    /// Indexes of pods: an index costs some thirty bytes per pod.
+    /// Indexes of pods: an index costs about thirty bytes per pod.
     pub indexes: Vec<PodIndex>,
     /// Labels of namespaces.
     pub namespaces: Keep,
-    /// Whether it decides by what namespaces are like.
+    /// Whether its decisions depend on namespaces.
     pub reads_namespaces: bool,
     /// Kinds that own pods, watched as metadata.
     pub owners: Vec<Resource>,
@@ -152,7 +153,7 @@ pub struct Needs {
 /// Adds an index to the informer of pods.
 pub type PodIndex = fn(InformerBuilder<Pod>) -> InformerBuilder<Pod>;
 
-/// A key of the configuration file that is used although a feature gate may switch it off.
+/// A key of the configuration file that is set although a feature gate disables it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gated {
     /// The feature gate.
@@ -161,15 +162,15 @@ pub struct Gated {
     pub key: String,
 }
 
-/// Where an object is explained.
+/// The context of an explanation.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// Reads the cluster.
     pub reader: &'a Reader,
     /// Belayer's own namespace.
     pub namespace: &'a str,
-    /// Where the configuration is from, if it is from a file.
+    /// The path of the configuration file, if there is one.
     pub config: Option<&'a std::path::Path>,
-    /// The kinds of owners that some controller watches.
+    /// The owner kinds that any controller watches.
     pub owners: &'a [Resource],
 }

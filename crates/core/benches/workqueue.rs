@@ -1,8 +1,8 @@
-//! Keys per second through the queue: added by 8 producers, taken and done by 8 consumers, all
+//! Keys per second through the queue: added by 8 producers, taken and finished by 8 consumers, all
 //! distinct, with priorities, ageing and metrics on.
 //!
-//! `cargo bench -p belayer-core --bench workqueue -- [Together|Backlog] [keys] [rounds]`; one
-//! line per case, best and median of the rounds.
+//! `cargo bench -p belayer-core --bench workqueue -- [Together|Backlog] [keys] [rounds]`; one line
+//! per case with the best and the median round.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const CONSUMERS: usize = 8;
 /// client-go's buckets, in seconds.
 const BOUNDS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// Buckets as a Prometheus client keeps them, so that metrics cost what they cost in production.
+/// Buckets as in a Prometheus client, so that metrics cost what they cost in production.
 #[derive(Default)]
 struct Buckets {
     counts: [AtomicU64; 11],
@@ -76,7 +76,7 @@ fn key(number: usize) -> String {
     format!("namespace-{}/pod-{number}", number % 100)
 }
 
-fn band(number: usize) -> Priority {
+fn priority(number: usize) -> Priority {
     Priority::ALL[number % 3]
 }
 
@@ -86,8 +86,8 @@ struct Cost {
     cpu: Duration,
 }
 
-/// Processor time of this process so far, where the system tells it: steadier than the wall clock on
-/// a busy machine.
+/// CPU time of this process so far, if the system reports it: steadier than the wall clock on a
+/// busy machine.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<u64> = stat
@@ -115,7 +115,7 @@ async fn round(case: Case, metering: Metering, count: usize) -> Cost {
         let queue = queue.clone();
         producers.spawn(async move {
             for (number, key) in keys.into_iter().enumerate() {
-                queue.add(key, band(number));
+                queue.add(key, priority(number));
                 if number % 128 == 0 {
                     tokio::task::yield_now().await;
                 }

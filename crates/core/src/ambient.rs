@@ -1,7 +1,7 @@
-//! What comes from outside the process: chance and the wall clock, in one place.
+//! Randomness and the wall clock, the two inputs that come from outside the process.
 //!
-//! Delays are jittered, names of Events end in a random number, notices carry a time. A simulation that is to
-//! repeat itself byte for byte hands in both; production has the system's.
+//! Delays are jittered, names of Events end in a random number, Events carry a time. A simulation
+//! replaces both so that each run of a seed is identical; production uses the system's.
 
 #[cfg(any(test, feature = "test-util"))]
 pub use simulated::{Simulated, simulate};
@@ -17,13 +17,13 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// A number in `0..1`.
+/// A random number in `0..1`.
 pub fn unit() -> f64 {
-    // 53 bits are what a double can hold exactly.
+    // A double holds 53 bits exactly.
     (bits() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Any number.
+/// 64 random bits.
 pub fn bits() -> u64 {
     #[cfg(any(test, feature = "test-util"))]
     if let Some(bits) = simulated::bits() {
@@ -42,7 +42,7 @@ mod simulated {
     use rand::{RngExt as _, SeedableRng as _};
 
     struct Source {
-        chance: StdRng,
+        rng: StdRng,
         clock: Box<dyn Fn() -> Timestamp>,
     }
 
@@ -50,18 +50,18 @@ mod simulated {
         static SOURCE: RefCell<Option<Source>> = const { RefCell::new(None) };
     }
 
-    /// While it lives, this thread's chance and wall clock are those that were handed in.
+    /// While this value lives, its thread uses the simulated randomness and wall clock.
     #[derive(Debug)]
     #[must_use = "dropping it ends the simulation"]
     pub struct Simulated {
         not_send: PhantomData<*const ()>,
     }
 
-    /// Hands in chance, drawn from a seed, and a wall clock, for this thread: all tasks of a simulation run on
-    /// one. The last one handed in counts.
+    /// Replaces randomness (by a seeded generator) and the wall clock for this thread: all tasks of
+    /// a simulation run on one thread. A later call replaces an earlier one.
     pub fn simulate(seed: u64, clock: impl Fn() -> Timestamp + 'static) -> Simulated {
         let source = Source {
-            chance: StdRng::seed_from_u64(seed),
+            rng: StdRng::seed_from_u64(seed),
             clock: Box::new(clock),
         };
         SOURCE.with_borrow_mut(|slot| *slot = Some(source));
@@ -81,7 +81,7 @@ mod simulated {
     }
 
     pub(super) fn bits() -> Option<u64> {
-        SOURCE.with_borrow_mut(|slot| slot.as_mut().map(|source| source.chance.random()))
+        SOURCE.with_borrow_mut(|slot| slot.as_mut().map(|source| source.rng.random()))
     }
 }
 

@@ -1,8 +1,9 @@
-//! The client every component shares: no retry layer, our user agent and metrics.
+//! The API client that all components share: without kube's retry layer, with Belayer's user agent
+//! and metrics.
 //!
-//! kube's default client repeats any request on 429, 503 and 504 up to fifteen times. That would
-//! hide the server's wish from the queue, which does the backing off here, and hold a worker for
-//! minutes; so that layer is off.
+//! kube's default client repeats a request up to fifteen times on 429, 503 and 504. That hides the
+//! server's `Retry-After` from the workqueue, which does the backoff here, and occupies a worker
+//! for minutes. So the retry layer is off.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,14 +16,14 @@ use kube::{Client, Config};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// User agent of every request, and with it the default field manager on servers that note one.
+/// User agent of every request. Servers use it as the default field manager.
 pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
 
 /// Builds the client from a configuration.
 ///
 /// # Errors
 ///
-/// When the configuration cannot be used: a certificate that does not parse, for example.
+/// If the configuration cannot be used, for example because a certificate does not parse.
 pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?
@@ -30,7 +31,7 @@ pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
         .build())
 }
 
-/// Wraps a service that speaks HTTP, such as an embedded API server, into the same client.
+/// Wraps an HTTP service, such as an embedded API server, into the same client.
 pub fn in_process<S, B>(service: S) -> Client
 where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -56,7 +57,7 @@ impl<S> Layer<S> for Observe {
     }
 }
 
-/// The service that [`Observe`] makes.
+/// The service that [`Observe`] creates.
 #[derive(Debug, Clone)]
 pub struct Observed<S> {
     inner: S,

@@ -1,20 +1,20 @@
-//! Durations as people write them: in configuration files and on the command line alike.
+//! Durations as they are written in configuration files and on the command line.
 
 use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-/// A text that is no duration.
+/// The error for a text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {0:?} (example: 30s, 10m, 1h30m, 3d)")]
 pub struct InvalidDuration(String);
 
-/// Reads `30s`, `1h30m`, `3d`, `500ms`. A day has 24 hours. A bare number is refused, for nobody
-/// knows its unit, and so is what is below zero.
+/// Parses `30s`, `1h30m`, `3d`, `500ms`. A day has 24 hours. A number without a unit and a negative
+/// duration are refused.
 ///
 /// # Errors
 ///
-/// When the text is anything else.
+/// If the text is anything else.
 pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
     let span: Result<Span, _> = text.parse();
     span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
         .ok_or_else(|| InvalidDuration(text.to_owned()))
 }
 
-/// Writes a duration so that [`parse`] reads it: `1h30m`, `1.5s` as `1s500ms`, nothing as `0s`.
+/// Writes a duration so that [`parse`] can read it: `1h30m`, `1.5s` as `1s500ms`, zero as `0s`.
 pub fn format(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let parts = [
@@ -58,7 +58,7 @@ mod tests {
     #[case("1h30m", 5_400_000)]
     #[case("3d", 259_200_000)]
     #[case("1d12h", 129_600_000)]
-    fn times_are_read_and_written(#[case] text: &str, #[case] millis: u64) {
+    fn durations_are_parsed_and_formatted(#[case] text: &str, #[case] millis: u64) {
         let duration = Duration::from_millis(millis);
         assert_eq!(parse(text), Ok(duration));
         assert_eq!(parse(&format(duration)), Ok(duration));
@@ -73,7 +73,7 @@ mod tests {
     #[case("5mü")]
     #[case("1 month")]
     #[case("99999999999999999999d")]
-    fn what_is_no_time_is_refused(#[case] text: &str) {
+    fn invalid_durations_are_refused(#[case] text: &str) {
         assert!(parse(text).is_err(), "{text}");
     }
 }

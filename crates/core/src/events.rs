@@ -1,8 +1,9 @@
-//! Kubernetes Events: what a person should be told, on the object it is about.
+//! Kubernetes Events: messages to users, on the object that they are about.
 //!
-//! Telling must never hinder releasing: notices stand in a bounded line, go last in the budget,
-//! and are dropped, counted, when the line is full. The same reason on the same object is told
-//! once in a while only, so that a settled cluster sees no write (invariant QUIET).
+//! Events must never delay releases. Notices wait in a bounded queue and have the lowest priority
+//! for tokens. If the queue is full, a notice is dropped and counted. The same reason on the same
+//! object is recorded only once in a while, so that a settled cluster sees no write (invariant
+//! QUIET).
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,23 +22,23 @@ use crate::executor::{Class, Executor};
 use crate::http::Request;
 use crate::object::{ObjectKey, Resource, Uid};
 
-/// How many notices may stand in line.
-const LINE: usize = 1024;
+/// Capacity of the queue of notices.
+const QUEUE: usize = 1024;
 
-/// The same reason on the same object is not told again within this time.
+/// The same reason on the same object is not recorded again within this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(30 * 60);
 
-/// What is decided while an answer is awaited is told only if there is none within this time: the
-/// answer may be the very reason that a person wants to know.
+/// A notice that a pending live answer may change is recorded only if there is no answer within
+/// this time.
 pub const UNANSWERED: Duration = Duration::from_secs(10);
 
-/// Unless its words have changed: then after this time.
-const CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
+/// A reason whose message has changed is recorded again after this time.
+const REPEAT_CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// The memory of what was told is swept when it grows beyond this.
+/// The table of recorded reasons is swept when it has more entries than this.
 const REMEMBERED: usize = 16_384;
 
-/// Something a person should be told: a Kubernetes Event on the object.
+/// A Kubernetes Event to be recorded on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// `Normal` or `Warning`.
@@ -51,9 +52,9 @@ pub struct Notice {
 /// How bad a [`Notice`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// For information.
+    /// Information.
     Normal,
-    /// Somebody should look.
+    /// A user should check the object.
     Warning,
 }
 
@@ -68,73 +69,73 @@ pub struct Regarding {
     pub uid: Uid,
 }
 
-/// Takes notices; cheap to clone.
+/// Accepts notices. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
-    line: mpsc::Sender<(Regarding, Notice)>,
-    told: Arc<Mutex<HashMap<(Uid, &'static str), Told>>>,
+    queue: mpsc::Sender<(Regarding, Notice)>,
+    recorded: Arc<Mutex<HashMap<(Uid, &'static str), Recorded>>>,
 }
 
-/// What became of a reason on an object.
+/// The state of one reason on one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// It was told, in words of this hash.
+enum Recorded {
+    /// Recorded at this time, with a message of this hash.
     At(Instant, u64),
-    /// It waits for an answer, since.
+    /// Waiting for a live answer since this time.
     Waits(Instant),
 }
 
-impl Told {
+impl Recorded {
     fn since(self) -> Instant {
         let (Self::At(since, _) | Self::Waits(since)) = self;
         since
     }
 }
 
-/// How sure a notice is.
+/// Whether a pending live answer may change a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Certainty {
     Known,
-    /// An answer that may change its words is on its way.
+    /// A live answer that may change the message is pending.
     Awaited,
 }
 
-/// Sends what stands in line.
+/// Sends the queued notices.
 #[derive(Debug)]
 pub struct EventSender {
-    line: mpsc::Receiver<(Regarding, Notice)>,
+    queue: mpsc::Receiver<(Regarding, Notice)>,
     executor: Arc<Executor>,
 }
 
-/// A recorder and the task that sends for it.
+/// Returns a recorder and the task that sends its notices.
 pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
-    let (sender, receiver) = mpsc::channel(LINE);
+    let (sender, receiver) = mpsc::channel(QUEUE);
     (
         EventRecorder {
-            line: sender,
-            told: Arc::default(),
+            queue: sender,
+            recorded: Arc::default(),
         },
         EventSender {
-            line: receiver,
+            queue: receiver,
             executor,
         },
     )
 }
 
 impl EventRecorder {
-    /// Tells `notice`, unless it was told lately or the line is full.
+    /// Records `notice`, unless it was recorded recently or the queue is full.
     pub fn tell(&self, regarding: &Regarding, notice: &Notice) {
-        self.tell_as(Certainty::Known, regarding, notice);
+        self.record_as(Certainty::Known, regarding, notice);
     }
 
-    /// The same for what an answer may put right that is on its way: told if the object is still
-    /// decided so after [`UNANSWERED`].
+    /// Records a notice that a pending live answer may change: only if the object is still decided
+    /// the same way after [`UNANSWERED`].
     pub fn tell_unless_answered(&self, regarding: &Regarding, notice: &Notice) {
-        self.tell_as(Certainty::Awaited, regarding, notice);
+        self.record_as(Certainty::Awaited, regarding, notice);
     }
 
-    fn tell_as(&self, certainty: Certainty, regarding: &Regarding, notice: &Notice) {
-        if !self.is_news(&regarding.uid, notice, certainty) {
+    fn record_as(&self, certainty: Certainty, regarding: &Regarding, notice: &Notice) {
+        if !self.is_due(&regarding.uid, notice, certainty) {
             return;
         }
         match notice.severity {
@@ -146,7 +147,7 @@ impl EventRecorder {
             }
         }
         if self
-            .line
+            .queue
             .try_send((regarding.clone(), notice.clone()))
             .is_err()
         {
@@ -154,46 +155,48 @@ impl EventRecorder {
         }
     }
 
-    fn is_news(&self, uid: &Uid, notice: &Notice, certainty: Certainty) -> bool {
-        let words = hash(&notice.message);
+    fn is_due(&self, uid: &Uid, notice: &Notice, certainty: Certainty) -> bool {
+        let message_hash = hash(&notice.message);
         let now = Instant::now();
-        let mut told = self.told.lock();
-        if told.len() > REMEMBERED {
-            told.retain(|_, told| now.duration_since(told.since()) < REPEAT_AFTER);
+        let mut recorded = self.recorded.lock();
+        if recorded.len() > REMEMBERED {
+            recorded.retain(|_, recorded| now.duration_since(recorded.since()) < REPEAT_AFTER);
         }
-        let told = told.entry((uid.clone(), notice.reason));
-        let told = told.or_insert(Told::Waits(now));
-        let passed = now.duration_since(told.since());
-        let is_news = match (*told, certainty) {
-            (Told::At(_, before), Certainty::Known) if before != words => passed >= CHANGED_AFTER,
-            (Told::At(..), _) => passed >= REPEAT_AFTER,
-            (Told::Waits(_), Certainty::Known) => true,
-            (Told::Waits(_), Certainty::Awaited) => passed >= UNANSWERED,
+        let recorded = recorded.entry((uid.clone(), notice.reason));
+        let recorded = recorded.or_insert(Recorded::Waits(now));
+        let passed = now.duration_since(recorded.since());
+        let is_due = match (*recorded, certainty) {
+            (Recorded::At(_, before), Certainty::Known) if before != message_hash => {
+                passed >= REPEAT_CHANGED_AFTER
+            }
+            (Recorded::At(..), _) => passed >= REPEAT_AFTER,
+            (Recorded::Waits(_), Certainty::Known) => true,
+            (Recorded::Waits(_), Certainty::Awaited) => passed >= UNANSWERED,
         };
-        if is_news {
-            *told = Told::At(now, words);
+        if is_due {
+            *recorded = Recorded::At(now, message_hash);
         }
-        is_news
+        is_due
     }
 }
 
 impl EventSender {
-    /// Sends until `cancel` is cancelled or every recorder is gone.
+    /// Sends until `cancel` is cancelled or every recorder was dropped.
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             let next = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
-                next = self.line.recv() => next,
+                next = self.queue.recv() => next,
             };
             let Some((regarding, notice)) = next else {
                 return;
             };
             let reporter = self.executor.field_manager();
             let request = event(&regarding, &notice, reporter, crate::ambient::now());
-            // An Event is for information: what cannot be told now is not worth a retry.
+            // An Event is only information: it is not retried.
             if let Err(error) = self.executor.write(&request, Class::Notice).await {
-                tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "an Event was not written");
+                tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "could not write an Event");
                 metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
             }
         }
@@ -207,8 +210,8 @@ fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp)
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
-    // A name may have 253 characters. Not a `generateName`: the server refuses one that ends in
-    // a dot, and the dot is what kubectl users know Events by.
+    // A name may have 253 characters. `generateName` is not used: the server refuses one that ends
+    // in a dot, and Event names have the form `<object>.<suffix>`.
     let object: String = regarding.key.name().chars().take(235).collect();
     let name = format!(
         "{}.{:016x}",
@@ -251,9 +254,9 @@ fn truncated(message: &str) -> Cow<'_, str> {
     format!("{kept}{CUT}").into()
 }
 
-fn hash(words: &str) -> u64 {
+fn hash(message: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    words.hash(&mut hasher);
+    message.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -277,10 +280,10 @@ mod tests {
         }
     }
 
-    fn line_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
-        let (line, receiver) = mpsc::channel(8);
-        let told = Arc::default();
-        (EventRecorder { line, told }, receiver)
+    fn queue_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
+        let (queue, receiver) = mpsc::channel(8);
+        let recorded = Arc::default();
+        (EventRecorder { queue, recorded }, receiver)
     }
 
     #[test]
@@ -298,8 +301,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_is_told_once_in_a_while_only() {
-        let (recorder, mut receiver) = line_of_notices();
+    async fn a_reason_is_not_recorded_again_too_soon() {
+        let (recorder, mut receiver) = queue_of_notices();
         recorder.tell(&regarding(), &notice());
         recorder.tell(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
@@ -310,8 +313,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_words_are_told_sooner() {
-        let (recorder, mut receiver) = line_of_notices();
+    async fn a_changed_message_is_recorded_sooner() {
+        let (recorder, mut receiver) = queue_of_notices();
         let used_by = |pods: &'static str| Notice {
             message: pods.into(),
             ..notice()
@@ -320,7 +323,7 @@ mod tests {
         receiver.try_recv().unwrap();
         recorder.tell(&regarding(), &used_by("b"));
         assert!(receiver.try_recv().is_err(), "too soon");
-        tokio::time::advance(CHANGED_AFTER).await;
+        tokio::time::advance(REPEAT_CHANGED_AFTER).await;
         recorder.tell(&regarding(), &used_by("a, b"));
         assert!(receiver.try_recv().is_err(), "nothing has changed");
         recorder.tell(&regarding(), &used_by("b"));
@@ -328,25 +331,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_answer_may_put_right_waits_for_it() {
-        let (recorder, mut receiver) = line_of_notices();
-        let told = |message: &'static str| Notice {
+    async fn a_notice_waits_for_a_pending_answer() {
+        let (recorder, mut receiver) = queue_of_notices();
+        let recorded = |message: &'static str| Notice {
             message: message.into(),
             ..notice()
         };
-        recorder.tell_unless_answered(&regarding(), &told("to be found out"));
+        recorder.tell_unless_answered(&regarding(), &recorded("to be found out"));
         assert!(receiver.try_recv().is_err());
-        recorder.tell(&regarding(), &told("offloaded"));
+        recorder.tell(&regarding(), &recorded("offloaded"));
         let (_, said) = receiver.try_recv().unwrap();
         assert_eq!(said.message, "offloaded");
         tokio::time::advance(UNANSWERED).await;
-        recorder.tell_unless_answered(&regarding(), &told("to be found out"));
-        assert!(receiver.try_recv().is_err(), "it was told already");
+        recorder.tell_unless_answered(&regarding(), &recorded("to be found out"));
+        assert!(receiver.try_recv().is_err(), "it was recorded already");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_answers_is_told_after_a_while() {
-        let (recorder, mut receiver) = line_of_notices();
+    async fn a_notice_is_recorded_if_no_answer_comes() {
+        let (recorder, mut receiver) = queue_of_notices();
         recorder.tell_unless_answered(&regarding(), &notice());
         tokio::time::advance(UNANSWERED / 2).await;
         recorder.tell_unless_answered(&regarding(), &notice());

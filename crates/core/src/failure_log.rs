@@ -1,96 +1,97 @@
-//! What stands between us and the server, told once: when it begins, when it has another cause, and
-//! when it is over. Every further try is news to nobody.
+//! Limits the log of an operation that fails repeatedly: the first failure, each new cause and the
+//! recovery are logged, repeated failures are not.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Causes of one failure_log that are told. A server that names a new one at every try is not believed
-/// for ever.
-const CAUSES: usize = 8;
+/// How many causes of one outage are logged. It bounds the log if the server names a new cause at
+/// each attempt.
+const MAX_CAUSES: usize = 8;
 
-/// Whether one thing that is tried again and again fails at present: the lists and watches of an
-/// informer, the looks at one question.
+/// Whether a repeated operation fails at present: the lists and watches of an informer, the live
+/// reads of one query.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog(Option<Failing>);
 
 #[derive(Debug)]
 struct Failing {
     since: Instant,
-    tries: u64,
-    /// What has been told.
+    attempts: u64,
+    /// The causes that were logged.
     causes: Vec<String>,
-    /// When the server last took a request, unless that failed later.
+    /// When the server last accepted a request, unless a later request failed.
     answered: Option<Instant>,
 }
 
-/// What a failure is to those who read the log.
+/// How a failure differs from those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
-    /// It is the first.
-    Begins,
-    /// It has a cause that has not been told.
-    OtherCause,
-    /// It is known.
-    None,
+pub(crate) enum Failure {
+    /// The first failure.
+    First,
+    /// A cause that was not logged yet.
+    NewCause,
+    /// A known cause, or one cause too many: not to be logged.
+    Repeated,
 }
 
-/// An failure_log that is over.
+/// The end of an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Over {
-    /// How long it lasted.
+pub(crate) struct Recovered {
+    /// How long the operation failed.
     pub(crate) lasted: Duration,
     /// How many requests failed.
-    pub(crate) tries: u64,
+    pub(crate) attempts: u64,
 }
 
 impl FailureLog {
-    /// A try failed.
-    pub(crate) fn fails(&mut self, cause: &str) -> News {
+    /// Records a failed attempt.
+    pub(crate) fn failed(&mut self, cause: &str) -> Failure {
         let Some(failing) = &mut self.0 else {
             self.0 = Some(Failing {
                 since: Instant::now(),
-                tries: 1,
+                attempts: 1,
                 causes: vec![cause.to_owned()],
                 answered: None,
             });
-            return News::Begins;
+            return Failure::First;
         };
-        failing.tries += 1;
+        failing.attempts += 1;
         failing.answered = None;
-        let known = failing.causes.iter().any(|told| told == cause);
-        if known || failing.causes.len() >= CAUSES {
-            return News::None;
+        let known = failing.causes.iter().any(|logged| logged == cause);
+        if known || failing.causes.len() >= MAX_CAUSES {
+            return Failure::Repeated;
         }
         failing.causes.push(cause.to_owned());
-        News::OtherCause
+        Failure::NewCause
     }
 
-    /// Whether this cause has been told.
-    pub(crate) fn has_told(&self, cause: &str) -> bool {
+    /// Whether this cause was logged.
+    pub(crate) fn has_logged(&self, cause: &str) -> bool {
         let mut causes = self.0.iter().flat_map(|failing| &failing.causes);
-        causes.any(|told| told == cause)
+        causes.any(|logged| logged == cause)
     }
 
-    /// The server took a request. Whether it can keep what it began shows later.
+    /// Records that the server accepted a request. The operation may still fail later.
     pub(crate) fn answered(&mut self) {
         if let Some(failing) = &mut self.0 {
             failing.answered.get_or_insert_with(Instant::now);
         }
     }
 
-    /// It works: a list is complete, a watch tells of something new, a look has its answer.
-    pub(crate) fn ends(&mut self) -> Option<Over> {
+    /// Records that the operation works: a list is complete, a watch delivers a change, a live read
+    /// has an answer. Returns the outage that ended.
+    pub(crate) fn recovered(&mut self) -> Option<Recovered> {
         let Failing {
             since,
-            tries,
+            attempts,
             answered,
             ..
         } = self.0.take()?;
         let end = answered.unwrap_or_else(Instant::now);
-        Some(Over {
+        Some(Recovered {
             lasted: end.duration_since(since),
-            tries,
+            attempts,
         })
     }
 }
@@ -104,38 +105,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_cause_is_news_once() {
+    async fn each_cause_is_reported_once() {
         let mut failure_log = FailureLog::default();
-        assert_eq!(failure_log.fails("refused"), News::Begins);
-        assert_eq!(failure_log.fails("refused"), News::None);
-        assert_eq!(failure_log.fails("forbidden"), News::OtherCause);
-        assert_eq!(failure_log.fails("refused"), News::None);
-        assert!(failure_log.ends().is_some());
-        assert_eq!(failure_log.fails("refused"), News::Begins);
+        assert_eq!(failure_log.failed("refused"), Failure::First);
+        assert_eq!(failure_log.failed("refused"), Failure::Repeated);
+        assert_eq!(failure_log.failed("forbidden"), Failure::NewCause);
+        assert_eq!(failure_log.failed("refused"), Failure::Repeated);
+        assert!(failure_log.recovered().is_some());
+        assert_eq!(failure_log.failed("refused"), Failure::First);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cause_that_is_another_at_every_try_is_not_told_for_ever() {
+    async fn changing_causes_are_reported_a_limited_number_of_times() {
         let mut failure_log = FailureLog::default();
-        let told = (0..100).filter(|n| failure_log.fails(&format!("try {n}")) != News::None);
-        assert_eq!(told.count(), CAUSES);
+        let logged =
+            (0..100).filter(|n| failure_log.failed(&format!("cause {n}")) != Failure::Repeated);
+        assert_eq!(logged.count(), MAX_CAUSES);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_lasts_until_the_server_answers_for_good() {
+    async fn an_outage_lasts_until_the_server_answers_lastingly() {
         let mut failure_log = FailureLog::default();
         failure_log.answered();
-        assert_eq!(failure_log.ends(), None);
-        failure_log.fails("refused");
+        assert_eq!(failure_log.recovered(), None);
+        failure_log.failed("refused");
         tokio::time::sleep(seconds(5)).await;
-        // It took the watch, and gave up on it.
+        // The server accepted the watch, then ended it with an error.
         failure_log.answered();
-        failure_log.fails("internal error");
+        failure_log.failed("internal error");
         tokio::time::sleep(seconds(5)).await;
         failure_log.answered();
         tokio::time::sleep(seconds(60)).await;
         let lasted = seconds(10);
-        assert_eq!(failure_log.ends(), Some(Over { lasted, tries: 2 }));
-        assert_eq!(failure_log.ends(), None);
+        assert_eq!(
+            failure_log.recovered(),
+            Some(Recovered {
+                lasted,
+                attempts: 2
+            })
+        );
+        assert_eq!(failure_log.recovered(), None);
     }
 }

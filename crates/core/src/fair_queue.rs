@@ -1,5 +1,5 @@
-//! A queue in which namespaces take turns, so that ten thousand items of one namespace do not delay the one
-//! item of another.
+//! A FIFO queue per namespace, served in turns, so that ten thousand items of one namespace do not
+//! delay the one item of another.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-/// Items by namespace: FIFO within a namespace; the namespaces take turns.
+/// A queue of items by namespace: FIFO within a namespace; the namespaces take turns.
 ///
-/// Pushing and popping cost O(1), whatever the number of items and of namespaces.
+/// `push` and `pop` cost O(1), whatever the number of items and of namespaces.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -24,7 +24,7 @@ use hashbrown::HashMap;
 /// ```
 pub struct FairQueue<T> {
     items: HashMap<Arc<str>, VecDeque<T>>,
-    /// Namespaces with items; the one whose turn is next is in front.
+    /// Namespaces with items; the front one is next.
     order: VecDeque<Arc<str>>,
     len: usize,
 }
@@ -49,7 +49,7 @@ impl<T> fmt::Debug for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Appends an item to the queue of its namespace. Items of no namespace belong to the empty name.
+    /// Appends an item to the queue of its namespace. Items without a namespace use the empty name.
     pub fn push(&mut self, namespace: &Arc<str>, item: T) {
         self.len += 1;
         if let Some(items) = self.items.get_mut(namespace) {
@@ -61,13 +61,13 @@ impl<T> FairQueue<T> {
             .insert(Arc::clone(namespace), VecDeque::from([item]));
     }
 
-    /// The next item, of the namespace whose turn it is.
+    /// Removes the next item, from the namespace whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_where(|_| true).map(|(_, item)| item)
     }
 
-    /// The next item of a namespace that `may` have one now. A namespace that may not is skipped: its next
-    /// turn is after the others'.
+    /// Removes the next item of a namespace for which `may` is true. A namespace for which it is
+    /// false is skipped: its next turn comes after the others'.
     pub fn pop_where(&mut self, may: impl Fn(&Arc<str>) -> bool) -> Option<(Arc<str>, T)> {
         for _ in 0..self.order.len() {
             let namespace = self.order.pop_front()?;
@@ -88,12 +88,12 @@ impl<T> FairQueue<T> {
         None
     }
 
-    /// How many items wait.
+    /// The number of waiting items.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no item waits.
+    /// Whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_may_have_none_is_passed_over_and_loses_nothing() {
+    fn a_skipped_namespace_keeps_its_items() {
         let mut queue = queue(&[("a", 1), ("b", 2), ("a", 3)]);
         let not_a = |namespace: &Arc<str>| **namespace != *"a";
         assert_eq!(queue.pop_where(not_a).map(|(_, item)| item), Some(2));

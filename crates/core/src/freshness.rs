@@ -1,9 +1,9 @@
-//! Our own writes are not news: after a write at version N a key waits until the cache has seen N.
+//! After Belayer writes an object at version N, its key waits until the cache has seen N.
 //!
-//! A stale cache would otherwise decide the same write a second time. The rule is that of
-//! KEP-5647, kept per key. Waiting must never cost LIVENESS, so a key is also freed when its
-//! object is deleted, when a relist comes back at a lower version (a restored etcd), and when
-//! the event it waits for was skipped as bad.
+//! Otherwise a stale cache would lead to the same write a second time. This is the rule of
+//! KEP-5647, applied per key. Waiting must not violate LIVENESS, so a key is also freed when its
+//! object is deleted, when a relist returns a lower version (a restored etcd), and when the event
+//! it waits for was skipped as invalid.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use crate::object::{ObjectKey, ResourceVersion};
 
-/// The versions of our own writes that the cache has not seen yet, and the keys that wait.
+/// The versions of Belayer's writes that the cache has not seen yet, and the keys that wait for
+/// them.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     inner: Mutex<Inner>,
@@ -20,36 +21,38 @@ pub struct OwnWrites {
 
 #[derive(Debug, Default)]
 struct Inner {
-    written: HashMap<ObjectKey, Own>,
-    /// The same by version, so that a rising watermark forgets what it has passed.
+    written: HashMap<ObjectKey, OwnWrite>,
+    /// The keys by version, so that a rising watermark removes the entries it has passed.
     by_version: BTreeMap<ResourceVersion, Vec<ObjectKey>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Own {
+struct OwnWrite {
     version: ResourceVersion,
-    parked: Parked,
+    waiting: Waiting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parked {
+enum Waiting {
     Yes,
     No,
 }
 
 impl OwnWrites {
-    /// Notes that a write of ours to `key` was answered with `version`.
+    /// Records that the server answered a write of Belayer's to `key` with `version`.
     pub fn wrote(&self, key: &ObjectKey, version: ResourceVersion) {
         let mut inner = self.inner.lock();
-        let mut parked = Parked::No;
+        let mut waiting = Waiting::No;
         if let Some(earlier) = inner.written.get(key).copied() {
             if earlier.version >= version {
                 return;
             }
-            parked = earlier.parked;
+            waiting = earlier.waiting;
             inner.unlist(key, earlier.version);
         }
-        inner.written.insert(key.clone(), Own { version, parked });
+        inner
+            .written
+            .insert(key.clone(), OwnWrite { version, waiting });
         inner
             .by_version
             .entry(version)
@@ -57,20 +60,21 @@ impl OwnWrites {
             .push(key.clone());
     }
 
-    /// Whether `key` has to wait for a cache that has seen `watermark`. If so the key is parked:
-    /// [`OwnWrites::seen`] or one of the other ways out hands it back.
+    /// Whether `key` must wait because the cache has seen only `watermark`. If so, the key is
+    /// recorded as waiting, and [`OwnWrites::seen`], [`OwnWrites::forget`] or
+    /// [`OwnWrites::forget_all`] returns it later.
     #[must_use]
     pub fn park(&self, key: &ObjectKey, watermark: ResourceVersion) -> bool {
         match self.inner.lock().written.get_mut(key) {
-            Some(own) if own.version > watermark => {
-                own.parked = Parked::Yes;
+            Some(own_write) if own_write.version > watermark => {
+                own_write.waiting = Waiting::Yes;
                 true
             }
             Some(_) | None => false,
         }
     }
 
-    /// The cache has seen everything up to `watermark`: the keys that waited for it.
+    /// The cache has seen everything up to `watermark`. Returns the keys that waited for it.
     pub fn seen(&self, watermark: ResourceVersion) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
         if inner
@@ -83,51 +87,51 @@ impl OwnWrites {
         let later = ResourceVersion::new(watermark.get().saturating_add(1));
         let unseen = inner.by_version.split_off(&later);
         let seen = std::mem::replace(&mut inner.by_version, unseen);
-        let mut freed = Vec::new();
+        let mut ready = Vec::new();
         for key in seen.into_values().flatten() {
             if inner
                 .written
                 .remove(&key)
-                .is_some_and(|own| own.parked == Parked::Yes)
+                .is_some_and(|own_write| own_write.waiting == Waiting::Yes)
             {
-                freed.push(key);
+                ready.push(key);
             }
         }
-        freed
+        ready
     }
 
-    /// The object of `key` is gone, or its event was skipped as bad: it waits for nothing.
-    /// Whether it was parked.
+    /// Removes `key`, because its object was deleted or its event was skipped as invalid. Returns
+    /// whether it was waiting.
     pub fn forget(&self, key: &ObjectKey) -> bool {
         let mut inner = self.inner.lock();
-        let Some(own) = inner.written.remove(key) else {
+        let Some(own_write) = inner.written.remove(key) else {
             return false;
         };
-        inner.unlist(key, own.version);
-        own.parked == Parked::Yes
+        inner.unlist(key, own_write.version);
+        own_write.waiting == Waiting::Yes
     }
 
-    /// Versions went backwards, or an unreadable event may have been anybody's: every key that
-    /// was parked, in order.
+    /// Removes all keys, because versions went backwards or an invalid event may have belonged to
+    /// any object. Returns the keys that were waiting, sorted.
     pub fn forget_all(&self) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
         inner.by_version.clear();
-        let mut freed: Vec<ObjectKey> = inner
+        let mut ready: Vec<ObjectKey> = inner
             .written
             .drain()
-            .filter(|(_, own)| own.parked == Parked::Yes)
+            .filter(|(_, own_write)| own_write.waiting == Waiting::Yes)
             .map(|(key, _)| key)
             .collect();
-        freed.sort();
-        freed
+        ready.sort();
+        ready
     }
 
-    /// How many writes the cache has not seen yet.
+    /// The number of writes that the cache has not seen yet.
     pub fn len(&self) -> usize {
         self.inner.lock().written.len()
     }
 
-    /// Whether the cache has seen all of them.
+    /// Whether the cache has seen all writes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -159,48 +163,48 @@ mod tests {
 
     #[test]
     fn a_key_waits_until_the_cache_has_seen_its_write() {
-        let own = OwnWrites::default();
-        own.wrote(&key(), v(10));
-        assert!(own.park(&key(), v(9)));
-        assert!(own.seen(v(9)).is_empty());
-        assert_eq!(own.seen(v(10)), [key()]);
-        assert!(!own.park(&key(), v(10)));
-        assert!(own.is_empty());
+        let own_write = OwnWrites::default();
+        own_write.wrote(&key(), v(10));
+        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.seen(v(9)).is_empty());
+        assert_eq!(own_write.seen(v(10)), [key()]);
+        assert!(!own_write.park(&key(), v(10)));
+        assert!(own_write.is_empty());
     }
 
     #[test]
-    fn the_highest_write_counts() {
-        let own = OwnWrites::default();
-        own.wrote(&key(), v(10));
-        own.wrote(&key(), v(8));
-        assert!(own.park(&key(), v(9)));
+    fn a_key_waits_for_its_highest_write() {
+        let own_write = OwnWrites::default();
+        own_write.wrote(&key(), v(10));
+        own_write.wrote(&key(), v(8));
+        assert!(own_write.park(&key(), v(9)));
     }
 
     #[test]
-    fn a_key_that_parks_twice_is_freed_once() {
-        let own = OwnWrites::default();
-        own.wrote(&key(), v(10));
-        assert!(own.park(&key(), v(1)));
-        assert!(own.park(&key(), v(2)));
-        assert_eq!(own.seen(v(11)), [key()]);
+    fn a_key_that_waits_twice_is_returned_once() {
+        let own_write = OwnWrites::default();
+        own_write.wrote(&key(), v(10));
+        assert!(own_write.park(&key(), v(1)));
+        assert!(own_write.park(&key(), v(2)));
+        assert_eq!(own_write.seen(v(11)), [key()]);
     }
 
     #[test]
-    fn a_deleted_object_frees_its_key() {
-        let own = OwnWrites::default();
-        own.wrote(&key(), v(10));
-        assert!(own.park(&key(), v(9)));
-        assert!(own.forget(&key()));
-        assert!(!own.forget(&key()));
-        assert!(own.seen(v(20)).is_empty());
+    fn a_deleted_object_ends_the_wait_of_its_key() {
+        let own_write = OwnWrites::default();
+        own_write.wrote(&key(), v(10));
+        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.forget(&key()));
+        assert!(!own_write.forget(&key()));
+        assert!(own_write.seen(v(20)).is_empty());
     }
 
     #[test]
-    fn a_relist_at_a_lower_version_frees_every_key() {
-        let own = OwnWrites::default();
-        own.wrote(&key(), v(10));
-        assert!(own.park(&key(), v(9)));
-        assert_eq!(own.forget_all(), [key()]);
-        assert!(!own.park(&key(), v(3)));
+    fn a_relist_at_a_lower_version_ends_every_wait() {
+        let own_write = OwnWrites::default();
+        own_write.wrote(&key(), v(10));
+        assert!(own_write.park(&key(), v(9)));
+        assert_eq!(own_write.forget_all(), [key()]);
+        assert!(!own_write.park(&key(), v(3)));
     }
 }

@@ -1,4 +1,4 @@
-//! Indexes of stores that several components look things up by.
+//! Indexes of informer stores that several components use.
 
 use crate::slim::Pod;
 
@@ -8,22 +8,22 @@ pub const PODS_BY_OWNER: &str = "owner-uid";
 /// Pods by namespace.
 pub const PODS_BY_NAMESPACE: &str = "namespace";
 
-/// Bound pods by the claims that they refer to, as `namespace/claim`. Only a bound pod can use a
-/// claim.
+/// Bound pods by the PVCs that they refer to, as `namespace/claim`. An unbound pod cannot use a
+/// PVC.
 pub const PODS_BY_CLAIM: &str = "claim";
 
-/// Shows the values of [`PODS_BY_CLAIM`].
-pub fn claims_of_bound_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
+/// Emits the values of [`PODS_BY_CLAIM`].
+pub fn claims_of_bound_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     if !pod.is_bound() {
         return;
     }
     let namespace = pod.meta.key.namespace().unwrap_or_default();
     for claim in pod.claims.iter().chain(&pod.ephemeral_claims) {
-        show(&claim_value(namespace, claim));
+        emit(&claim_value(namespace, claim));
     }
 }
 
-/// Under what the pods of a claim stand in [`PODS_BY_CLAIM`].
+/// The value under which [`PODS_BY_CLAIM`] lists the pods of a PVC.
 pub fn claim_value(namespace: &str, claim: &str) -> String {
     let mut value = String::with_capacity(namespace.len() + claim.len() + 1);
     value.push_str(namespace);
@@ -32,16 +32,16 @@ pub fn claim_value(namespace: &str, claim: &str) -> String {
     value
 }
 
-/// Shows the values of [`PODS_BY_OWNER`].
-pub fn owner_of_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
+/// Emits the values of [`PODS_BY_OWNER`].
+pub fn owner_of_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     if let Some(owner) = &pod.meta.controller {
-        show(owner.uid.as_str());
+        emit(owner.uid.as_str());
     }
 }
 
-/// Shows the values of [`PODS_BY_NAMESPACE`].
-pub fn namespace_of_pod(pod: &Pod, show: &mut dyn FnMut(&str)) {
-    show(pod.meta.key.shared_namespace());
+/// Emits the values of [`PODS_BY_NAMESPACE`].
+pub fn namespace_of_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
+    emit(pod.meta.key.shared_namespace());
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     use crate::slim::ObjectMeta;
 
     #[test]
-    fn bound_pods_stand_under_all_their_claims() {
+    fn bound_pods_are_indexed_by_all_their_claims() {
         let meta = ObjectMeta::new(
             ObjectKey::new("shop", "web-0"),
             Uid::new("p-1"),

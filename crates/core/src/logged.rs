@@ -1,4 +1,4 @@
-//! What is logged in a test.
+//! Captures the log output of a test.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 
-/// Paper for a subscriber to write on. Clones are the same page.
+/// A buffer that a subscriber writes to. Clones share it.
 #[derive(Clone, Default, Debug)]
-pub struct Page(Arc<Mutex<Vec<u8>>>);
+pub struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-impl Page {
-    /// What stands there.
+impl Buffer {
+    /// The text so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
 }
 
-impl io::Write for Page {
+impl io::Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -31,49 +31,49 @@ impl io::Write for Page {
 /// A second subscriber, which keeps nothing. While only one subscriber exists, tracing decides whether a log
 /// statement is enabled by the thread that first executes it. If that thread has no subscriber, the statement stays
 /// disabled for all threads.
-static ANOTHER: OnceLock<Dispatch> = OnceLock::new();
+static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
-/// Keeps what this thread logs, as long as it lives.
+/// Captures what this thread logs while this value lives.
 #[derive(Debug)]
 pub struct Log {
-    page: Page,
-    _kept: DefaultGuard,
+    buffer: Buffer,
+    _subscriber: DefaultGuard,
 }
 
 impl Log {
-    /// Keeps everything from `DEBUG` on.
+    /// Captures everything from `DEBUG` on.
     pub fn kept() -> Self {
         Self::kept_from(tracing::Level::DEBUG)
     }
 
-    /// Keeps everything from `level` on.
+    /// Captures everything from `level` on.
     pub fn kept_from(level: tracing::Level) -> Self {
-        ANOTHER.get_or_init(|| {
+        SECOND.get_or_init(|| {
             let nothing = tracing::level_filters::LevelFilter::OFF;
             Dispatch::new(tracing_subscriber::fmt().with_max_level(nothing).finish())
         });
-        let page = Page::default();
-        let written = page.clone();
+        let buffer = Buffer::default();
+        let written = buffer.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(level)
             .with_ansi(false)
             .with_writer(move || written.clone())
             .finish();
         Self {
-            page,
-            _kept: tracing::subscriber::set_default(subscriber),
+            buffer,
+            _subscriber: tracing::subscriber::set_default(subscriber),
         }
     }
 
-    /// Everything so far.
+    /// The captured text so far.
     pub fn text(&self) -> String {
-        self.page.text()
+        self.buffer.text()
     }
 
-    /// The lines that contain `words`.
-    pub fn lines(&self, words: &str) -> Vec<String> {
-        let text = self.text();
-        let lines = text.lines().filter(|line| line.contains(words));
+    /// The captured lines that contain `text`.
+    pub fn lines(&self, text: &str) -> Vec<String> {
+        let all = self.text();
+        let lines = all.lines().filter(|line| line.contains(text));
         lines.map(str::to_owned).collect()
     }
 }

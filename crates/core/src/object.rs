@@ -1,4 +1,4 @@
-//! What identifies an object: key, UID, resourceVersion, kind, owner.
+//! The identity of an object: key, UID, resourceVersion, kind, owner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ pub mod path;
 
 /// Namespace and name of an object of a known kind. Cluster-scoped objects have no namespace.
 ///
-/// A key names a place, not an object: two objects of one name in a row share it. What decides
-/// identity is the [`Uid`].
+/// A key names a place, not an object: two successive objects with the same name share it. The
+/// [`Uid`] is the identity.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Empty for cluster-scoped kinds.
@@ -61,17 +61,17 @@ impl fmt::Debug for ObjectKey {
     }
 }
 
-/// The server's identity of one object, never used twice. Compared as text.
+/// The server's identity of one object, never reused. Compared as text.
 ///
-/// The server writes 36 characters: they stand here in place, with no allocation of their own, for
-/// every object of a store has one.
+/// The server writes 36 characters. They are stored inline, without an allocation, because every
+/// object of a store has a UID.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(Text);
 
-/// A text is always kept in the same way, so that equal ones are equal in form.
+/// Each text has only one representation, so that the derived equality is correct.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Text {
-    /// No longer than the room; zeros behind it.
+    /// At most `UID_LENGTH` bytes, padded with zeros.
     Short {
         length: u8,
         bytes: [u8; UID_LENGTH],
@@ -87,7 +87,7 @@ impl Text {
         match self {
             Self::Short { length, bytes } => {
                 let bytes = bytes.get(..usize::from(*length)).unwrap_or_default();
-                // It was a text when it came.
+                // `bytes` was valid UTF-8 when it was stored.
                 std::str::from_utf8(bytes).unwrap_or_default()
             }
             Self::Long(text) => text,
@@ -113,8 +113,8 @@ impl Uid {
         let uid = uid.as_ref();
         let mut bytes = [0; UID_LENGTH];
         Self(match bytes.get_mut(..uid.len()) {
-            Some(room) => {
-                room.copy_from_slice(uid.as_bytes());
+            Some(space) => {
+                space.copy_from_slice(uid.as_bytes());
                 Text::Short {
                     length: uid.len() as u8,
                     bytes,
@@ -172,7 +172,7 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// A kind as the API serves it: what to call it and where to find it.
+/// A kind as the API serves it: its names and its paths.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -221,12 +221,12 @@ impl Resource {
         Self::new("", "v1", "ConfigMap", "configmaps")
     }
 
-    /// Leases, by which replicas elect a leader and nodes tell that they live.
+    /// Leases, which replicas use to elect a leader and nodes use as heartbeats.
     pub fn leases() -> Self {
         Self::new("coordination.k8s.io", "v1", "Lease", "leases")
     }
 
-    /// Whether both are one kind: versions of one group and plural are the same objects.
+    /// Whether both are the same kind: the versions of one group and plural serve the same objects.
     pub fn is_same_kind(&self, other: &Self) -> bool {
         self.group == other.group && self.plural == other.plural
     }
@@ -251,8 +251,7 @@ impl Resource {
         path
     }
 
-    /// The path of one object. Whatever its name is, the path leads to no other object: see
-    /// [`path`].
+    /// The path of one object. A name cannot lead the path to another object: see [`path`].
     pub fn object_path(&self, key: &ObjectKey) -> String {
         let mut path = self.path(key.namespace());
         path::push(&mut path, key.name());
@@ -280,13 +279,13 @@ impl fmt::Display for Resource {
 /// The owner reference with `controller: true`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerReference {
-    /// `group/version` of the owner, as written by whoever made the reference.
+    /// `group/version` of the owner, as written in the reference.
     pub api_version: Arc<str>,
     /// Kind of the owner.
     pub kind: Arc<str>,
-    /// Name of the owner, in the namespace of the object that is owned.
+    /// Name of the owner, in the namespace of the owned object.
     pub name: Arc<str>,
-    /// UID of the owner: what identifies it.
+    /// UID of the owner, its identity.
     pub uid: Uid,
 }
 
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_compare_as_text_however_they_are_kept() {
+    fn uids_of_any_length_compare_as_text() {
         let long = format!("{}-and-more", "0a1b2c3d-0000-4000-8000-00000000002a");
         let uids = ["", "a", "b", &long[..36], &*long, "é"];
         for one in uids {

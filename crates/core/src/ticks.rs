@@ -1,12 +1,12 @@
-//! Work that is done now and then until it is told to stop.
+//! A periodic timer that ends with a cancellation token.
 
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Ticks at a regular interval, the first one at once, until a token is cancelled. Work that takes
-/// longer than the interval puts the next tick off; none is made up for.
+/// Ticks at a regular interval, the first time at once, until a token is cancelled. If work takes
+/// longer than the interval, the next tick is delayed and missed ticks are skipped.
 #[derive(Debug)]
 pub struct Ticks {
     interval: Interval,
@@ -14,7 +14,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Ticks `every` so long until `stop` is cancelled.
+    /// Ticks at the interval `every` until `stop` is cancelled.
     ///
     /// # Panics
     /// If `every` is zero, or outside of a tokio runtime, as `tokio::time::interval` does.
@@ -24,7 +24,7 @@ impl Ticks {
         Self { interval, stop }
     }
 
-    /// Waits for the next one; `None` once the token is cancelled.
+    /// Waits for the next tick; `None` once the token is cancelled.
     pub async fn next(&mut self) -> Option<()> {
         tokio::select! {
             biased;
@@ -39,12 +39,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn they_come_at_once_then_regularly_and_end_with_the_token() {
+    async fn ticks_start_at_once_are_regular_and_end_with_the_token() {
         let (stop, began) = (CancellationToken::new(), tokio::time::Instant::now());
         let mut ticks = Ticks::every(Duration::from_secs(2), stop.clone());
         assert_eq!(ticks.next().await, Some(()));
         assert_eq!(began.elapsed(), Duration::ZERO);
-        // Work that took too long: the next comes at once, and from then on regularly.
+        // Work took too long: the next tick comes at once, the following ones regularly.
         tokio::time::advance(Duration::from_secs(5)).await;
         assert_eq!(ticks.next().await, Some(()));
         assert_eq!(ticks.next().await, Some(()));

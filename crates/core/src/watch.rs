@@ -1,8 +1,8 @@
-//! A value that others follow: the part of `tokio::sync::watch` that is needed here, but that wakes those who
-//! wait in the order in which they began to.
+//! A value whose changes tasks can wait for: the part of `tokio::sync::watch` that is needed here,
+//! except that tasks are woken in the order in which they began to wait.
 //!
-//! Tokio's draws that order by chance, so that two tasks that wait for one informer would go on in another order
-//! in each run of a simulation.
+//! Tokio wakes them in random order, so two tasks that wait for one informer would continue in a
+//! different order in each run of a simulation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The sender is gone: the value will not change any more.
+/// The sender was dropped: the value will not change any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the value will not change any more")]
 pub struct Closed;
@@ -21,7 +21,7 @@ pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Follows the value.
+/// Waits for changes of the value.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
 }
@@ -29,12 +29,12 @@ pub struct Receiver<T> {
 struct Shared<T> {
     value: Mutex<T>,
     notify: Notify,
-    /// The sender is gone.
+    /// The sender was dropped.
     closed: AtomicBool,
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody follows yet.
+    /// A value without receivers.
     pub fn new(value: T) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -45,18 +45,19 @@ impl<T> Sender<T> {
         }
     }
 
-    /// The value as it is. Not to be held for long: changes wait for it.
+    /// Locks and returns the current value. Hold the guard briefly: changes wait for it.
     pub fn borrow(&self) -> MutexGuard<'_, T> {
         self.shared.value.lock()
     }
 
-    /// Changes the value and wakes those who wait.
+    /// Changes the value and wakes the waiting tasks.
     pub fn send_modify(&self, change: impl FnOnce(&mut T)) {
         change(&mut self.shared.value.lock());
         self.shared.notify.notify_waiters();
     }
 
-    /// The same, but wakes nobody if `change` says that it changed nothing. What it said.
+    /// Changes the value; wakes the waiting tasks only if `change` returns true. Returns what
+    /// `change` returned.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let modified = change(&mut self.shared.value.lock());
         if modified {
@@ -65,7 +66,7 @@ impl<T> Sender<T> {
         modified
     }
 
-    /// One who follows the value.
+    /// Returns a new receiver of the value.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver {
             shared: Arc::clone(&self.shared),
@@ -81,22 +82,23 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The value as it is. Not to be held for long: changes wait for it.
+    /// Locks and returns the current value. Hold the guard briefly: changes wait for it.
     pub fn borrow(&self) -> MutexGuard<'_, T> {
         self.shared.value.lock()
     }
 
-    /// Waits until `condition` holds, which it may do already; answers the value for which it did. Cancel-safe.
+    /// Waits until `condition` is true, possibly at once, and returns the value for which it was.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// When the sender is gone and the condition does not hold.
+    /// If the sender was dropped and the condition is false.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&T) -> bool) -> Result<T, Closed>
     where
         T: Clone,
     {
         loop {
-            // Begun before looking, so that a change in between wakes us.
+            // Created before the check, so that a change in between wakes this task.
             let waiting = self.shared.notify.notified();
             let closed = self.shared.closed.load(Ordering::SeqCst);
             {
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_wait_are_woken_in_their_order_and_told_of_the_end() {
+    async fn waiting_tasks_are_woken_in_order_and_see_the_end() {
         let sender = Sender::new(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let tasks: Vec<_> = (0..50)

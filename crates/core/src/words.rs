@@ -1,8 +1,8 @@
-//! Numbers in sentences.
+//! Numbers with nouns in messages.
 
 use std::fmt::Display;
 
-/// `1 pod`, `2 pods`.
+/// Formats a number with its noun: `1 pod`, `2 pods`.
 pub fn one_or_many<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let noun = if number == N::from(1) { one } else { many };
     format!("{number} {noun}")
@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_one_and_none_are_many() {
+    fn only_one_is_singular() {
         let pods = |number: u64| one_or_many(number, "pod", "pods");
         assert_eq!([pods(0), pods(1), pods(2)], ["0 pods", "1 pod", "2 pods"]);
     }

@@ -1,8 +1,8 @@
-//! An agent that keeps a session open for every pod, told as it happens:
-//! `cargo run --package belayer-core --example lifecycles`.
+//! An agent that keeps a session open for every pod, with a line of output per step: `cargo run
+//! --package belayer-lifecycles --example lifecycles`.
 //!
-//! It shows what is hard to get right by hand: an opening that has to be given up, a pod that comes
-//! back under its old name, a session that will not close, a deletion that nobody saw.
+//! It shows the difficult cases: an opening that has to be cancelled, a pod that is created again
+//! with its old name, a session that fails to close, a missed deletion.
 
 use std::fmt;
 use std::io;
@@ -17,21 +17,21 @@ use tokio_util::sync::CancellationToken;
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// Opens sessions in three ticks and closes them in one, if the other side lets go.
+/// Opens sessions in three ticks and closes them in one, if the server accepts.
 struct Sessions {
     began: Instant,
     /// How often closing will fail.
-    stubborn: AtomicU32,
+    refusals: AtomicU32,
 }
 
 impl Sessions {
-    fn say(&self, what: fmt::Arguments<'_>) {
+    fn print(&self, what: fmt::Arguments<'_>) {
         println!("{:>5} ms  {what}", self.began.elapsed().as_millis());
     }
 }
 
 impl Lifecycle for Sessions {
-    /// The address that a pod's session goes to.
+    /// The address of a pod's session.
     type Snapshot = &'static str;
     type Error = io::Error;
 
@@ -41,12 +41,12 @@ impl Lifecycle for Sessions {
         address: &&'static str,
         cancel: &CancellationToken,
     ) -> io::Result<Synced> {
-        self.say(format_args!("{pod}  opens a session to {address}"));
+        self.print(format_args!("{pod}  opens a session to {address}"));
         if cancel.run_until_cancelled(sleep(TICK * 3)).await.is_none() {
-            self.say(format_args!("{pod}  gives the opening up"));
+            self.print(format_args!("{pod}  cancels the opening"));
             return Ok(Synced::Settled);
         }
-        self.say(format_args!("{pod}  is in session"));
+        self.print(format_args!("{pod}  is in session"));
         Ok(Synced::Settled)
     }
 
@@ -57,18 +57,18 @@ impl Lifecycle for Sessions {
         deadline: Deadline,
         _: &CancellationToken,
     ) -> io::Result<()> {
-        let patience = match deadline.remaining() {
+        let limit = match deadline.remaining() {
             Some(left) => format!("within {} ms", left.as_millis()),
-            None => "taking its time".to_owned(),
+            None => "without a deadline".to_owned(),
         };
-        self.say(format_args!("{pod}  closes its session, {patience}"));
+        self.print(format_args!("{pod}  closes its session, {limit}"));
         sleep(TICK).await;
-        let stubborn = self
-            .stubborn
+        let refusals = self
+            .refusals
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(1)
             });
-        match stubborn {
+        match refusals {
             Ok(_) => Err(io::Error::from(io::ErrorKind::ResourceBusy)),
             Err(_) => Ok(()),
         }
@@ -80,17 +80,17 @@ impl Lifecycle for Sessions {
         _: &&'static str,
         _: &CancellationToken,
     ) -> io::Result<()> {
-        self.say(format_args!("{pod}  has no session; its files go"));
+        self.print(format_args!("{pod}  has no session; removing its files"));
         Ok(())
     }
 
     fn backoff(&self, error: &io::Error) -> Backoff {
-        println!("          ({error}: tried again)");
+        println!("          ({error}: retrying)");
         Backoff::new(TICK, TICK * 4).at_least(TICK)
     }
 
     fn finished(&self, pod: &Identity, end: End) {
-        self.say(format_args!("{pod}  is finished: {end:?}"));
+        self.print(format_args!("{pod}  is finished: {end:?}"));
     }
 }
 
@@ -98,15 +98,15 @@ impl Lifecycle for Sessions {
 async fn main() {
     let sessions = Sessions {
         began: Instant::now(),
-        stubborn: AtomicU32::new(2),
+        refusals: AtomicU32::new(2),
     };
     let sessions = Lifecycles::new(sessions, Options::new("sessions"));
     let web = |uid: &str| Identity::new(ObjectKey::new("shop", "web-0"), Uid::new(uid));
 
     println!(
-        "# A pod comes and goes while its session is still being opened, and comes back twice."
+        "# A pod is created and deleted while its session is being opened, then created twice again."
     );
-    println!("# Nothing is done for its successors until its own session is closed.");
+    println!("# Its successors wait until its own session is closed.");
     sessions.created(&web("u-1"), "10.0.0.1");
     sleep(TICK).await;
     sessions.deleted(&web("u-1"));
@@ -117,28 +117,23 @@ async fn main() {
     sessions.settled().await;
 
     println!(
-        "\n# It is deleted and nobody sees it. The next look at the whole store does not find it."
+        "\n# Its deletion is missed. The next comparison with the whole store does not find it."
     );
     sessions.reconcile(Pass::begin());
     sessions.settled().await;
 
-    println!(
-        "\n# A pod has a minute to end, then only a second. What comes later changes nothing."
-    );
+    println!("\n# A pod has a minute to end, then only a second. Later updates change nothing.");
     sessions.terminating(&web("u-4"), "10.0.0.4", Deadline::within(TICK * 600));
     sessions.kill(&web("u-4"), Deadline::within(TICK * 10));
     sessions.finished(&web("u-4")).await;
     sessions.updated(&web("u-4"), "10.0.0.5");
     sessions.settled().await;
     for (key, view) in sessions.all() {
-        println!(
-            "          remembered: {key} ({}) {:?}",
-            view.uid, view.phase
-        );
+        println!("          kept: {key} ({}) {:?}", view.uid, view.phase);
     }
     sessions.deleted(&web("u-4"));
     println!(
-        "          remembered after its deletion: {}",
+        "          kept after its deletion: {}",
         sessions.all().len()
     );
     sessions.shutdown().await;

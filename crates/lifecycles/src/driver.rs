@@ -1,4 +1,4 @@
-//! The driver: lifecycles on a tokio runtime.
+//! The driver: runs lifecycles on a tokio runtime.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{Calls, Gate, Standing};
+use super::gate::{Calls, Gate, Lookup};
 use super::meters::Meters;
 use super::object::{Deadline, Identity};
 use super::phase::Phase;
@@ -23,7 +23,7 @@ use super::worker;
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
-/// What lifecycles can be told.
+/// The options of lifecycles.
 #[derive(Debug, Clone)]
 pub struct Options {
     controller: SharedString,
@@ -31,8 +31,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The name that metrics and logs give these lifecycles. A settled object is looked at again
-    /// about once a minute, as the kubelet does.
+    /// Sets the name of these lifecycles in metrics and logs. A settled object is synced again
+    /// about once a minute, as in the kubelet.
     pub fn new(controller: impl Into<SharedString>) -> Self {
         Self {
             controller: controller.into(),
@@ -40,8 +40,8 @@ impl Options {
         }
     }
 
-    /// A settled object is looked at again after this, each on its own and up to half as long again,
-    /// so that those that came together drift apart.
+    /// Syncs a settled object again after `interval`, each on its own and up to half as long again,
+    /// so that objects that came together drift apart.
     #[must_use]
     pub fn resync(self, interval: Duration) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Options {
         }
     }
 
-    /// A settled object is looked at again only when something is observed of it.
+    /// Syncs a settled object again only when it is observed.
     #[must_use]
     pub fn without_resync(self) -> Self {
         Self {
@@ -60,12 +60,13 @@ impl Options {
     }
 }
 
-/// One look at everything: what the store holds, and what was found in the world.
+/// A comparison with the whole store and with what was found outside of it.
 ///
-/// The moment it is made is what it is measured by: objects that were heard of later are left alone,
-/// so make it *before* looking. Remains are acted on without further question, so they have to be
-/// looked for before the store, and the store has to be one that is synced: an object that came to
-/// the world before it came to the store would be taken for remains.
+/// Its point in time is when it is created: objects that were observed later are left alone, so
+/// create it *before* reading. Remains (processes or files of an object that is not in the store)
+/// are terminated without a further check. So they have to be read before the store, and the store
+/// has to be synced: an object that was found before it was in the store would be taken for
+/// remains.
 #[derive(Debug)]
 pub struct Pass<S> {
     as_of: LogicalTime,
@@ -74,7 +75,7 @@ pub struct Pass<S> {
 }
 
 impl<S> Pass<S> {
-    /// A look that begins now.
+    /// A comparison that begins now.
     #[must_use]
     pub fn begin() -> Self {
         Self {
@@ -84,7 +85,7 @@ impl<S> Pass<S> {
         }
     }
 
-    /// The store holds this object.
+    /// The store contains this object.
     #[must_use]
     pub fn desired(mut self, object: Identity, snapshot: impl Into<Arc<S>>) -> Self {
         self.desired
@@ -92,8 +93,8 @@ impl<S> Pass<S> {
         self
     }
 
-    /// Something of this object was found. If the store does not hold it and nothing is known of
-    /// it, [`terminate_found`](Lifecycle::terminate_found) is run for it.
+    /// Something of this object was found. If neither the store nor the lifecycles contain it,
+    /// [`terminate_found`](Lifecycle::terminate_found) is run for it.
     #[must_use]
     pub fn found(mut self, object: Identity, deadline: Deadline) -> Self {
         self.found.push((object, deadline));
@@ -101,19 +102,19 @@ impl<S> Pass<S> {
     }
 }
 
-/// What is known of an object's work. Unknown is never to be taken for absent.
+/// What is known of an object's work. Unknown must never be taken for absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known<S> {
-    /// This is.
+    /// The work has this state.
     Known(View<Arc<S>>),
-    /// There is no such work: not since the first [`Pass`], in which it would have turned up.
+    /// There is no such work. Only possible after the first [`Pass`], which would have found it.
     Absent,
-    /// Nothing is known, and no [`Pass`] has been made yet.
+    /// The work is not known, and no [`Pass`] has been made yet.
     Unknown,
 }
 
 impl<S> Known<S> {
-    /// Which kind of work is done for it; `None` if nothing is known of any.
+    /// The phase of its work; `None` if no work is known.
     #[must_use]
     pub fn phase(&self) -> Option<Phase> {
         match self {
@@ -122,8 +123,8 @@ impl<S> Known<S> {
         }
     }
 
-    /// Whether something may run for the object, now or later. True for what is not known yet:
-    /// ask this before taking away what runs.
+    /// Whether something may run for the object, now or later. True if it is unknown: check this
+    /// before removing what may be in use.
     #[must_use]
     pub fn could_run(&self) -> bool {
         match self {
@@ -133,14 +134,14 @@ impl<S> Known<S> {
         }
     }
 
-    /// Whether it is known that nothing runs for the object nor will. False for what is not known:
-    /// ask this before counting on what it used.
+    /// Whether nothing runs for the object, now or later. False if it is unknown: check this before
+    /// reusing what it used.
     #[must_use]
     pub fn is_known_terminated(&self) -> bool {
         matches!(self, Self::Known(view) if view.phase >= Phase::Terminated)
     }
 
-    /// Whether no work is left for it, as far as can be known.
+    /// Whether no work is left for it; false if it is unknown.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         match self {
@@ -151,11 +152,11 @@ impl<S> Known<S> {
     }
 }
 
-/// Lifecycles by name: what the kubelet's pod workers are, for any object. See the
-/// [module](super) for what it guarantees.
+/// Lifecycles by name: the kubelet's pod workers, for any object. See the [module](super) for the
+/// guarantees.
 ///
-/// Clones share it. When the last is dropped, work in flight is cancelled and nothing new begins, as
-/// after a [`shutdown`](Self::shutdown) that nobody waits for.
+/// Clones share it. When the last one is dropped, work in flight is cancelled and nothing new
+/// begins, as after a [`shutdown`](Self::shutdown).
 pub struct Lifecycles<L: Lifecycle> {
     shared: Arc<Owner<L>>,
 }
@@ -217,8 +218,8 @@ impl<L: Lifecycle> Lifecycles<L> {
         }
     }
 
-    /// Something was observed of an object. Observations of one name have to be told in the order in
-    /// which the store had them.
+    /// Records an observation of an object. Observations of one name must be in the order of the
+    /// store.
     pub fn observe(&self, object: &Identity, observation: Observation<Arc<L::Snapshot>>) {
         let calls = self
             .shared
@@ -227,18 +228,18 @@ impl<L: Lifecycle> Lifecycles<L> {
         self.shared.call(&object.key, calls);
     }
 
-    /// The object came into being. Under a UID whose work comes to its end, this is remembered and
-    /// begins when that has ended.
+    /// The object was created. If the work of an object with the same UID is ending, the creation
+    /// is stored and begins after that.
     pub fn created(&self, object: &Identity, snapshot: impl Into<Arc<L::Snapshot>>) {
         self.observe(object, Observation::Created(snapshot.into()));
     }
 
-    /// The object is there and wanted. Does not undo a termination.
+    /// The object exists and is desired. Does not undo a termination.
     pub fn updated(&self, object: &Identity, snapshot: impl Into<Arc<L::Snapshot>>) {
         self.observe(object, Observation::Updated(snapshot.into()));
     }
 
-    /// The object is there and has to stop.
+    /// The object exists and must terminate.
     pub fn terminating(
         &self,
         object: &Identity,
@@ -249,20 +250,20 @@ impl<L: Lifecycle> Lifecycles<L> {
         self.observe(object, Observation::Terminating { snapshot, deadline });
     }
 
-    /// The object has to stop, whatever the store says of it. Nothing happens if it is not known.
+    /// The object must terminate, whatever its state in the store. Ignored for an unknown object.
     pub fn kill(&self, object: &Identity, deadline: Deadline) {
         self.observe(object, Observation::Kill { deadline });
     }
 
-    /// The object is gone from the store: what is left to do for it is done with what was last seen
-    /// of it, and then it is forgotten.
+    /// The object was deleted from the store: its remaining work is done with its last snapshot,
+    /// then it is removed.
     pub fn deleted(&self, object: &Identity) {
         self.observe(object, Observation::Deleted);
     }
 
-    /// Compares everything with a look at the whole store: orphans are brought to their end, objects
-    /// that were missed are begun, tombstones of objects that are gone go. Call it regularly (the
-    /// kubelet: every 2 s); a delete that got lost is found by nothing else.
+    /// Compares all lifecycles with the whole store: terminates orphans, begins missed objects,
+    /// removes tombstones of deleted objects. Call it regularly (the kubelet: every 2 s); nothing
+    /// else detects a missed deletion.
     pub fn reconcile(&self, pass: Pass<L::Snapshot>) {
         let calls = self
             .shared
@@ -277,14 +278,14 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// What is known of an object's work.
     #[must_use]
     pub fn known(&self, object: &Identity) -> Known<L::Snapshot> {
-        match self.shared.gate.standing(object) {
-            Standing::Known(view) => Known::Known(view),
-            Standing::Absent => Known::Absent,
-            Standing::Unknown => Known::Unknown,
+        match self.shared.gate.lookup(object) {
+            Lookup::Known(view) => Known::Known(view),
+            Lookup::Absent => Known::Absent,
+            Lookup::Unknown => Known::Unknown,
         }
     }
 
-    /// What is known of all objects, ordered by name.
+    /// The work of all objects, ordered by name.
     #[must_use]
     pub fn all(&self) -> Vec<(ObjectKey, View<Arc<L::Snapshot>>)> {
         let mut all = Vec::new();
@@ -294,27 +295,27 @@ impl<L: Lifecycle> Lifecycles<L> {
         all
     }
 
-    /// Waits until no unfinished work is known for the object; for ever if there is some when the
-    /// lifecycles are shut down, for nobody will finish it.
+    /// Waits until no unfinished work of the object is known. Never returns if some is left when
+    /// the lifecycles are shut down.
     pub async fn finished(&self, object: &Identity) {
         self.shared
-            .wait_until(|gate| match gate.standing(object) {
-                Standing::Known(view) => view.phase == Phase::Finished,
-                Standing::Absent | Standing::Unknown => true,
+            .wait_until(|gate| match gate.lookup(object) {
+                Lookup::Known(view) => view.phase == Phase::Finished,
+                Lookup::Absent | Lookup::Unknown => true,
             })
             .await;
     }
 
-    /// Waits until nothing is in flight and nothing is to be done at once; resyncs and retries that
-    /// are due later do not count. What is read then is not about to change by itself.
+    /// Waits until nothing is in flight and nothing is due now; later resyncs and retries do not
+    /// count. The state then does not change by itself.
     pub async fn settled(&self) {
         self.shared
             .wait_until(|gate| gate.is_quiet(Instant::now()))
             .await;
     }
 
-    /// Begins nothing any more, cancels what is in flight and waits until all of it has returned.
-    /// Unfinished work is left for the next process: every phase can be repeated.
+    /// Begins no more work, cancels the work in flight and waits until it has returned. Unfinished
+    /// work is left for the next process: every phase can be repeated.
     pub async fn shutdown(&self) {
         self.shared.close();
         self.shared.tasks.wait().await;
@@ -326,14 +327,14 @@ impl<L: Lifecycle> Lifecycles<L> {
         &self.shared.gate
     }
 
-    /// Publishes the gauges. Done every 2 s and by every [`reconcile`](Self::reconcile) anyway.
+    /// Publishes the gauges. Also done every 2 s and by every [`reconcile`](Self::reconcile).
     pub fn publish_metrics(&self) {
         self.shared.publish_metrics();
     }
 }
 
 impl<L: Lifecycle> Shared<L> {
-    /// Does what the lock had no time for.
+    /// Does what must be done outside of the lock.
     fn call(self: &Arc<Self>, key: &ObjectKey, mut calls: Calls) {
         calls.fire();
         if let Some((key, signal)) = calls.spawn.take() {

@@ -1,8 +1,8 @@
-//! All names under one lock, and at most one worker for each.
+//! All names under one lock, with at most one worker each.
 //!
-//! Nothing in here waits, starts tasks or calls out: what is to be done once the lock is free comes
-//! back as [`Calls`]. A worker is told to go, or lets a name go, under the lock, so an observation
-//! either finds a worker that will still look or asks for a new one.
+//! This module does not wait, start tasks or call user code: what has to be done after the lock is
+//! released is returned as [`Calls`]. A worker ends under the lock, so an observation either finds
+//! a worker that will still read it or requests a new one.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::Arc;
@@ -22,34 +22,35 @@ pub(super) struct Gate<S> {
 
 struct State<S> {
     names: BTreeMap<ObjectKey, Entry<S>>,
-    /// No work is handed out any more.
+    /// No more work is handed out.
     closed: bool,
-    /// The whole store was looked at once: what is not known is not there.
-    passed: bool,
-    /// When a name was forgotten last.
-    forgotten: LogicalTime,
+    /// The whole store was compared once: an unknown object is absent.
+    reconciled: bool,
+    /// When a name was last removed.
+    last_removal: LogicalTime,
 }
 
 struct Entry<S> {
     slot: Slot<S>,
-    /// There is a worker, or one is about to be started; this is how to wake it.
+    /// The signal that wakes the worker, if there is one or one is being started.
     worker: Option<Arc<Signal>>,
-    /// Of the run in flight.
+    /// Cancels the run in flight.
     cancel: Option<Token>,
 }
 
-/// What to call once the lock is free. Wakers may run anything, the gate's own methods included.
+/// The calls to make after the lock is released. Wakers may run any code, including the gate's
+/// methods.
 #[must_use]
 pub(super) struct Calls {
     cancel: Option<Token>,
     wake: Option<Arc<Signal>>,
-    /// A worker is to be started for the name, and will be woken by this.
+    /// A worker is to be started for the name, to be woken by this signal.
     pub(super) spawn: Option<(ObjectKey, Arc<Signal>)>,
     pub(super) effects: Effects,
 }
 
 impl Calls {
-    /// Cancels the run in flight and wakes the worker. Starting one is left to the caller.
+    /// Cancels the run in flight and wakes the worker. The caller starts a new one.
     pub(super) fn fire(&mut self) {
         if let Some(token) = self.cancel.take() {
             token.cancel();
@@ -60,19 +61,19 @@ impl Calls {
     }
 }
 
-/// What a worker is to do.
+/// What a worker does next.
 pub(super) enum Next<S> {
     Run(Run<S>, Token),
     Sleep(Instant),
-    /// Nothing: the name does without a worker from now on.
+    /// The worker ends; the name has no worker from now on.
     Exit,
 }
 
-/// What is known of an object's work, or that nothing is.
-pub(super) enum Standing<S> {
+/// The result of a lookup of an object's work.
+pub(super) enum Lookup<S> {
     Known(View<S>),
     Absent,
-    /// Nothing is known of it, and the store has not been looked at yet.
+    /// Not known, and the store was not compared yet.
     Unknown,
 }
 
@@ -82,8 +83,8 @@ impl<S: Clone> Gate<S> {
             state: Lock::new(State {
                 names: BTreeMap::new(),
                 closed: false,
-                passed: false,
-                forgotten: LogicalTime::BEGINNING,
+                reconciled: false,
+                last_removal: LogicalTime::BEGINNING,
             }),
         }
     }
@@ -100,7 +101,7 @@ impl<S: Clone> Gate<S> {
         })
     }
 
-    /// What the name's worker is to do next. Only that worker asks.
+    /// What the name's worker does next. Called by that worker only.
     pub(super) fn begin(&self, key: &ObjectKey, now: Instant) -> Next<S> {
         let mut state = self.state.lock();
         let closed = state.closed;
@@ -122,13 +123,13 @@ impl<S: Clone> Gate<S> {
             Step::Sleep(until) => Next::Sleep(until),
             Step::Rest => {
                 entry.worker = None;
-                state.forget_if_empty(key);
+                state.remove_if_empty(key);
                 Next::Exit
             }
         }
     }
 
-    /// The run that was handed out has ended. Its worker asks again at once, so nobody is woken.
+    /// The run has ended. Its worker calls `begin` next, so no worker is woken.
     pub(super) fn complete(
         &self,
         key: &ObjectKey,
@@ -144,8 +145,8 @@ impl<S: Clone> Gate<S> {
         entry.slot.complete(ended, pace, now)
     }
 
-    /// Compares everything with what a look at the whole store, begun at `as_of`, has found, and
-    /// takes up remains of objects that it has not.
+    /// Compares all names with the whole store as of `as_of`, and begins the termination of remains
+    /// of objects that the store does not contain.
     pub(super) fn pass(
         &self,
         as_of: LogicalTime,
@@ -154,8 +155,8 @@ impl<S: Clone> Gate<S> {
     ) -> Vec<(ObjectKey, Calls)> {
         let mut state = self.state.lock();
         let mut calls = Vec::new();
-        // A name forgotten since the look began may be one of those that it still lists.
-        let forgotten_since = state.forgotten > as_of;
+        // The store may still list a name that was removed since `as_of`.
+        let removed_since = state.last_removal > as_of;
         let mut names: BTreeSet<_> = state.names.keys().cloned().collect();
         for (object, deadline) in found {
             let listed = desired.get(&object.key);
@@ -167,7 +168,7 @@ impl<S: Clone> Gate<S> {
                 names.insert(object.key.clone());
             }
         }
-        if !forgotten_since {
+        if !removed_since {
             names.extend(desired.keys().cloned());
         }
         for key in names {
@@ -175,11 +176,11 @@ impl<S: Clone> Gate<S> {
             let call = state.change(&key, |slot| slot.pass(as_of, listed));
             calls.push((key, call));
         }
-        state.passed = true;
+        state.reconciled = true;
         calls
     }
 
-    /// Hands out no work any more, cancels what is in flight, and lets every worker know.
+    /// Hands out no more work, cancels the runs in flight, and wakes every worker.
     pub(super) fn close(&self) -> Vec<Calls> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -192,13 +193,13 @@ impl<S: Clone> Gate<S> {
         calls.collect()
     }
 
-    pub(super) fn standing(&self, object: &Identity) -> Standing<S> {
+    pub(super) fn lookup(&self, object: &Identity) -> Lookup<S> {
         let state = self.state.lock();
         let entry = state.names.get(&object.key);
         match entry.and_then(|entry| entry.slot.view(&object.uid)) {
-            Some(view) => Standing::Known(view),
-            None if state.passed => Standing::Absent,
-            None => Standing::Unknown,
+            Some(view) => Lookup::Known(view),
+            None if state.reconciled => Lookup::Absent,
+            None => Lookup::Unknown,
         }
     }
 
@@ -209,7 +210,7 @@ impl<S: Clone> Gate<S> {
         }
     }
 
-    /// Nothing is in flight, and nothing will be handed out at this moment.
+    /// Whether nothing is in flight and nothing is due now.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         let state = self.state.lock();
         state.names.values().all(|entry| {
@@ -218,7 +219,7 @@ impl<S: Clone> Gate<S> {
         })
     }
 
-    /// Names that have a worker.
+    /// The number of names with a worker.
     #[cfg(test)]
     pub(super) fn workers(&self) -> usize {
         let state = self.state.lock();
@@ -226,7 +227,7 @@ impl<S: Clone> Gate<S> {
         workers.count()
     }
 
-    /// Names that are remembered.
+    /// The number of names.
     #[cfg(test)]
     pub(super) fn names(&self) -> usize {
         self.state.lock().names.len()
@@ -260,18 +261,18 @@ impl<S: Clone> State<S> {
                 }
             }
         }
-        self.forget_if_empty(key);
+        self.remove_if_empty(key);
         calls
     }
 
-    /// A name whose worker is still there is forgotten when that worker lets go.
-    fn forget_if_empty(&mut self, key: &ObjectKey) {
+    /// A name with a worker is removed when that worker ends.
+    fn remove_if_empty(&mut self, key: &ObjectKey) {
         if let btree_map::Entry::Occupied(entry) = self.names.entry(key.clone())
             && entry.get().slot.is_empty()
             && entry.get().worker.is_none()
         {
             entry.remove();
-            self.forgotten = LogicalTime::now();
+            self.last_removal = LogicalTime::now();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The lifecycles' numbers, as the kubelet has them.
+//! The metrics of lifecycles, as in the kubelet.
 
 use metrics::{Counter, Gauge, SharedString, counter, gauge};
 use parking_lot::Mutex;
@@ -24,13 +24,13 @@ pub(super) struct Meters {
 }
 
 struct Gauges {
-    /// By phase, then by config: every combination there is.
+    /// By phase, then by config, for every combination.
     workers: [[Gauge; 2]; 3],
     desired: Gauge,
     active: Gauge,
 }
 
-/// What the gauges say.
+/// The values of the gauges.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count {
     workers: [[usize; 2]; 3],
@@ -87,10 +87,10 @@ impl Meters {
         self.orphans.increment(effects.orphans);
     }
 
-    /// Writes every gauge, those included that nothing counts for.
+    /// Writes every gauge, including those with the value 0.
     pub(super) fn publish<S>(&self, each: impl FnOnce(&mut dyn FnMut(&ObjectKey, View<S>))) {
         let gauges = self.gauges.lock();
-        // Taken under the lock: of two that publish the later one has the later numbers.
+        // Taken under the lock: of two concurrent calls the later one publishes the later numbers.
         let mut count = Count::default();
         each(&mut |_, view| count.add(&view));
         for (gauges, counts) in gauges.workers.iter().zip(count.workers) {

@@ -1,4 +1,4 @@
-//! What a lifecycle is about, and until when it has time to end.
+//! The identity of an object, and the deadline of its termination.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use tokio::time::Instant;
 
 use belayer_core::object::{ObjectKey, Uid};
 
-/// One object: the name that it occupies and what identifies it.
+/// The identity of an object: its name and its UID.
 ///
-/// Work is serialised by the key and identified by the UID: two objects of one name in a row are
+/// Work is serialised by the key and identified by the UID: two successive objects of one name have
 /// two identities, and the second has to wait for the first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// The name, in its namespace.
+    /// Namespace and name.
     pub key: ObjectKey,
-    /// What tells it from its predecessors and successors of that name.
+    /// Distinguishes it from its predecessors and successors of that name.
     pub uid: Uid,
 }
 
 impl Identity {
-    /// The object that has this name and this UID.
+    /// The object with this name and this UID.
     pub fn new(key: ObjectKey, uid: Uid) -> Self {
         Self { key, uid }
     }
@@ -32,45 +32,45 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Until when a termination may take its time; after that it has to be quick rather than graceful.
+/// Until when a termination may be graceful; after that it has to be quick.
 ///
-/// A deadline only shrinks: the earlier of two is in force, and none at all is the latest. The
-/// engine hands it to the work and does nothing by itself when it passes: work that is not done is
-/// tried again, however late it is.
+/// A deadline only shrinks: the earlier of two counts, and no deadline is the latest. The deadline
+/// is passed to the work. Nothing else happens when it expires: unfinished work is retried, however
+/// late it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// As long as it takes.
+    /// No deadline.
     pub const NONE: Self = Self(None);
 
-    /// This moment.
+    /// A deadline at `instant`.
     #[must_use]
     pub const fn at(instant: Instant) -> Self {
         Self(Some(instant))
     }
 
-    /// From now on, a grace period in the Kubernetes sense. One beyond what the clock can express
-    /// is none.
+    /// A grace period from now on, as in Kubernetes. One beyond the range of the clock means no
+    /// deadline.
     #[must_use]
     pub fn within(grace: Duration) -> Self {
         Self(Instant::now().checked_add(grace))
     }
 
-    /// The moment; `None` if there is none.
+    /// The point in time; `None` if there is no deadline.
     #[must_use]
     pub const fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// How long it is until then: 0 once it has passed, `None` if there is no deadline.
+    /// The time until the deadline: 0 after it has expired, `None` if there is none.
     #[must_use]
     pub fn remaining(self) -> Option<Duration> {
         self.0
             .map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Waits until it has passed; for ever if there is none.
+    /// Waits until the deadline has expired; never returns if there is none.
     pub async fn passed(self) {
         match self.0 {
             Some(at) => tokio::time::sleep_until(at).await,
@@ -82,9 +82,9 @@ impl Deadline {
 impl Ord for Deadline {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self.0, other.0) {
-            (Some(mine), Some(theirs)) => mine.cmp(&theirs),
-            // None is later than any, and an absent one is less than any to `Option`.
-            (mine, theirs) => theirs.is_some().cmp(&mine.is_some()),
+            (Some(one), Some(another)) => one.cmp(&another),
+            // No deadline is the latest, but `None` is less than any `Some`.
+            (one, another) => another.is_some().cmp(&one.is_some()),
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn no_deadline_is_later_than_any() {
+    async fn no_deadline_is_the_latest() {
         let soon = Deadline::within(Duration::from_secs(1));
         let late = Deadline::within(Duration::from_secs(60));
         assert!(soon < late && late < Deadline::NONE);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_remains_never_falls_below_nothing() {
+    async fn the_remaining_time_is_never_negative() {
         let deadline = Deadline::within(Duration::from_secs(10));
         assert_eq!(deadline.remaining(), Some(Duration::from_secs(10)));
         deadline.passed().await;

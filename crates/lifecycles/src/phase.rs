@@ -1,22 +1,22 @@
-//! Where a lifecycle stands.
+//! The phases of a lifecycle.
 
 use belayer_metrics::{config, lifecycle};
 
-/// Which of its three kinds of work is done for an object. Phases go one way.
+/// The phase of the work for an object. Phases only go forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// It is wanted: the world is brought to what it asks for, again at every change and resync.
+    /// The object is desired: it is synced, again at every change and resync.
     Sync,
-    /// It must stop: nothing new is begun for it, what runs is brought to an end.
+    /// The object must stop: nothing new is begun for it, what runs is stopped.
     Terminating,
-    /// Nothing of it runs any more nor will; what it left behind is cleaned up.
+    /// Nothing of it runs any more; its files and other state are cleaned up.
     Terminated,
     /// Nothing is left to do.
     Finished,
 }
 
 impl Phase {
-    /// The value of the label `lifecycle`; `None` for what is finished, which has no worker.
+    /// The value of the label `lifecycle`; `None` for finished work, which has no worker.
     #[must_use]
     pub const fn label(self) -> Option<&'static str> {
         match self {
@@ -27,7 +27,7 @@ impl Phase {
         }
     }
 
-    /// The phase that follows when this one's work is done.
+    /// The phase that follows when the work of this one is done.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -38,13 +38,13 @@ impl Phase {
     }
 }
 
-/// Whether the store still asks for the object.
+/// Whether the store contains the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Config {
-    /// It is in the store, as far as is known.
+    /// The store contains it, as far as is known.
     Desired,
-    /// It vanished from the store while there was work to do, another object has its name, or it
-    /// never was in the store and its remains were found.
+    /// It vanished from the store while there was work to do, another object has its name, or the
+    /// store never contained it and its remains were found.
     Orphan,
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_go_one_way_and_end() {
+    fn phases_go_forward_and_end() {
         let mut phase = Phase::Sync;
         let mut seen = vec![phase];
         while phase != Phase::Finished {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_with_a_worker_has_a_label_of_the_table() {
+    fn every_phase_with_a_worker_has_a_label() {
         let labels = [Phase::Sync, Phase::Terminating, Phase::Terminated].map(Phase::label);
         let known: Vec<_> = lifecycle::ALL.iter().copied().map(Some).collect();
         assert_eq!(labels.to_vec(), known);

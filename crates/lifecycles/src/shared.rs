@@ -1,4 +1,4 @@
-//! What the handles of lifecycles and their workers share.
+//! The state that the handles of lifecycles and their workers share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -19,8 +19,8 @@ use super::work::Lifecycle;
 use belayer_core::object::ObjectKey;
 use belayer_core::ticks::Ticks;
 
-/// How often the gauges are written, as often as the kubelet cleans house.
-const EVERY: Duration = Duration::from_secs(2);
+/// How often the gauges are written: the interval of the kubelet's housekeeping.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) struct Shared<L: Lifecycle> {
     pub(super) gate: Gate<Arc<L::Snapshot>>,
@@ -28,7 +28,7 @@ pub(super) struct Shared<L: Lifecycle> {
     pub(super) controller: SharedString,
     pub(super) resync: Option<Duration>,
     pub(super) meters: Meters,
-    /// Told whenever something has ended or a worker has gone to sleep.
+    /// Notified whenever work has ended or a worker has gone to sleep.
     pub(super) changed: Notify,
     pub(super) stop: CancellationToken,
     pub(super) runtime: Handle,
@@ -41,10 +41,10 @@ impl<L: Lifecycle> Shared<L> {
         for finished in effects.finished {
             let object = Identity::new(key.clone(), finished.uid);
             tracing::debug!(controller = &*self.controller, %object, end = ?finished.end, "finished");
-            let told = catch_unwind(AssertUnwindSafe(|| {
+            let reported = catch_unwind(AssertUnwindSafe(|| {
                 self.work.finished(&object, finished.end);
             }));
-            if let Err(panic) = told {
+            if let Err(panic) = reported {
                 self.panicked(&object, &*panic);
             }
         }
@@ -84,9 +84,9 @@ impl<L: Lifecycle> Shared<L> {
         self.meters.publish(|visit| self.gate.for_each(visit));
     }
 
-    /// Writes the gauges from now on.
+    /// Publishes the gauges periodically.
     pub(super) async fn publish_until_stopped(self: Arc<Self>) {
-        let mut ticks = Ticks::every(EVERY, self.stop.clone());
+        let mut ticks = Ticks::every(PUBLISH_INTERVAL, self.stop.clone());
         while ticks.next().await.is_some() {
             self.publish_metrics();
         }

@@ -1,4 +1,4 @@
-//! The state table of one name: who occupies it, who waits for it, and whose work has finished.
+//! The state table of one name: the object with the name, the waiting one, and the finished ones.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,20 +12,20 @@ use super::step::{Effects, End, Ended, Finished, Observation, Pace, Step};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 
-/// The work for all objects that ever had one name, as a pure state machine: no I/O, no clock, no
-/// chance. Events go in, [`Effects`] and [`Step`]s come out.
+/// The work for all objects with one name, as a pure state machine: no I/O, no clock, no
+/// randomness. Events go in, [`Effects`] and [`Step`]s come out.
 ///
 /// | | [`Created`] | [`Updated`] | [`Terminating`] | [`Kill`] | [`Deleted`] |
 /// | --- | --- | --- | --- | --- | --- |
 /// | name free | sync | sync | terminating | - | - |
 /// | in sync | pending | pending | terminating, cancels | terminating, cancels | terminating, cancels, orphan |
-/// | terminating, terminated | restart remembered | pending | pending, deadline shrinks | deadline shrinks | orphan |
-/// | finished | restart | dropped | dropped | dropped | forgotten |
-/// | waits for its name | pending | pending | ends without a run | ends without a run | ends without a run |
+/// | terminating, terminated | restart stored | pending | pending, deadline shrinks | deadline shrinks | orphan |
+/// | finished | restart | dropped | dropped | dropped | removed |
+/// | waiting for its name | pending | pending | ends without a run | ends without a run | ends without a run |
 /// | new, name taken | waits, ends the older | waits, ends the older | ends without a run, ends the older | - | - |
 ///
-/// An object that waits behind [remains](Self::found) is not one that ends without a run: a process
-/// before this one may have begun it, so it is terminated when its turn comes.
+/// An object that waits behind [remains](Self::found) does not end without a run: an earlier
+/// process may have begun it, so it is terminated when its turn comes.
 ///
 /// [`Created`]: Observation::Created
 /// [`Updated`]: Observation::Updated
@@ -35,9 +35,11 @@ use belayer_core::object::Uid;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Slot<S> {
     occupant: Option<Status<S>>,
-    /// A name belongs to one object at a time, so of those that wait only the newest exists.
+    /// A name belongs to one object at a time, so only the newest of the waiting objects still
+    /// exists.
     next: Option<Status<S>>,
-    /// UIDs whose work has finished and that are still in the store, and when they were last heard of.
+    /// UIDs whose work has finished and that are still in the store, with the time of the last
+    /// observation.
     tombstones: BTreeMap<Uid, LogicalTime>,
 }
 
@@ -52,8 +54,8 @@ impl<S> Default for Slot<S> {
 }
 
 impl<S: Clone> Slot<S> {
-    /// Something was observed of an object of this name. `seen` is when, on the process's logical
-    /// clock; a [pass](Self::pass) over a list that is older leaves the object alone.
+    /// Applies an observation of an object with this name. `seen` is its time on the process's
+    /// logical clock; a [pass](Self::pass) over an older list leaves the object alone.
     pub fn observe(
         &mut self,
         uid: &Uid,
@@ -67,7 +69,7 @@ impl<S: Clone> Slot<S> {
                 Observation::Created(snapshot) => {
                     tombstone.remove();
                     fx.restarts += 1;
-                    self.arrive(Status::new(uid.clone(), snapshot, seen), &mut fx);
+                    self.enqueue(Status::new(uid.clone(), snapshot, seen), &mut fx);
                 }
                 Observation::Updated(_)
                 | Observation::Terminating { .. }
@@ -79,50 +81,44 @@ impl<S: Clone> Slot<S> {
         } else if let Some(occupant) = self.occupant.as_mut().filter(|it| it.uid == *uid) {
             occupant.observe(observation, seen, &mut fx);
             if fx.restarts > 0 {
-                // The name is this object's again, so whoever waited for it is gone.
+                // The name belongs to this object again, so the waiting object was deleted.
                 self.supersede(&mut fx);
             }
         } else if let Some(next) = self.next.as_mut().filter(|it| it.uid == *uid) {
             next.observe(observation, seen, &mut fx);
         } else {
-            self.meet(uid, observation, seen, &mut fx);
+            self.add(uid, observation, seen, &mut fx);
         }
         self.settle(&mut fx);
         fx
     }
 
-    /// A UID that is not known.
-    fn meet(
-        &mut self,
-        uid: &Uid,
-        observation: Observation<S>,
-        seen: LogicalTime,
-        fx: &mut Effects,
-    ) {
+    /// Applies an observation of an unknown UID.
+    fn add(&mut self, uid: &Uid, observation: Observation<S>, seen: LogicalTime, fx: &mut Effects) {
         match observation {
             Observation::Created(snapshot) | Observation::Updated(snapshot) => {
-                self.arrive(Status::new(uid.clone(), snapshot, seen), fx);
+                self.enqueue(Status::new(uid.clone(), snapshot, seen), fx);
             }
             Observation::Terminating { snapshot, deadline } => {
                 let mut status = Status::new(uid.clone(), snapshot.clone(), seen);
                 let terminating = Observation::Terminating { snapshot, deadline };
                 status.observe(terminating, seen, fx);
-                self.arrive(status, fx);
+                self.enqueue(status, fx);
             }
             Observation::Kill { .. } | Observation::Deleted => {}
         }
     }
 
-    /// An object that is new to the table takes its place: the name if it is free, else behind the
-    /// older one, whose time is over.
-    fn arrive(&mut self, mut status: Status<S>, fx: &mut Effects) {
+    /// Adds a new object: it takes the name if it is free, else it waits behind the older object,
+    /// whose work must end.
+    fn enqueue(&mut self, mut status: Status<S>, fx: &mut Effects) {
         fx.wake = true;
         let Some(occupant) = &mut self.occupant else {
             self.occupant = Some(status);
             return;
         };
         occupant.replaced(fx);
-        // What was found may stem from a process before this one, and then so may what comes after.
+        // What was found may come from an earlier process, and so may the object after it.
         if occupant.origin != Origin::Found {
             status.origin = Origin::Waited;
         }
@@ -146,7 +142,7 @@ impl<S: Clone> Slot<S> {
         }
     }
 
-    /// Takes out what is over and lets the next one move up.
+    /// Removes finished work and promotes the waiting object.
     fn settle(&mut self, fx: &mut Effects) {
         if let Some(next) = self.next.take_if(|next| next.is_over()) {
             self.retire(next, End::Unstarted, fx);
@@ -170,7 +166,7 @@ impl<S: Clone> Slot<S> {
         }
     }
 
-    /// What to do next. At most one run is out at a time.
+    /// What to do next. At most one run is handed out at a time.
     pub fn begin(&mut self, now: Instant) -> Step<S> {
         let Some(occupant) = &mut self.occupant else {
             return Step::Rest;
@@ -193,37 +189,39 @@ impl<S: Clone> Slot<S> {
         fx
     }
 
-    /// A look at the whole store, begun at `as_of`, found this object of the name, or none. What the
-    /// look could not have seen, because it was heard of later, is left alone.
+    /// Compares the name with the whole store as of `as_of`, which contains the object `desired` or
+    /// none. Objects observed later are left alone.
     ///
-    /// Objects that vanished become orphans and are brought to their end with their last snapshot;
-    /// tombstones of objects that are gone go; an object that was missed is taken up.
+    /// Vanished objects become orphans and are ended with their last snapshot; tombstones of
+    /// deleted objects are removed; a missed object is added.
     pub fn pass(&mut self, as_of: LogicalTime, desired: Option<(&Uid, S)>) -> Effects {
         let mut fx = Effects::default();
         let uid = desired.as_ref().map(|(uid, _)| *uid);
-        let vanished = |other: &Uid, heard: LogicalTime| Some(other) != uid && heard <= as_of;
+        let vanished =
+            |other: &Uid, observed_at: LogicalTime| Some(other) != uid && observed_at <= as_of;
         self.tombstones
-            .retain(|dead, heard| !vanished(dead, *heard));
+            .retain(|dead, observed_at| !vanished(dead, *observed_at));
         for status in self.occupant.iter_mut().chain(&mut self.next) {
             if vanished(&status.uid, status.seen) {
                 status.vanished(&mut fx);
             }
         }
         if let Some((uid, snapshot)) = desired
-            && !self.knows(uid)
-            && !self.heard_after(as_of)
+            && !self.has(uid)
+            && !self.observed_after(as_of)
         {
-            self.arrive(Status::new(uid.clone(), snapshot, as_of), &mut fx);
+            self.enqueue(Status::new(uid.clone(), snapshot, as_of), &mut fx);
         }
         self.settle(&mut fx);
         fx
     }
 
-    /// Remains of an object were found that is not in the store. If the name is free, ending them is
-    /// taken up as work; else whoever occupies it goes first, and the next look will find them again.
+    /// Remains of an object were found that is not in the store. If the name is free, their
+    /// termination begins. Otherwise the object with the name is ended first, and the next pass
+    /// finds the remains again.
     pub fn found(&mut self, uid: &Uid, deadline: Deadline, as_of: LogicalTime) -> Effects {
         let mut fx = Effects::default();
-        if self.occupant.is_none() && !self.knows(uid) {
+        if self.occupant.is_none() && !self.has(uid) {
             self.occupant = Some(Status::found(uid.clone(), deadline, as_of));
             fx.orphans += 1;
             fx.wake = true;
@@ -232,39 +230,42 @@ impl<S: Clone> Slot<S> {
     }
 
     /// Whether this UID is worked on, waits, or has finished.
-    fn knows(&self, uid: &Uid) -> bool {
+    fn has(&self, uid: &Uid) -> bool {
         self.statuses().any(|status| status.uid == *uid) || self.tombstones.contains_key(uid)
     }
 
-    fn heard_after(&self, moment: LogicalTime) -> bool {
-        self.statuses().any(|status| status.seen > moment)
-            || self.tombstones.values().any(|heard| *heard > moment)
+    fn observed_after(&self, time: LogicalTime) -> bool {
+        self.statuses().any(|status| status.seen > time)
+            || self
+                .tombstones
+                .values()
+                .any(|observed_at| *observed_at > time)
     }
 
     fn statuses(&self) -> impl Iterator<Item = &Status<S>> {
         self.occupant.iter().chain(&self.next)
     }
 
-    /// Nothing is worked on, waits or is remembered: the name can be forgotten.
+    /// Whether there is no work, no waiting object and no tombstone: the name can be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.occupant.is_none() && self.next.is_none() && self.tombstones.is_empty()
     }
 
-    /// Nothing is in flight, and nothing is to be done at this moment.
+    /// Whether nothing is in flight and nothing is due now.
     #[must_use]
     pub fn is_quiet(&self, now: Instant) -> bool {
         self.occupant.as_ref().is_none_or(|it| it.is_quiet(now))
     }
 
-    /// Everything that is known of one object of this name.
+    /// The work of one object with this name.
     #[must_use]
     pub fn view(&self, uid: &Uid) -> Option<View<S>> {
         self.views().find(|view| view.uid == *uid)
     }
 
-    /// Everything that is known: the object being worked on first, then the one that waits, then
-    /// those that have finished and are still in the store.
+    /// The work of all objects with this name: the current one first, then the waiting one, then
+    /// the tombstones.
     pub fn views(&self) -> impl Iterator<Item = View<S>> {
         let alive = self.statuses().enumerate().map(|(place, status)| View {
             uid: status.uid.clone(),
@@ -294,26 +295,26 @@ impl<S: Clone> Slot<S> {
     }
 }
 
-/// What others can see of the work for one object.
+/// The visible state of the work for one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View<S> {
-    /// Which object of the name.
+    /// The UID of the object.
     pub uid: Uid,
-    /// Which kind of work is done for it.
+    /// The phase of its work.
     pub phase: Phase,
-    /// Whether the store still asks for it.
+    /// Whether the store contains it.
     pub config: Config,
-    /// What is being acted on, or was last: never an observation that no worker has taken up yet.
+    /// The snapshot in use, or the last one used: never an observation that no worker has used yet.
     pub snapshot: Option<S>,
-    /// Until when a termination may take its time.
+    /// Until when a termination may be graceful.
     pub deadline: Deadline,
-    /// Whether a worker is at it.
+    /// Whether a worker is working on it.
     pub activity: Activity,
-    /// How often this phase's work has failed in a row.
+    /// Consecutive failures of this phase's work.
     pub failures: u32,
 }
 
-/// Whether a worker is at an object.
+/// Whether a worker is working on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// A run is in flight.

@@ -1,4 +1,4 @@
-//! What is known of the work for one UID: the state of one lifecycle, changed by events alone.
+//! The state of the work for one UID, changed only by events.
 
 use std::time::Duration;
 
@@ -10,28 +10,29 @@ use super::step::{Effects, Ended, Observation, Pace, Run, Work};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 
-/// Where the object stands with the store.
+/// The presence of the object in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Presence {
     Stored,
-    /// Another object has its name, so it must be gone; nobody has said so of this UID yet.
+    /// Another object has its name, so it must have been deleted; its deletion was not observed
+    /// yet.
     Replaced,
     Gone,
 }
 
-/// How the object came to its name.
+/// How the object got its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Origin {
-    /// The name was free. A process before this one may have worked on it.
+    /// The name was free. An earlier process may have worked on it.
     First,
-    /// It waited, under this very table, until the work of an older UID had finished: unless it was
-    /// started since, nothing of it exists.
+    /// It waited, in this table, until the work of an older UID had finished: unless it was started
+    /// since, nothing of it exists.
     Waited,
-    /// Only its remains are known: it was never in the store as far as this table was told.
+    /// Only its remains are known: it was never in the store as far as this table has observed.
     Found,
 }
 
-/// When there is something to do.
+/// When the next run is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Due {
     Now,
@@ -39,7 +40,7 @@ enum Due {
     Never,
 }
 
-/// A run that was handed out and has not come back.
+/// A run in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Running {
     phase: Phase,
@@ -50,17 +51,17 @@ struct Running {
 pub(super) struct Status<S> {
     pub(super) uid: Uid,
     pub(super) origin: Origin,
-    /// When it was last heard of.
+    /// When it was last observed.
     pub(super) seen: LogicalTime,
     phase: Phase,
     presence: Presence,
     started: bool,
     running: Option<Running>,
-    /// The one slot: what was observed last and nobody has acted on yet.
+    /// The pending slot: the last observation, if no run has used it yet.
     pending: Option<S>,
-    /// What the last run was about, or the run in flight is.
+    /// The snapshot of the last run, or of the run in flight.
     active: Option<S>,
-    /// The object was created again, with this very UID, while its work came to an end.
+    /// The object was created again, with the same UID, while its work was ending.
     restart: Option<S>,
     deadline: Deadline,
     due: Due,
@@ -88,8 +89,8 @@ impl<S: Clone> Status<S> {
         }
     }
 
-    /// Something of it was found that the store knows nothing of: there is no snapshot, and the
-    /// only work is to end it.
+    /// Something of it was found that is not in the store: there is no snapshot, and the only work
+    /// is to terminate it.
     pub(super) fn found(uid: Uid, deadline: Deadline, seen: LogicalTime) -> Self {
         Self {
             uid,
@@ -126,7 +127,7 @@ impl<S: Clone> Status<S> {
             }
             Observation::Created(snapshot) | Observation::Updated(snapshot) => {
                 self.presence = Presence::Stored;
-                // Once it was created again, news is about that life and no longer about this one.
+                // After it was created again, updates belong to that life.
                 if self.restart.is_some() {
                     self.restart = Some(snapshot);
                     return;
@@ -153,7 +154,7 @@ impl<S: Clone> Status<S> {
         }
     }
 
-    /// A look at the whole store did not find it.
+    /// A comparison with the whole store did not find it.
     pub(super) fn vanished(&mut self, fx: &mut Effects) {
         match self.presence {
             Presence::Stored => fx.orphans += 1,
@@ -175,14 +176,14 @@ impl<S: Clone> Status<S> {
         self.terminate(Deadline::NONE, fx);
     }
 
-    /// Ends the sync phase for good, shortens the deadline, and stops the run that is in the way.
+    /// Ends the sync phase, shortens the deadline, and cancels the run in flight if necessary.
     fn terminate(&mut self, deadline: Deadline, fx: &mut Effects) {
         let shortened = deadline < self.deadline;
         self.deadline = self.deadline.min(deadline);
         match self.phase {
             Phase::Sync => self.enter(Phase::Terminating),
             Phase::Terminating if shortened => {}
-            // Nothing changes for the work, so a retry that backs off goes on doing so.
+            // Nothing changes for the work, so a retry keeps its backoff.
             Phase::Terminating | Phase::Terminated | Phase::Finished => return,
         }
         if let Some(running) = &mut self.running {
@@ -204,7 +205,7 @@ impl<S: Clone> Status<S> {
         self.ceiling = None;
     }
 
-    /// What to do now, if anything, else when.
+    /// The run that is due now, or else when the next one is due.
     pub(super) fn begin(&mut self, now: Instant) -> Result<Run<S>, Option<Instant>> {
         if self.running.is_some() {
             return Err(None);
@@ -230,7 +231,7 @@ impl<S: Clone> Status<S> {
             (Phase::Terminated, Some(snapshot)) => Work::CleanUp { snapshot },
             // A snapshot comes before the phases that need one, and what is finished is retired.
             (Phase::Sync | Phase::Terminated, None) | (Phase::Finished, _) => {
-                debug_assert!(false, "a run without anything to run on");
+                debug_assert!(false, "a run without a snapshot");
                 self.due = Due::Never;
                 return Err(None);
             }
@@ -247,13 +248,14 @@ impl<S: Clone> Status<S> {
         })
     }
 
-    /// The run that was handed out has come back.
+    /// The run in flight has ended.
     pub(super) fn complete(&mut self, ended: Ended, pace: Pace, now: Instant) {
         let Some(running) = self.running.take() else {
             debug_assert!(false, "nothing was running");
             return;
         };
-        // Termination was asked for meanwhile: whatever the sync came to, the next phase is due.
+        // Termination was requested in the meantime: whatever the result of the sync, the next
+        // phase is due.
         if self.phase != running.phase {
             self.due = Due::Now;
             return;
@@ -269,7 +271,7 @@ impl<S: Clone> Status<S> {
             (Ended::Settled | Ended::Done, Phase::Sync) => self.succeeded(now, pace.resync),
             (Ended::Again { after }, Phase::Sync) => self.succeeded(now, Some(after)),
             (Ended::Terminal, Phase::Sync) => self.enter(Phase::Terminating),
-            // Of remains alone nothing is known that could be cleaned up.
+            // Remains have no snapshot to clean up with.
             (_, Phase::Terminating) if self.is_remains() => self.enter(Phase::Finished),
             (_, phase) => self.enter(phase.next()),
         }
@@ -288,7 +290,7 @@ impl<S: Clone> Status<S> {
         self.pending.is_none() && self.active.is_none()
     }
 
-    /// Nothing is left to do, or nothing ever was: it came to its turn by waiting and was
+    /// Whether nothing is left to do, or nothing ever was: the object waited for its turn and was
     /// terminated before it was started.
     pub(super) fn is_over(&self) -> bool {
         let untouched = self.origin == Origin::Waited && !self.started;
@@ -312,7 +314,7 @@ impl<S: Clone> Status<S> {
         self.running.is_some()
     }
 
-    /// Nothing is in flight and nothing is to be done at this moment.
+    /// Whether nothing is in flight and nothing is due now.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         self.running.is_none()
             && match self.due {

@@ -1,4 +1,4 @@
-//! What goes into the state table and what comes out of it.
+//! The inputs and outputs of the state table.
 
 use std::time::Duration;
 
@@ -8,103 +8,104 @@ use super::object::Deadline;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 
-/// What somebody saw of an object, or wants of it.
+/// An observation of an object, or an order for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Observation<S> {
-    /// It came into being, as far as the observer knows.
+    /// It was created, as far as the observer knows.
     Created(S),
-    /// It is there and wanted.
+    /// It exists and is desired.
     Updated(S),
-    /// It is there and must stop, such as an object with a deletion timestamp.
+    /// It exists and must terminate, for example because it has a deletion timestamp.
     Terminating {
-        /// The object as it is now.
+        /// The object in its current state.
         snapshot: S,
-        /// Until when it may take its time.
+        /// Until when the termination may be graceful.
         deadline: Deadline,
     },
-    /// It must stop, whatever the store says: an order, as by an eviction. Of an object that is not
-    /// known it means nothing, for there is nothing to stop it with.
+    /// It must terminate, whatever its state in the store: an order, such as an eviction. Ignored
+    /// for an unknown object, because there is no snapshot to terminate it with.
     Kill {
-        /// Until when it may take its time.
+        /// Until when the termination may be graceful.
         deadline: Deadline,
     },
-    /// It is gone from the store.
+    /// It was deleted from the store.
     Deleted,
 }
 
-/// One piece of work, with what it is to be done on.
+/// One piece of work with its input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Work<S> {
-    /// Bring the world to the snapshot.
+    /// Sync the object.
     Sync {
-        /// The object as it was observed last.
+        /// The object as last observed.
         snapshot: S,
     },
-    /// Bring to an end what runs.
+    /// Terminate what runs.
     Terminate {
-        /// The object as it was observed last.
+        /// The object as last observed.
         snapshot: S,
-        /// Until when that may take its time.
+        /// Until when the termination may be graceful.
         deadline: Deadline,
     },
-    /// Bring to an end what was found of an object that the store knows nothing of. A variant of its
-    /// own, so that nobody takes remains for an object.
+    /// Terminate what was found of an object that is not in the store. A separate variant, so that
+    /// remains are not taken for an object.
     TerminateFound {
-        /// Until when that may take its time.
+        /// Until when the termination may be graceful.
         deadline: Deadline,
     },
-    /// Clean up what it left behind.
+    /// Clean up the state that the object left behind.
     CleanUp {
-        /// The object as it was observed last.
+        /// The object as last observed.
         snapshot: S,
     },
 }
 
-/// What a worker is to do next for a name.
+/// The next run of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Run<S> {
-    /// For which object of that name.
+    /// The UID of the object.
     pub uid: Uid,
-    /// What.
+    /// The work.
     pub work: Work<S>,
-    /// How often this phase's work has failed in a row.
+    /// Consecutive failures of this phase's work.
     pub failures: u32,
 }
 
-/// The answer to "what is to be done for this name?".
+/// What to do next for a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step<S> {
-    /// This. Nothing else is handed out for the name until it was [completed](super::Slot::complete).
+    /// This run. No other run is handed out for the name until it was
+    /// [completed](super::Slot::complete).
     Run(Run<S>),
-    /// Nothing before this moment, unless something is observed.
+    /// Nothing before this time, unless there is an observation.
     Sleep(Instant),
-    /// Nothing, unless something is observed.
+    /// Nothing, unless there is an observation.
     Rest,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// A sync is done for now; the next comes at the resync.
+    /// A sync is done for now; the next one is the resync.
     Settled,
-    /// A sync is done for now and asks to be looked at again.
+    /// A sync is done for now and requests another one.
     Again {
         /// From now on.
         after: Duration,
     },
-    /// A sync found that the object has come to its end by itself. Not an error.
+    /// A sync found that the object has ended by itself. Not an error.
     Terminal,
     /// A termination or a cleanup is complete.
     Done,
-    /// Not done: to be tried again. If the run was cancelled that is no failure, and the retry is
-    /// at once.
+    /// Not done: to be retried. If the run was cancelled this is not a failure, and the retry is at
+    /// once.
     Failed(Backoff),
 }
 
-/// What chance and configuration add to the end of a run.
+/// The random and configured delays after a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// When a settled object is looked at again, jitter included; `None` is never.
+    /// When a settled object is synced again, including jitter; `None` means never.
     pub resync: Option<Duration>,
     /// From 0 to 1, for the backoff.
     pub draw: f64,
@@ -113,40 +114,39 @@ pub struct Pace {
 /// How the work for an object ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// All of it is done.
+    /// All work is done.
     Done,
     /// It was never started: it waited behind an older object of its name, and was terminated or
-    /// replaced before its turn came.
+    /// replaced before its turn.
     Unstarted,
-    /// This life is done, and the next one of the very same UID begins: it was created again
-    /// meanwhile.
+    /// This life is done, and the next one with the same UID begins: the object was created again
+    /// in the meantime.
     Restarting,
 }
 
 /// The work for an object has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Finished {
-    /// Which.
+    /// The UID of the object.
     pub uid: Uid,
-    /// How.
+    /// How the work ended.
     pub end: End,
 }
 
-/// What an event asks of whoever drives the table.
+/// What the driver must do after an event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Effects {
-    /// There may be something to do: ask for the next [`Step`].
+    /// There may be something to do: get the next [`Step`].
     pub wake: bool,
     /// Cancel the run in flight.
     pub cancel: bool,
     /// Objects whose work has ended.
     pub finished: Vec<Finished>,
-    /// Objects that were created again, under the same UID, before their work had finished.
+    /// Objects that were created again, with the same UID, before their work had finished.
     pub restarts: u64,
-    /// Objects that turned out to have vanished without anybody having said so, or of which remains
-    /// were found.
+    /// Objects that vanished without an observed deletion, or whose remains were found.
     pub orphans: u64,
-    /// Observations that came too late: their object's work has finished.
+    /// Observations that were too late: the work of their object has finished.
     pub dropped: u64,
 }

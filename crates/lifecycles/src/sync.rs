@@ -1,14 +1,14 @@
-//! The primitives under the gate, in one place so that a model checker's can stand in for them.
+//! The primitives under the gate, in one place so that a model checker can replace them.
 
 use parking_lot::{Mutex, MutexGuard};
 
 /// Cancels one run.
 pub(super) use tokio_util::sync::CancellationToken as Token;
 
-/// Tells one worker to look again. A signal given while it does not listen is kept.
+/// Wakes one worker. A signal given while it does not wait is kept.
 pub(super) use tokio::sync::Notify as Signal;
 
-/// The one lock.
+/// The lock of the gate.
 pub(super) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {

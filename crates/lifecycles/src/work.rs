@@ -1,4 +1,4 @@
-//! What a user of lifecycles brings: the three kinds of work.
+//! The work that users of lifecycles implement.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -12,26 +12,25 @@ use belayer_core::workqueue::Backoff;
 
 /// The work for one kind of object, in three phases.
 ///
-/// For one name at most one of these futures is alive at a time, and none is ever dropped half way:
-/// a run that is to stop is told so by its token, and what comes next waits until it has returned.
-/// So a `sync` that leaves a process or a thread behind must wait for its end before it returns.
+/// For one name at most one of these futures is alive at a time, and none is dropped before it
+/// returns: a run is stopped by its token, and the next one waits until it has returned. So a
+/// `sync` that starts a process or a thread must wait for its end before it returns.
 ///
-/// Every call may come again after a success (a resync, a restart of the process, a replay), so each
-/// brings the world to a state rather than taking a step. A panic is caught, counted and treated
-/// like an error.
+/// Every call may be repeated after a success (by a resync, a restart of the process, a replay), so
+/// each one must be idempotent. A panic is caught, counted and treated like an error.
 pub trait Lifecycle: Send + Sync + 'static {
-    /// What the work needs to know of an object.
+    /// The input of the work for an object.
     type Snapshot: Send + Sync + 'static;
 
-    /// Why a run could not do its work. Logged in lower case after the object's name.
+    /// Why a run failed. Logged in lower case after the object's name.
     type Error: fmt::Display + Send;
 
-    /// Brings the world to what the snapshot asks for. Cancelled when the object has to stop; it
-    /// should then return soon, with any result, for no result counts then.
+    /// Brings the object to the state of the snapshot. Cancelled when the object must terminate; it
+    /// should then return soon. Its result is ignored then.
     ///
     /// # Errors
-    /// When it is to be tried again, with backoff. That the object has come to its end by itself is
-    /// no error but [`Synced::Terminal`].
+    /// If it must be retried, with backoff. An object that has ended by itself is not an error but
+    /// [`Synced::Terminal`].
     fn sync(
         &self,
         object: &Identity,
@@ -39,11 +38,11 @@ pub trait Lifecycle: Send + Sync + 'static {
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<Synced, Self::Error>> + Send;
 
-    /// Brings to an end what runs for the object. When it returns `Ok`, nothing of it runs any more
-    /// nor will. Cancelled when the deadline shrinks; the next run has the new one.
+    /// Stops what runs for the object. When it returns `Ok`, nothing of the object runs, now or
+    /// later. Cancelled when the deadline shrinks; the next run gets the new one.
     ///
     /// # Errors
-    /// When something still runs, or may: it is tried again, with backoff, without end.
+    /// If something still runs, or may run: it is retried, with backoff, without a limit.
     fn terminate(
         &self,
         object: &Identity,
@@ -52,10 +51,10 @@ pub trait Lifecycle: Send + Sync + 'static {
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Cleans up what the object left behind. Nothing but the end of the process cancels it.
+    /// Cleans up the state that the object left behind. Cancelled only by the end of the process.
     ///
     /// # Errors
-    /// When something is left: it is tried again, with backoff, without end.
+    /// If something is left: it is retried, with backoff, without a limit.
     fn terminated(
         &self,
         object: &Identity,
@@ -63,12 +62,12 @@ pub trait Lifecycle: Send + Sync + 'static {
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Brings to an end what was found of an object of which nothing else is known; see
-    /// [`Pass::found`](super::Pass::found). There is no cleanup after it. Needed by those alone who
-    /// report such remains.
+    /// Stops what was found of an object that is otherwise unknown; see
+    /// [`Pass::found`](super::Pass::found). There is no cleanup after it. Only needed by
+    /// implementations that report such remains.
     ///
     /// # Errors
-    /// When something is left: it is tried again, with backoff, without end.
+    /// If something is left: it is retried, with backoff, without a limit.
     fn terminate_found(
         &self,
         object: &Identity,
@@ -79,30 +78,30 @@ pub trait Lifecycle: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// How long the object waits after this error. [`Backoff::ERROR`] unless said otherwise.
+    /// The backoff of the object after this error; [`Backoff::ERROR`] by default.
     fn backoff(&self, error: &Self::Error) -> Backoff {
         let _ = error;
         Backoff::ERROR
     }
 
-    /// The work for this object has ended, and how. Called once per life, outside of every lock; it
-    /// must not block. [`End::Restarting`] says that this was not the last of it.
+    /// Called when the work for this object has ended, once per life and outside of every lock. It
+    /// must not block. After [`End::Restarting`] the next life begins.
     fn finished(&self, object: &Identity, end: End) {
         let _ = (object, end);
     }
 }
 
-/// What a sync came to.
+/// The result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Synced {
-    /// Done for now: again at the next change, or at the resync.
+    /// Done for now: the next sync is at the next change, or at the resync.
     Settled,
-    /// Done for now: again at the next change, or after this.
+    /// Done for now: the next sync is at the next change, or after this time.
     Again {
         /// From now on.
         after: Duration,
     },
-    /// The object has come to its end by itself and is to be terminated. Others see it as terminated
-    /// only when its termination is complete.
+    /// The object has ended by itself and is to be terminated. Readers see it as terminated only
+    /// when its termination is complete.
     Terminal,
 }

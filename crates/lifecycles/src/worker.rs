@@ -1,4 +1,4 @@
-//! One task per name that has work: the kubelet's pod worker loop.
+//! One task per name with work: the kubelet's pod worker loop.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use belayer_core::ambient;
 use belayer_core::object::ObjectKey;
 use belayer_core::workqueue::Backoff;
 
-/// How much longer than its interval a resync may be put off, as the kubelet's are.
+/// By how much of its interval a resync may be delayed, as in the kubelet.
 const JITTER: f64 = 0.5;
 
 pub(super) async fn work<L: Lifecycle>(
@@ -64,8 +64,8 @@ async fn execute<L: Lifecycle>(
     cancel: &CancellationToken,
 ) -> Ended {
     let object = Identity::new(key.clone(), run.uid);
-    // The block makes a panic before the first await, or in the choice of a backoff, one of the
-    // future as well. Nothing of ours is touched by the unwinding.
+    // The block also catches a panic before the first await, or in `backoff`. The unwinding touches
+    // no state of the gate.
     let work = AssertUnwindSafe(async {
         let result = dispatch(&shared.work, &object, &run.work, cancel).await;
         result.map_err(|error| (shared.work.backoff(&error), error))
@@ -77,7 +77,7 @@ async fn execute<L: Lifecycle>(
             if cancel.is_cancelled() {
                 tracing::debug!(controller, %object, %error, "cancelled");
             } else {
-                tracing::warn!(controller, %object, %error, failures = run.failures + 1, "not done, trying again");
+                tracing::warn!(controller, %object, %error, failures = run.failures + 1, "failed, retrying");
             }
             Ended::Failed(backoff)
         }

@@ -6,19 +6,19 @@ use metrics_exporter_prometheus::{
 
 use crate::table::{ALL, Kind, describe_all};
 
-/// Renders what the process has recorded in Prometheus' text format.
+/// Renders the recorded metrics in Prometheus' text format.
 ///
-/// It opens no socket: whoever serves `/metrics` calls [`Exporter::render`].
+/// It opens no socket: the HTTP server of `/metrics` calls [`Exporter::render`].
 pub struct Exporter {
     handle: PrometheusHandle,
     process: metrics_process::Collector,
 }
 
-/// The exporter cannot record for this process.
+/// Why the exporter cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The process has a recorder already; there is one per process.
-    #[error("the process already records its metrics elsewhere")]
+    /// The process has a recorder already; a process can have only one.
+    #[error("this process already has a metrics recorder")]
     AlreadyInstalled,
     /// A histogram of the table has no buckets.
     #[error("the metric {0} has no buckets")]
@@ -26,7 +26,7 @@ pub enum InstallError {
 }
 
 impl Exporter {
-    /// Makes the exporter the recorder of the whole process and describes every metric.
+    /// Installs the exporter as the recorder of the process and describes every metric.
     ///
     /// # Errors
     /// If the process has a recorder already.
@@ -37,7 +37,7 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// A recorder that is not installed, with its exporter: for tests, by
+    /// A recorder that is not installed, with its exporter: for tests, with
     /// `metrics::with_local_recorder`.
     ///
     /// # Errors
@@ -62,14 +62,14 @@ impl Exporter {
         ))
     }
 
-    /// Everything recorded so far, and the process as it is now.
+    /// All metrics recorded so far, with the current process metrics.
     pub fn render(&self) -> String {
         self.process.collect();
         self.handle.render()
     }
 
-    /// Folds observations of histograms into their buckets. Without scrapes nothing else does,
-    /// and they would pile up: call it every few seconds.
+    /// Adds observations of histograms to their buckets. Without scrapes they would accumulate, so
+    /// call it every few seconds.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }

@@ -1,11 +1,11 @@
-//! A strict reader of Prometheus' text format, for tests, scenarios and `status`.
+//! A strict parser of Prometheus' text format, for tests, scenarios and `status`.
 //!
-//! Stricter than Prometheus: what a scraper would forgive (a sample without a type, a family in
-//! two pieces, a histogram whose buckets fall) is an error here.
+//! It is stricter than Prometheus: what a scraper tolerates (a sample without a type, a family in
+//! two parts, a histogram whose buckets decrease) is an error here.
 
 use std::collections::{BTreeMap, HashSet};
 
-/// What was scraped, by family name.
+/// The scraped families by name.
 pub type Families = BTreeMap<String, Family>;
 
 /// All series of one metric.
@@ -15,14 +15,14 @@ pub struct Family {
     pub help: Option<String>,
     /// The text of `# TYPE`: `counter`, `gauge`, `histogram` or `summary`.
     pub kind: String,
-    /// Its samples, in the order they came.
+    /// Its samples, in order.
     pub samples: Vec<Sample>,
 }
 
 /// One line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// The name, `_bucket`, `_sum` or `_count` included.
+    /// The name, including `_bucket`, `_sum` or `_count`.
     pub name: String,
     /// Labels by name.
     pub labels: BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub struct Sample {
 }
 
 impl Family {
-    /// The value of the one series with exactly these labels.
+    /// The value of the series with exactly these labels.
     pub fn value(&self, labels: &[(&str, &str)]) -> Option<f64> {
         self.samples
             .iter()
@@ -54,31 +54,31 @@ impl Family {
     }
 }
 
-/// Why a text is no valid exposition.
+/// Why a text is not a valid exposition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// A line follows no rule of the format.
+    /// An invalid line.
     #[error("line {line}: {what}")]
     Line {
         /// Counted from 1.
         line: usize,
-        /// The rule.
+        /// The error.
         what: &'static str,
     },
-    /// A histogram contradicts itself.
+    /// An inconsistent histogram.
     #[error("histogram {family}: {what}")]
     Histogram {
         /// Its name.
         family: String,
-        /// The contradiction.
+        /// The inconsistency.
         what: &'static str,
     },
 }
 
-/// Reads a whole exposition.
+/// Parses a whole exposition.
 ///
 /// # Errors
-/// At the first line or histogram that breaks a rule.
+/// For the first invalid line or histogram.
 pub fn parse(text: &str) -> Result<Families, ParseError> {
     let mut families = Families::new();
     let mut current = String::new();
@@ -92,14 +92,16 @@ pub fn parse(text: &str) -> Result<Families, ParseError> {
             continue;
         }
         if let Some(comment) = text.strip_prefix("# ") {
-            let (keyword, rest) = comment.split_once(' ').ok_or(fail("a bare comment"))?;
+            let (keyword, rest) = comment
+                .split_once(' ')
+                .ok_or(fail("a comment without a keyword"))?;
             let (name, rest) = rest.split_once(' ').ok_or(fail("a comment without text"))?;
             if !is_name(name) {
-                return Err(fail("no metric name"));
+                return Err(fail("an invalid metric name"));
             }
             let family = families.entry(name.to_owned()).or_default();
             if !family.samples.is_empty() {
-                return Err(fail("a family in two pieces"));
+                return Err(fail("a family in two parts"));
             }
             match keyword {
                 "HELP" if family.help.is_none() => family.help = Some(rest.to_owned()),
@@ -109,7 +111,7 @@ pub fn parse(text: &str) -> Result<Families, ParseError> {
                     }
                     family.kind = rest.to_owned();
                 }
-                _ => return Err(fail("a second HELP or TYPE, or neither")),
+                _ => return Err(fail("a duplicate HELP or TYPE, or another comment")),
             }
             current = name.to_owned();
             continue;
@@ -128,7 +130,7 @@ pub fn parse(text: &str) -> Result<Families, ParseError> {
             return Err(fail("a counter below zero"));
         }
         if !series.insert((sample.name.clone(), sample.labels.clone())) {
-            return Err(fail("a series that stands twice"));
+            return Err(fail("a duplicate series"));
         }
         family.samples.push(sample);
     }
@@ -165,7 +167,7 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
     let end = line.find(['{', ' ']).ok_or("a sample without a value")?;
     let (name, rest) = line.split_at(end);
     if !is_name(name) {
-        return Err("no metric name");
+        return Err("an invalid metric name");
     }
     let (labels, value) = match rest.strip_prefix('{') {
         Some(rest) => labels(rest)?,
@@ -175,7 +177,7 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
     let value = match value {
         "+Inf" => f64::INFINITY,
         "-Inf" => f64::NEG_INFINITY,
-        value => value.parse().map_err(|_| "a value that is no number")?,
+        value => value.parse().map_err(|_| "a value that is not a number")?,
     };
     Ok(Sample {
         name: name.to_owned(),
@@ -184,17 +186,17 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
     })
 }
 
-/// Reads `a="b",c="d"}` and returns what stands behind the brace.
+/// Parses `a="b",c="d"}` and returns the rest of the text after the brace.
 fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), &'static str> {
     let mut labels = BTreeMap::new();
     loop {
         let (name, after) = rest.split_once("=\"").ok_or("a label without a value")?;
         if !is_name(name) || name.contains(':') {
-            return Err("no label name");
+            return Err("an invalid label name");
         }
         let (value, after) = quoted(after)?;
         if labels.insert(name.to_owned(), value).is_some() {
-            return Err("a label that stands twice");
+            return Err("a duplicate label");
         }
         match after.strip_prefix(',') {
             Some(next) => rest = next,
@@ -220,10 +222,10 @@ fn quoted(text: &str) -> Result<(String, &str), &'static str> {
     Err("no closing quote")
 }
 
-/// One series of a histogram: its parts, gathered over the lines.
+/// One series of a histogram, collected from several lines.
 #[derive(Default)]
 struct Histogram {
-    /// Upper bounds and counts, in the order they came.
+    /// Upper bounds and counts, in order.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: Option<f64>,
@@ -235,7 +237,7 @@ impl Histogram {
             let bound = sample.labels.get("le").ok_or("a bucket without a bound")?;
             let bound = match bound.as_str() {
                 "+Inf" => f64::INFINITY,
-                bound => bound.parse().map_err(|_| "a bound that is no number")?,
+                bound => bound.parse().map_err(|_| "a bound that is not a number")?,
             };
             self.buckets.push((bound, sample.value));
         } else if sample.name.ends_with("_count") {
@@ -251,7 +253,7 @@ impl Histogram {
             .buckets
             .is_sorted_by(|(bound, n), (next, more)| bound < next && n <= more)
         {
-            return Err("buckets that fall");
+            return Err("buckets that decrease");
         }
         let total = self.buckets.last().filter(|(bound, _)| bound.is_infinite());
         let Some((_, total)) = total else {
@@ -284,7 +286,7 @@ mod tests {
     use rstest::rstest;
 
     #[test]
-    fn a_small_exposition_is_read() {
+    fn a_small_exposition_is_parsed() {
         let families = parse(
             "# HELP a_total What.\n# TYPE a_total counter\na_total{x=\"q\\\"\\n\\\\\"} 2\n\
              \n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 3\nh_sum 4\nh_count 3\n",
@@ -297,19 +299,19 @@ mod tests {
 
     #[rstest]
     #[case::no_type("a 1\n", "a sample without a type")]
-    #[case::help_is_no_type("# HELP a b\na 1\n", "a sample without a type")]
+    #[case::help_without_type("# HELP a b\na 1\n", "a sample without a type")]
     #[case::unknown_type("# TYPE a b\n", "an unknown type")]
-    #[case::two_types("# TYPE a gauge\n# TYPE a gauge\n", "a second HELP or TYPE")]
-    #[case::two_pieces("# TYPE a gauge\na 1\n# TYPE b gauge\n# HELP a x\n", "two pieces")]
+    #[case::two_types("# TYPE a gauge\n# TYPE a gauge\n", "a duplicate HELP or TYPE")]
+    #[case::two_pieces("# TYPE a gauge\na 1\n# TYPE b gauge\n# HELP a x\n", "two parts")]
     #[case::foreign("# TYPE a gauge\nb 1\n", "outside its family")]
     #[case::negative("# TYPE a counter\na -1\n", "below zero")]
-    #[case::twice("# TYPE a gauge\na 1\na 2\n", "stands twice")]
-    #[case::label_twice("# TYPE a gauge\na{x=\"1\",x=\"2\"} 1\n", "label that stands twice")]
+    #[case::twice("# TYPE a gauge\na 1\na 2\n", "a duplicate series")]
+    #[case::label_twice("# TYPE a gauge\na{x=\"1\",x=\"2\"} 1\n", "a duplicate label")]
     #[case::open_quote("# TYPE a gauge\na{x=\"1} 1\n", "no closing quote")]
     #[case::open_brace("# TYPE a gauge\na{x=\"1\" 1\n", "no closing brace")]
-    #[case::no_number("# TYPE a gauge\na one\n", "no number")]
-    #[case::bad_name("# TYPE 1a gauge\n", "no metric name")]
-    #[case::bad_label("# TYPE a gauge\na{1x=\"1\"} 1\n", "no label name")]
+    #[case::no_number("# TYPE a gauge\na one\n", "not a number")]
+    #[case::bad_name("# TYPE 1a gauge\n", "an invalid metric name")]
+    #[case::bad_label("# TYPE a gauge\na{1x=\"1\"} 1\n", "an invalid label name")]
     #[case::no_inf(
         "# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_sum 1\nh_count 1\n",
         "+Inf"
@@ -322,7 +324,7 @@ mod tests {
         "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 2\n",
         "_count"
     )]
-    fn what_breaks_a_rule_is_refused(#[case] text: &str, #[case] why: &str) {
+    fn invalid_expositions_are_refused(#[case] text: &str, #[case] why: &str) {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Every metric of Belayer, as data, and the Prometheus exposition.
+//! The metrics of Belayer as data, and the Prometheus exposition.
 #![doc = include_str!("../README.md")]
 
 pub mod exposition;
@@ -15,7 +15,7 @@ pub use metrics::Unit;
 pub use names::*;
 pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
 pub use values::{
-    NAMESPACES, band, bound_code, bound_method, bound_namespace, cause, config, lifecycle, outcome,
-    recreation, unread, waiting, wipe,
+    NAMESPACES, bound_code, bound_method, bound_namespace, cause, config, lifecycle, outcome,
+    priority, recreation, unread, waiting, wipe,
 };
 pub use zeros::{KnownValues, build_info, zero};

@@ -1,31 +1,31 @@
-//! The table: one entry per metric.
+//! The table of metrics.
 
 use metrics::Unit;
 
 use crate::values::{
-    CODES, METHODS, band, cause, config, lifecycle, outcome, recreation, unread, waiting, wipe,
+    CODES, METHODS, cause, config, lifecycle, outcome, priority, recreation, unread, waiting, wipe,
 };
 use crate::{buckets, names as n};
 
-/// What a metric is called, what it counts and how its series differ.
+/// The definition of a metric.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name, unit and `_total` included, as it is scraped.
+    /// The name, including unit and `_total`, as scraped.
     pub name: &'static str,
     /// Its type.
     pub kind: Kind,
-    /// What one of it is.
+    /// The unit of its values.
     pub unit: Unit,
     /// The text of `# HELP`.
     pub help: &'static str,
-    /// The labels that each of its series carries.
+    /// The labels of each of its series.
     pub labels: &'static [Label],
 }
 
 /// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Only rises; starts again at 0 with the process.
+    /// Only rises; starts at 0 with the process.
     Counter,
     /// Rises and falls.
     Gauge,
@@ -33,7 +33,7 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// A label and what bounds its values.
+/// A label and its possible values.
 #[derive(Debug)]
 pub struct Label {
     /// Its name.
@@ -42,18 +42,18 @@ pub struct Label {
     pub values: Values,
 }
 
-/// The values that a label can take. There is no variant for free text: names that users choose (of pods,
-/// profiles) are never labels, and only a limited number of namespaces are.
+/// The possible values of a label. There is no variant for free text: names that users choose (of
+/// pods, profiles) are never labels, and only a limited number of namespaces are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     /// Exactly these, written as zeros from the start.
     Fixed(&'static [&'static str]),
-    /// At most these. Which of them occur is up to the server, so no zeros are written.
+    /// At most these. The server determines which of them occur, so no zeros are written.
     Within(&'static [&'static str]),
     /// Names of namespaces: the first [`NAMESPACES`](crate::NAMESPACES) that occur, `other` for the
     /// rest.
     Namespaces,
-    /// Names of this program that are known once it has read its configuration.
+    /// Names that the program knows after it has read its configuration.
     Known(Known),
 }
 
@@ -66,11 +66,11 @@ pub enum Known {
     Evidence,
     /// Workqueues.
     Queue,
-    /// Kinds that are watched, such as `Pod`.
+    /// Watched kinds, such as `Pod`.
     Kind,
-    /// Kinds of live questions.
+    /// Types of live queries.
     Question,
-    /// Kinds of answers to one question.
+    /// Answers to one type of query.
     Answer,
     /// Belayer's version.
     Version,
@@ -115,14 +115,14 @@ const fn metric(
 use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, Count, Seconds};
 
-/// Every metric that this version writes.
+/// Every metric of this version.
 pub const ALL: &[Metric] = &[
     metric(
         n::WORKQUEUE_DEPTH,
         Gauge,
         Count,
-        &[QUEUE, fixed("priority", band::ALL)],
-        "Keys ready to be worked on, by priority band.",
+        &[QUEUE, fixed("priority", priority::ALL)],
+        "Keys ready to be worked on, by priority.",
     ),
     metric(
         n::WORKQUEUE_ADDS,
@@ -177,21 +177,21 @@ pub const ALL: &[Metric] = &[
             },
             fixed("method", METHODS),
         ],
-        "Requests to the API server by status code and method; <error> got no answer.",
+        "Requests to the API server by status code and method; <error> means no response.",
     ),
     metric(
         n::REST_REQUEST_DURATION,
         Histogram(buckets::REQUEST),
         Seconds,
         &[fixed("verb", METHODS)],
-        "Time from sending a request to the head of its answer.",
+        "Time from sending a request to the headers of its response.",
     ),
     metric(
         n::HOLDS,
         Gauge,
         Count,
         &[CONTROLLER],
-        "Objects that carry the controller's hold now.",
+        "Objects that have a finalizer of the controller (a hold).",
     ),
     metric(
         n::HOLDS_ADDED,
@@ -212,7 +212,7 @@ pub const ALL: &[Metric] = &[
         Histogram(buckets::RELEASE),
         Seconds,
         &[CONTROLLER],
-        "Time from the moment the evidence existed to the release.",
+        "Time from when the evidence existed to the release.",
     ),
     metric(
         n::RELEASE_DENIED,
@@ -232,7 +232,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[CONTROLLER],
-        "Objects that are being deleted and still carry the controller's hold.",
+        "Objects that are being deleted and still have the controller's hold.",
     ),
     metric(
         n::OLDEST_WAITING,
@@ -253,29 +253,29 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[CONTROLLER],
-        "1 while the backlog gate is closed and no holds are added in any namespace, else 0.",
+        "1 while the backlog limit is reached and no holds are added in any namespace, else 0.",
     ),
     metric(
         n::BACKLOG_NAMESPACES,
         Gauge,
         Count,
         &[CONTROLLER],
-        "Namespaces whose backlog gate is closed, so that no holds are added there.",
+        "Namespaces whose backlog limit is reached, so that no holds are added there.",
     ),
     metric(
         n::UNSELECTED_KEPT,
         Gauge,
         Count,
         &[CONTROLLER],
-        "Holds kept although nothing selects their object any more, because releasing that many \
-         at once looks like a mistake.",
+        "Holds kept although no profile selects their object any more, because releasing that many \
+         at once is probably a mistake.",
     ),
     metric(
         n::OBSERVED_LOSSES,
         Counter,
         Count,
         &[CONTROLLER],
-        "Objects in observe mode that vanished before their result was taken.",
+        "Objects in observe mode that vanished before their result was read.",
     ),
     metric(
         n::UNREAD_PODS,
@@ -297,14 +297,14 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[CONTROLLER],
-        "Pods deleted by the cleanup that their own annotation asks for.",
+        "Pods deleted by the cleanup that their own annotation requests.",
     ),
     metric(
         n::OUTCOMES,
         Counter,
         Count,
         &[CONTROLLER, fixed("result", outcome::ALL)],
-        "Records of pods' outcomes: written, found written already, incomplete because the node is \
+        "Records of pods' outcomes: written, already written, incomplete because the node is \
          lost, or refused by the API server.",
     ),
     metric(
@@ -312,7 +312,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[CONTROLLER],
-        "Pods that still carry a hold while the deletion of their owner waits for them.",
+        "Pods that still have a hold while the deletion of their owner waits for them.",
     ),
     metric(
         n::RECREATIONS,
@@ -322,28 +322,28 @@ pub const ALL: &[Metric] = &[
             fixed("reason", recreation::REASONS),
             fixed("outcome", recreation::OUTCOMES),
         ],
-        "Steps in the life of rejected pods, by the kubelet's reason and what came of it.",
+        "Steps of the re-creation of rejected pods, by the kubelet's reason and by result.",
     ),
     metric(
         n::RECREATION_BUDGET_EXHAUSTED,
         Counter,
         Count,
         &[],
-        "Rejected pods whose every allowed re-creation was rejected too.",
+        "Rejected pods of which every allowed re-creation was rejected too.",
     ),
     metric(
         n::BREAKER_OPEN,
         Gauge,
         Count,
         &[fixed("scope", recreation::SCOPES)],
-        "Breakers that are open, so that re-creations after their rejections wait.",
+        "Open circuit breakers; re-creations of pods that their nodes rejected wait.",
     ),
     metric(
         n::EVENTS_DROPPED,
         Counter,
         Count,
         &[],
-        "Events that were not written because too many stood in line.",
+        "Events that were not written because too many were queued.",
     ),
     metric(
         n::WORKER_PANICS,
@@ -361,15 +361,15 @@ pub const ALL: &[Metric] = &[
             fixed("lifecycle", lifecycle::ALL),
             fixed("config", config::ALL),
         ],
-        "Objects that have a worker, by the phase of its work and by whether the store still asks \
-         for the object (desired) or not (orphan).",
+        "Objects that have a worker, by the phase of its work and by whether the store still \
+         contains the object (desired) or not (orphan).",
     ),
     metric(
         n::WORKERS_DESIRED,
         Gauge,
         Count,
         &[CONTROLLER],
-        "Objects that the store asks for, those included whose work has finished.",
+        "Objects that the store contains, including those whose work has finished.",
     ),
     metric(
         n::WORKERS_ACTIVE,
@@ -390,22 +390,22 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[CONTROLLER],
-        "Objects that turned out to have vanished from the store without a deletion having been \
-         seen, and remains that were found of objects that it does not have.",
+        "Objects that vanished from the store without an observed \
+         deletion, and found remains of objects that the store does not contain.",
     ),
     metric(
         n::WIPE_TRIES,
         Counter,
         Count,
         &[fixed("state", wipe::ALL)],
-        "Tries of the node agent to wipe its node of a rejected pod.",
+        "Attempts of the node agent to wipe the remains of a rejected pod from its node.",
     ),
     metric(
         n::WIPE_DURATION,
         Histogram(buckets::RELEASE),
         Seconds,
         &[],
-        "Time from when the node agent first saw that a wipe is wanted to when it was complete.",
+        "Time from when the node agent first saw the request for a wipe to its completion.",
     ),
     metric(
         n::WIPE_REMOVED,
@@ -419,7 +419,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[],
-        "Rejected pods that the node agent has yet to wipe its node of.",
+        "Rejected pods whose remains the node agent still has to wipe from its node.",
     ),
     metric(
         n::INFORMER_OBJECTS,
@@ -433,7 +433,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Seconds,
         &[KIND],
-        "Time since the store last heard from the API server, bookmarks included.",
+        "Time since the API server last sent something to the store, including bookmarks.",
     ),
     metric(
         n::INFORMER_RELISTS,
@@ -465,42 +465,42 @@ pub const ALL: &[Metric] = &[
             known("question", Known::Question),
             known("answer", Known::Answer),
         ],
-        "Live questions to the API server that caches cannot answer, by answer.",
+        "Live reads from the API server for queries that caches cannot answer, by answer.",
     ),
     metric(
         n::BUILD_INFO,
         Gauge,
         Count,
         &[known("version", Known::Version)],
-        "Always 1; the label tells the version.",
+        "Always 1; the label is the version.",
     ),
     metric(
         n::CONFIG_RELOADS,
         Counter,
         Count,
         &[fixed("status", &["applied", "unchanged", "refused"])],
-        "How often the configuration file was read again, by what came of it.",
+        "How often the configuration file was read again, by result.",
     ),
     metric(
         n::CONFIG_GOOD,
         Gauge,
         Count,
         &[],
-        "0 while the configuration file that was last read is refused and the one before is in force.",
+        "0 while the configuration file is invalid and the previous one is in use, else 1.",
     ),
     metric(
         n::LEADER,
         Gauge,
         Count,
         &[known("name", Known::Lease)],
-        "1 while this process leads and may write, 0 while it stands by.",
+        "1 while this process is the leader and may write, 0 while it is a standby.",
     ),
     metric(
         n::PROCESS_CPU,
         Counter,
         Seconds,
         &[],
-        "Processor time used, user and system.",
+        "CPU time used, user and system.",
     ),
     metric(
         n::PROCESS_OPEN_FDS,
@@ -514,7 +514,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Count,
         &[],
-        "File descriptors that may be in use.",
+        "Maximum number of file descriptors.",
     ),
     metric(
         n::PROCESS_VIRTUAL_MEMORY,
@@ -528,7 +528,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Bytes,
         &[],
-        "Virtual memory that may be used.",
+        "Maximum virtual memory.",
     ),
     metric(
         n::PROCESS_RESIDENT_MEMORY,
@@ -542,7 +542,7 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Seconds,
         &[],
-        "Start of the process, since 1970.",
+        "Start time of the process, in seconds since 1970.",
     ),
     metric(
         n::PROCESS_THREADS,
@@ -553,7 +553,7 @@ pub const ALL: &[Metric] = &[
     ),
 ];
 
-/// Gives the recorder in force the help and unit of each metric.
+/// Describes each metric to the installed recorder, with its help and unit.
 pub fn describe_all() {
     for metric in ALL {
         match metric.kind {
@@ -574,13 +574,13 @@ mod tests {
     fn names_are_unique_and_well_formed() {
         let mut seen = HashSet::new();
         for metric in ALL {
-            assert!(seen.insert(metric.name), "{} stands twice", metric.name);
+            assert!(seen.insert(metric.name), "{} is a duplicate", metric.name);
             assert!(
                 metric
                     .name
                     .bytes()
                     .all(|b| b.is_ascii_lowercase() || b == b'_'),
-                "{} is no good name",
+                "{} is not a valid name",
                 metric.name
             );
             assert!(
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_kind_and_unit() {
+    fn a_name_has_the_suffix_of_its_kind_and_unit() {
         for Metric {
             name, kind, unit, ..
         } in ALL
@@ -609,8 +609,8 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_one_name_mean_one_thing() {
-        // client-go calls a queue `name`, and a Lease too.
+    fn labels_of_one_name_have_the_same_values() {
+        // client-go labels a queue with `name`, and a Lease too.
         let ours = |label: &&Label| label.name != "name";
         for metric in ALL {
             for label in metric.labels.iter().filter(ours) {
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_constant_stands_in_the_table() {
+    fn every_name_constant_is_in_the_table() {
         let source = include_str!("names.rs");
         for line in source.lines().filter(|line| line.starts_with("pub const")) {
             let name = line.split('"').nth(1).unwrap();

@@ -1,15 +1,15 @@
-//! Label values that are fixed, and what bounds those that come from outside.
+//! Fixed label values, and the limits of those that come from outside.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Priority bands of a workqueue.
-pub mod band {
-    /// Lets something go.
+/// Priorities of a workqueue.
+pub mod priority {
+    /// A release of an object.
     pub const RELEASE: &str = "release";
-    /// Everything that events ask for.
+    /// A change of an object.
     pub const NORMAL: &str = "normal";
-    /// The initial list and the periodic second look.
+    /// The initial list and the periodic resync.
     pub const RESYNC: &str = "resync";
     /// All of them.
     pub const ALL: &[&str] = &[RELEASE, NORMAL, RESYNC];
@@ -21,7 +21,7 @@ pub mod waiting {
     pub const LIVE_READS: &str = "live-reads";
     /// Reads that wait for a token.
     pub const EVIDENCE: &str = "evidence";
-    /// Writes that wait for a token, releases apart.
+    /// Writes that wait for a token, without releases.
     pub const WRITE: &str = "write";
     /// Events that wait for a token.
     pub const NOTICE: &str = "notice";
@@ -33,9 +33,9 @@ pub mod waiting {
 pub mod cause {
     /// The first list of the process.
     pub const INITIAL: &str = "initial";
-    /// The server answered 410: the version to watch from is compacted away.
+    /// The server responded 410: the version to watch from was compacted.
     pub const EXPIRED: &str = "expired";
-    /// The version went backwards: a restored etcd.
+    /// The version went back: a restored etcd.
     pub const REWOUND: &str = "rewound";
     /// The fields to keep have changed.
     pub const RECONFIGURED: &str = "reconfigured";
@@ -45,15 +45,15 @@ pub mod cause {
     pub const ALL: &[&str] = &[INITIAL, EXPIRED, REWOUND, RECONFIGURED, ERROR];
 }
 
-/// What came of a record of a pod's outcome.
+/// Results of recording a pod's outcome.
 pub mod outcome {
     /// It was written.
     pub const WRITTEN: &str = "written";
-    /// It was written before: by a Belayer that stopped in between.
+    /// It was written before, by a Belayer that stopped in between.
     pub const EXISTED: &str = "existed";
-    /// It was written, and says that not everything is known: the node was lost.
+    /// It was written, as incomplete: the node was lost.
     pub const INCOMPLETE: &str = "incomplete";
-    /// The API server does not take it.
+    /// The API server refused it.
     pub const REFUSED: &str = "refused";
     /// All of them.
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
@@ -61,18 +61,18 @@ pub mod outcome {
 
 /// Pods whose result was not read.
 pub mod unread {
-    /// Why.
+    /// The evidence.
     pub const JUDGEMENTS: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];
-    /// Whether the pod's profile holds pods or only watches them.
+    /// Whether the pod's profile holds pods or only observes them.
     pub const MODES: &[&str] = &["enforce", "observe"];
 }
 
-/// How many namespaces have a series of their own.
+/// How many namespaces have their own series.
 pub const NAMESPACES: usize = 200;
 
 static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// The label value of a namespace: its name, or `other` once [`NAMESPACES`] others have occurred.
+/// The label value of a namespace: its name, or `other` if [`NAMESPACES`] others have occurred.
 pub fn bound_namespace(namespace: &str) -> String {
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if !seen.contains(namespace) {
@@ -86,7 +86,7 @@ pub fn bound_namespace(namespace: &str) -> String {
 
 /// Re-creations of rejected pods.
 pub mod recreation {
-    /// The kubelet's reasons that are known; everything else is `Other`.
+    /// The kubelet's known reasons; any other one is `Other`.
     pub const REASONS: &[&str] = &[
         "NodeAffinity",
         "MatchNodeSelector",
@@ -107,7 +107,7 @@ pub mod recreation {
         "EmptyPodSharedPoolError",
         "Other",
     ];
-    /// What came of a rejection.
+    /// Results of a rejection.
     pub const OUTCOMES: &[&str] = &[
         "rejected",
         "recreated",
@@ -119,17 +119,17 @@ pub mod recreation {
         "reported",
         "wipe_failed",
     ];
-    /// Whose breaker it is.
+    /// The scopes of circuit breakers.
     pub const SCOPES: &[&str] = &["node"];
 }
 
-/// What came of one try to wipe a node of a pod.
+/// Results of one attempt to wipe the remains of a pod from a node.
 pub mod wipe {
     /// Nothing is left.
     pub const COMPLETE: &str = "complete";
     /// Something is left.
     pub const LEFT: &str = "left";
-    /// A program of the admin did not end well.
+    /// A program of the administrator failed.
     pub const HOOK: &str = "hook";
     /// All of them.
     pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
@@ -137,17 +137,17 @@ pub mod wipe {
 
 /// Phases of a worker's work.
 pub mod lifecycle {
-    /// Its object is wanted.
+    /// Its object is desired.
     pub const SYNC: &str = "sync";
-    /// What runs for its object is brought to an end.
+    /// What runs for its object is being stopped.
     pub const TERMINATING: &str = "terminating";
-    /// Nothing runs any more; what is left is cleaned up.
+    /// Nothing runs any more; remaining state is cleaned up.
     pub const TERMINATED: &str = "terminated";
     /// All of them.
     pub const ALL: &[&str] = &[SYNC, TERMINATING, TERMINATED];
 }
 
-/// Whether the store asks for a worker's object.
+/// Whether the store contains a worker's object.
 pub mod config {
     /// It does.
     pub const DESIRED: &str = "desired";
@@ -169,15 +169,16 @@ pub fn bound_method(method: &str) -> &'static str {
         .unwrap_or("OTHER")
 }
 
-/// Values of the label `code`: what an API server is known to answer, the classes for the rest.
+/// Values of the label `code`: the codes that an API server responds with, the classes for the
+/// rest.
 pub(crate) const CODES: &[&str] = &[
     "200", "201", "202", "204", "301", "302", "304", "400", "401", "403", "404", "405", "406",
     "409", "410", "413", "415", "422", "429", "500", "501", "502", "503", "504", "1xx", "2xx",
     "3xx", "4xx", "5xx", "other", "<error>",
 ];
 
-/// The label value of a status code; `None` for a request that got no answer, which is
-/// `<error>`, as in client-go.
+/// The label value of a status code; `None` means a request without a response, labelled `<error>`
+/// as in client-go.
 pub fn bound_code(code: Option<u16>) -> &'static str {
     let Some(code) = code else { return "<error>" };
     let text = code.to_string();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_there_is_lands_in_the_list() {
+    fn every_code_has_a_value_of_the_list() {
         assert!((0..=u16::MAX).all(|code| CODES.contains(&bound_code(Some(code)))));
     }
 

@@ -1,16 +1,16 @@
-//! Zeros. A series that appears with its first event looks to Prometheus as if nothing had
-//! happened, so what can be known at the start is written at the start.
+//! Initial zeros. Prometheus cannot see an increase in a series that begins with its first event,
+//! so every series that is known at the start is written as zero.
 
 use std::collections::HashMap;
 
 use crate::table::{ALL, Kind, Known, Metric, Values};
 
-/// Names known when the program, or one component of it, starts.
+/// Names that are known when the program, or one component of it, starts.
 #[derive(Debug, Default, Clone)]
 pub struct KnownValues(HashMap<Known, Vec<String>>);
 
 impl KnownValues {
-    /// Nothing known yet.
+    /// No known names.
     pub fn new() -> Self {
         Self::default()
     }
@@ -29,11 +29,11 @@ impl KnownValues {
         self
     }
 
-    /// Writes zeros to the recorder in force: for every metric whose label values are all known,
-    /// one for every combination. What already counts keeps its value.
+    /// Writes zeros for every metric whose label values are all known, one for every combination. A
+    /// series that exists keeps its value.
     ///
-    /// Call it once per controller, with that controller's kinds of evidence, and once per kind
-    /// of question, with its answers: combinations with those of another one do not exist.
+    /// Call it once per controller, with that controller's kinds of evidence, and once per type of
+    /// query, with its answers: combinations with those of another one do not exist.
     pub fn write_zeros(&self) {
         for metric in ALL {
             if let Some(combinations) = self.combinations(metric) {
@@ -44,7 +44,7 @@ impl KnownValues {
         }
     }
 
-    /// Every combination of label values; `None` if one of them cannot be known.
+    /// Every combination of label values; `None` if one of them is not known.
     fn combinations(&self, metric: &Metric) -> Option<Vec<Vec<(&'static str, String)>>> {
         let mut combinations = vec![Vec::new()];
         for label in metric.labels {
@@ -68,7 +68,7 @@ impl KnownValues {
     }
 }
 
-/// Makes one series appear with the value 0, or as it is if it exists.
+/// Creates one series with the value 0; an existing one keeps its value.
 pub fn zero(metric: &Metric, labels: &[(&'static str, String)]) {
     match metric.kind {
         Kind::Counter => metrics::counter!(metric.name, labels).increment(0),

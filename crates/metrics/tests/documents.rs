@@ -1,5 +1,5 @@
-//! The documents about metrics agree with the code: the table in the docs, the dashboard, and the
-//! alert rules.
+//! Checks that the documents about metrics match the code: the table in the docs, the dashboard,
+//! and the alert rules.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use promql::Selector;
 
-/// Labels that Prometheus puts on every series it scrapes in Kubernetes.
+/// Labels that Prometheus adds to every scraped series in Kubernetes.
 const OF_THE_SCRAPE: &[&str] = &["job", "instance", "namespace", "pod", "container"];
 
 fn path(of: &str) -> PathBuf {
@@ -49,15 +49,15 @@ fn label(label: &Label) -> String {
     let values = match label.values {
         Values::Fixed(values) if values.len() <= 6 => values.join(", "),
         Values::Fixed(_) => "a fixed list".to_owned(),
-        Values::Within(_) => "as the server answers".to_owned(),
+        Values::Within(_) => "as the server responds".to_owned(),
         Values::Namespaces => "the first 200; then other".to_owned(),
         Values::Known(known) => match known {
             Known::Controller => "controllers",
             Known::Evidence => "kinds of evidence",
             Known::Queue => "queues",
-            Known::Kind => "kinds watched",
-            Known::Question => "kinds of questions",
-            Known::Answer => "kinds of answers",
+            Known::Kind => "watched kinds",
+            Known::Question => "types of queries",
+            Known::Answer => "answers",
             Known::Version => "the version",
             #[allow(unreachable_patterns, reason = "for lists that are added")]
             _ => "known at the start",
@@ -68,8 +68,7 @@ fn label(label: &Label) -> String {
 }
 
 fn table() -> String {
-    let mut out =
-        String::from("| metric | type | labels | what it tells |\n| --- | --- | --- | --- |\n");
+    let mut out = String::from("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(label).collect();
         let _ = writeln!(
@@ -84,13 +83,13 @@ fn table() -> String {
     out
 }
 
-/// Whoever adds a metric sees here that its line is to be written: `BELAYER_BLESS=1`.
+/// If this fails after a change of a metric, run it with `BELAYER_BLESS=1` to update the table.
 #[test]
-fn the_table_in_the_docs_is_the_table_in_the_code() {
+fn the_table_in_the_docs_matches_the_code() {
     let of = "docs/metrics.md";
     let page = read(of);
-    let (head, rest) = page.split_once(BEGIN).expect("the mark of the beginning");
-    let (_, tail) = rest.split_once(END).expect("the mark of the end");
+    let (head, rest) = page.split_once(BEGIN).expect("the begin mark");
+    let (_, tail) = rest.split_once(END).expect("the end mark");
     let wanted = format!("{head}{BEGIN}{}{END}{tail}", table());
     if page != wanted && std::env::var_os("BELAYER_BLESS").is_some() {
         fs::write(path(of), &wanted).unwrap();
@@ -138,7 +137,7 @@ fn expressions() -> Vec<String> {
     dashboard().1.into_iter().chain(of_alerts).collect()
 }
 
-/// The metric that a selector names, by its series.
+/// The metric of a series.
 fn metric_of(name: &str) -> Option<&'static Metric> {
     let histogram = ["_bucket", "_sum", "_count"]
         .iter()
@@ -168,14 +167,14 @@ fn problems(expression: &str) -> Vec<String> {
         problems.extend(problems_of(selector, metric));
     }
     if query.selectors.is_empty() {
-        problems.push("no metric is asked for".to_owned());
+        problems.push("no metric is queried".to_owned());
     }
     for label in query
         .grouping
         .iter()
         .filter(|label| !labels.contains(label.as_str()))
     {
-        problems.push(format!("nothing here has a label {label}"));
+        problems.push(format!("no metric here has the label {label}"));
     }
     problems
 }
@@ -183,11 +182,11 @@ fn problems(expression: &str) -> Vec<String> {
 fn problems_of(selector: &Selector, metric: &Metric) -> Vec<String> {
     let mut problems = Vec::new();
     let name = &selector.name;
-    // What only rises says nothing by its height; what rises and falls has no rate.
+    // A counter requires a rate; a gauge has none.
     let rises = metric.kind != Kind::Gauge;
     if rises != selector.over_time {
         problems.push(format!(
-            "{name}: a rate is for what only rises, and for all of that"
+            "{name}: a rate is for counters, and every counter needs one"
         ));
     }
     for (label, matcher) in &selector.matchers {
@@ -217,10 +216,10 @@ fn every_metric_and_label_of_dashboard_and_alerts_exists() {
 }
 
 #[test]
-fn what_does_not_exist_would_be_seen() {
+fn unknown_metrics_and_labels_are_detected() {
     for (expression, says) in [
         ("sum(belayer_hold)", "no metric belayer_hold"),
-        ("sum by (pods) (belayer_holds)", "a label pods"),
+        ("sum by (pods) (belayer_holds)", "the label pods"),
         ("belayer_holds{contoller=\"x\"}", "no label contoller"),
         (
             "rate(rest_client_requests_total{code=\"499\"}[5m])",
@@ -232,7 +231,7 @@ fn what_does_not_exist_would_be_seen() {
             "rate(workqueue_queue_duration_seconds[5m])",
             "no metric workqueue_queue",
         ),
-        ("vector(1)", "no metric is asked for"),
+        ("vector(1)", "no metric is queried"),
     ] {
         let problems = problems(expression).join("; ");
         assert!(problems.contains(says), "{expression}: {problems}");
@@ -240,14 +239,14 @@ fn what_does_not_exist_would_be_seen() {
 }
 
 #[test]
-fn what_prometheus_would_not_take_is_refused() {
+fn invalid_queries_are_refused() {
     for expression in [
         "sum(belayer_holds",
         "sum by controller (belayer_holds)",
         "summ(belayer_holds)",
         "belayer_holds{controller=}",
         "belayer_holds >",
-        // A rate is of a range, and a quantile takes two things.
+        // A rate requires a range, and a quantile two arguments.
         "rate(belayer_holds_added_total)",
         "rate(belayer_holds_added_total[5 minutes])",
         "histogram_quantile(belayer_holds)",
@@ -257,7 +256,7 @@ fn what_prometheus_would_not_take_is_refused() {
 }
 
 #[test]
-fn every_metric_of_our_own_is_on_the_dashboard() {
+fn every_metric_of_belayer_is_on_the_dashboard() {
     let (_, expressions) = dashboard();
     let shown: BTreeSet<&str> = expressions
         .iter()
@@ -274,7 +273,7 @@ fn every_metric_of_our_own_is_on_the_dashboard() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_lies_on_no_other() {
+fn every_panel_has_a_description_and_overlaps_no_other() {
     let (dashboard, _) = dashboard();
     let mut ids = BTreeSet::new();
     let mut cells = BTreeSet::new();
@@ -284,7 +283,10 @@ fn every_panel_says_what_it_shows_and_lies_on_no_other() {
         let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
         for x in at("x")..at("x") + at("w") {
             for y in at("y")..at("y") + at("h") {
-                assert!(x < 24 && cells.insert((x, y)), "{title} lies on another");
+                assert!(
+                    x < 24 && cells.insert((x, y)),
+                    "{title} overlaps another panel"
+                );
             }
         }
         if panel["type"] != "row" {
@@ -295,7 +297,7 @@ fn every_panel_says_what_it_shows_and_lies_on_no_other() {
 }
 
 #[test]
-fn every_alert_says_how_bad_it_is_and_what_helps_and_stands_in_the_docs() {
+fn every_alert_has_a_severity_and_a_description_and_is_in_the_docs() {
     let docs = read("docs/metrics.md");
     let mut names = BTreeSet::new();
     for alert in alerts() {
@@ -313,6 +315,6 @@ fn every_alert_says_how_bad_it_is_and_what_helps_and_stands_in_the_docs() {
             docs.contains(&format!("`{name}`")),
             "{name} is not in the docs"
         );
-        assert!(names.insert(name.clone()), "{name} twice");
+        assert!(names.insert(name.clone()), "{name} is a duplicate");
     }
 }

@@ -1,12 +1,12 @@
-//! What a scraper sees.
+//! The scraped metrics.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 use std::collections::BTreeSet;
 
 use belayer_metrics::exposition::{Families, parse};
 use belayer_metrics::{
-    ALL, Exporter, Kind, Known, KnownValues, Values, band, bound_code, bound_method, build_info,
-    describe_all,
+    ALL, Exporter, Kind, Known, KnownValues, Values, bound_code, bound_method, build_info,
+    describe_all, priority,
 };
 
 const VERSION: &str = "0.0.0-test";
@@ -35,7 +35,7 @@ fn scrape(record: impl Fn()) -> Families {
 }
 
 #[test]
-fn what_is_scraped_is_what_the_table_says() {
+fn the_scraped_metrics_match_the_table() {
     let families = scrape(|| {
         metrics::counter!("rest_client_requests_total", "code" => bound_code(Some(200)), "method" => bound_method("GET")).increment(1);
         metrics::counter!("belayer_release_denied_total", "controller" => "pod-finalizer", "code" => bound_code(Some(403))).increment(1);
@@ -43,7 +43,7 @@ fn what_is_scraped_is_what_the_table_says() {
     });
     let scraped: BTreeSet<&str> = families.keys().map(String::as_str).collect();
     let table: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
-    // The limits of a process may be unlimited, and then have no series.
+    // The limits of a process may be unlimited; then they have no series.
     let optional = BTreeSet::from(["process_virtual_memory_max_bytes", "process_max_fds"]);
     assert_eq!(
         scraped.difference(&table).collect::<Vec<_>>(),
@@ -76,14 +76,14 @@ fn what_is_scraped_is_what_the_table_says() {
 }
 
 #[test]
-fn zeros_stand_before_anything_happened() {
+fn zeros_are_written_at_the_start() {
     let families = scrape(|| ());
     let releases = &families["belayer_releases_total"];
     for evidence in ["OwnerGone", "Consumed"] {
         let labels = [("controller", "pod-finalizer"), ("evidence", evidence)];
         assert_eq!(releases.value(&labels), Some(0.0), "{evidence}");
     }
-    for priority in band::ALL {
+    for priority in priority::ALL {
         let labels = [("name", "pods"), ("priority", priority)];
         assert_eq!(
             families["workqueue_depth"].value(&labels),
@@ -112,7 +112,7 @@ fn zeros_stand_before_anything_happened() {
 }
 
 #[test]
-fn zeros_do_not_undo_what_was_counted() {
+fn zeros_do_not_reset_existing_series() {
     let families = scrape(|| {
         metrics::counter!("belayer_holds_added_total", "controller" => "pod-finalizer")
             .increment(3);
@@ -128,7 +128,7 @@ fn zeros_do_not_undo_what_was_counted() {
 }
 
 #[test]
-fn what_is_not_known_gets_no_zero() {
+fn unknown_label_values_get_no_zeros() {
     let (recorder, exporter) = Exporter::detached().unwrap();
     let text = metrics::with_local_recorder(&recorder, || {
         KnownValues::new()

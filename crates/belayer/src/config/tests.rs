@@ -81,19 +81,19 @@ fn a_flag_counts_more_than_the_file() {
 )]
 #[case::text_for_a_number(
     "podFinalizer:\n  workers: many",
-    "b.yaml:4: podFinalizer.workers: wrong type: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: invalid value: expected a non-negative integer"
 )]
 #[case::a_negative_number(
     "podFinalizer:\n  workers: -1",
-    "b.yaml:4: podFinalizer.workers: wrong type: expected a whole number, not below zero"
+    "b.yaml:4: podFinalizer.workers: invalid value: expected a non-negative integer"
 )]
 #[case::a_list_for_a_map(
     "podFinalizer: []",
-    "b.yaml:3: podFinalizer: wrong type: expected keys with values"
+    "b.yaml:3: podFinalizer: invalid value: expected a mapping"
 )]
 #[case::a_map_for_a_list(
     "podFinalizer:\n  profiles: {}",
-    "b.yaml:4: podFinalizer.profiles: wrong type: expected a list"
+    "b.yaml:4: podFinalizer.profiles: invalid value: expected a list"
 )]
 #[case::missing_key(
     "podFinalizer:\n  profiles:\n  - name: a\n    owner: {kind: Job, resource: jobs}",

@@ -21,15 +21,15 @@ pub enum Reload {
 pub struct Key {
     /// From the root of the file; `[]` is every item of a list.
     pub path: &'static str,
-    /// What it takes, unit included.
+    /// The accepted values, including their unit.
     pub takes: &'static str,
-    /// What holds where it is left out, as it would be written; empty if nothing does.
+    /// The default as written in a file; empty if there is none.
     pub default: &'static str,
-    /// Its own flag, if it has one; any key can be set by `--set`.
+    /// Its own flag, if it has one; any key can be set with `--set`.
     pub flag: &'static str,
     /// When a change takes effect.
     pub reload: Reload,
-    /// What it is for.
+    /// Its purpose.
     pub about: &'static str,
 }
 
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-/// A configuration file as one controller sees it: its own key.
+/// One controller's key of a configuration file.
 #[derive(Debug, Clone, Copy)]
 pub struct Section<'a> {
     text: &'a str,
@@ -84,23 +84,23 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The key `key` of a file; an empty text has none.
+    /// The key `key` of a file; an empty text has no keys.
     pub fn new(text: &'a str, key: &'a str) -> Self {
         Self { text, key }
     }
 
-    /// What the key says; the default if it is left out.
+    /// The value of the key; the default if it is missing.
     ///
     /// # Errors
-    /// Line, key and reason, if a value does not fit.
+    /// Line, key and reason, if a value is invalid.
     pub fn read<C: DeserializeOwned + Default>(&self) -> Result<C, Problem> {
         Ok(yaml::parse_key(self.text, self.key)?.unwrap_or_default())
     }
 
-    /// What the key says, checked; the default if it is left out.
+    /// The checked value of the key; the default if it is missing.
     ///
     /// # Errors
-    /// Line, key and reason, if a value does not fit.
+    /// Line, key and reason, if a value is invalid.
     pub fn settings<C, S>(&self) -> Result<S, Problem>
     where
         C: DeserializeOwned + Default + TryInto<S>,

@@ -1,6 +1,6 @@
-//! What somebody may have meant.
+//! Suggestions for misspelt names.
 
-/// The known name that is nearest to what was given, if one is near enough to be meant.
+/// The known name that is nearest to the given one, if it is near enough.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let given = given.to_lowercase();
     known
@@ -14,10 +14,10 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
         .map(|(_, known)| known)
 }
 
-/// `did you mean X?`, or all that is known.
+/// `did you mean X?`, or the list of known names.
 pub fn way_out(given: &str, known: &[&str]) -> String {
     match nearest(given, known.iter().copied()) {
         Some(known) => format!("did you mean `{known}`?"),
-        None => format!("known are {}", known.join(", ")),
+        None => format!("use one of {}", known.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads YAML so that an error can name its line and key.
+//! Parses YAML with errors that name their line and key.
 
 pub mod document;
 
@@ -11,7 +11,7 @@ use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
 
 use super::suggest;
 
-/// What is wrong in a file.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
@@ -19,14 +19,14 @@ pub struct Problem {
     pub line: Option<u64>,
     /// The key from the root, such as `podFinalizer.profiles[1].mode`.
     pub key: Option<String>,
-    /// What is wrong, and what to do about it if that is known.
+    /// The error, and how to fix it if that is known.
     pub message: String,
 }
 
-/// Reads one document.
+/// Parses one document.
 ///
 /// # Errors
-/// If it is no YAML, or a value does not fit.
+/// If it is not valid YAML, or a value is invalid.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut key = None;
     let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
@@ -41,10 +41,10 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     })
 }
 
-/// The value of one key at the root of a document; nothing if it is not there or empty.
+/// The value of one root key of a document; `None` if it is missing or empty.
 ///
 /// # Errors
-/// If the value does not fit.
+/// If the value is invalid.
 pub fn parse_key<T: DeserializeOwned>(text: &str, key: &str) -> Result<Option<T>, Problem> {
     if text.trim().is_empty() {
         return Ok(None);
@@ -85,7 +85,7 @@ impl<'de, T: DeserializeOwned> serde::de::Visitor<'de> for OneKey<'_, T> {
     type Value = Option<T>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("keys with values")
+        f.write_str("a mapping")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<T>, A::Error> {
@@ -101,18 +101,18 @@ impl<'de, T: DeserializeOwned> serde::de::Visitor<'de> for OneKey<'_, T> {
     }
 }
 
-/// A path as far as it is known: it ends in `?` where the key itself could not be read.
+/// The known part of a path: it ends in `?` if the key itself could not be parsed.
 fn known_part(path: &str) -> Option<String> {
     let path = path.trim_end_matches('?').trim_end_matches('.');
     (!path.is_empty()).then(|| path.to_owned())
 }
 
-/// Folds a text of several lines into one.
+/// Joins a text of several lines into one.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A library's error in our words, or else in its own, without the place.
+/// Converts a parser error to a message without the location.
 pub fn describe(error: &Error) -> Problem {
     let line = error
         .location()
@@ -136,17 +136,17 @@ pub fn describe(error: &Error) -> Problem {
             expected,
             ..
         } => {
-            format!("unexpected {unexpected}: expected {expected}")
+            format!("invalid value: {unexpected}, expected {expected}")
         }
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("duplicate key `{key}`")
         }
-        Error::InvalidScalar { ty, .. } => format!("wrong type: expected {}", plain(ty)),
+        Error::InvalidScalar { ty, .. } => format!("invalid value: expected {}", plain(ty)),
         Error::Unexpected { expected, .. } => {
-            format!("wrong type: expected {}", plain(expected))
+            format!("invalid value: expected {}", plain(expected))
         }
-        Error::NullIntoString { .. } => "empty: expected a text".to_owned(),
-        Error::Eof { .. } => "the file is empty, or ends too early".to_owned(),
+        Error::NullIntoString { .. } => "empty value: expected a string".to_owned(),
+        Error::Eof { .. } => "the file is empty or truncated".to_owned(),
         other => UserMessageFormatter.format_message(other).into_owned(),
     };
     Problem {
@@ -156,43 +156,42 @@ pub fn describe(error: &Error) -> Problem {
     }
 }
 
-/// The parser's name of what it expected, as people call it.
+/// A readable name of the type that the parser expected.
 fn plain(expected: &str) -> &str {
     match expected {
-        "mapping start" => "keys with values",
+        "mapping start" => "a mapping",
         "sequence start" => "a list",
         "boolean" | "bool" => "true or false",
-        "u8" | "u16" | "u32" | "u64" => "a whole number, not below zero",
-        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" => "a non-negative integer",
+        "i8" | "i16" | "i32" | "i64" => "an integer",
         other => other,
     }
 }
 
 fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
-    let way_out = suggest::way_out(given, expected);
-    format!("unknown {what} `{given}`: {way_out}")
+    let suggestion = suggest::way_out(given, expected);
+    format!("unknown {what} `{given}`: {suggestion}")
 }
 
-/// The line of a key in a text that was parsed before, or of the nearest key around it that is
-/// there.
+/// The line of a key in a text that was parsed before, or of the nearest existing parent.
 pub fn line_of(text: &str, key: &str) -> Option<u64> {
     let mut best = Best {
         left: usize::MAX,
         line: None,
     };
-    let looked = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
-        Look {
+    let searched = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+        Search {
             key,
             best: &mut best,
         }
         .deserialize(deserializer)
     });
-    looked.ok().and(best.line)
+    searched.ok().and(best.line)
 }
 
-/// The place that is nearest to what was looked for.
+/// The nearest match so far.
 struct Best {
-    /// Characters of the key that lead further than this place.
+    /// Characters of the key that are not matched.
     left: usize,
     line: Option<u64>,
 }
@@ -208,15 +207,15 @@ impl Best {
     }
 }
 
-/// Looks for what is left of a key in the value at hand.
-struct Look<'a> {
+/// Searches the value for the rest of a key.
+struct Search<'a> {
     key: &'a str,
     best: &'a mut Best,
 }
 
-impl Look<'_> {
-    /// What is left of the key below a member of this name. Names may contain dots, so this can
-    /// be true of two members; the one that leads further wins.
+impl Search<'_> {
+    /// The rest of the key below a member of this name. Names may contain dots, so two members can
+    /// match; the longer match wins.
     fn below<'k>(key: &'k str, member: &str) -> Option<&'k str> {
         let left = key.strip_prefix(member)?;
         match left.strip_prefix('.') {
@@ -232,7 +231,7 @@ impl Look<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for Search<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -240,7 +239,7 @@ impl<'de> DeserializeSeed<'de> for Look<'_> {
     }
 }
 
-impl<'de> serde::de::Visitor<'de> for Look<'_> {
+impl<'de> serde::de::Visitor<'de> for Search<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -252,7 +251,7 @@ impl<'de> serde::de::Visitor<'de> for Look<'_> {
             match Self::below(self.key, &member.value) {
                 Some(left) => {
                     self.best.offer(left, member.referenced.line());
-                    map.next_value_seed(Look {
+                    map.next_value_seed(Search {
                         key: left,
                         best: &mut *self.best,
                     })?;
@@ -270,7 +269,7 @@ impl<'de> serde::de::Visitor<'de> for Look<'_> {
                     let item = items.next_element::<Spanned<IgnoredAny>>()?;
                     item.map(|item| self.best.offer("", item.referenced.line()))
                 }
-                Some(left) => items.next_element_seed(Look {
+                Some(left) => items.next_element_seed(Search {
                     key: left,
                     best: &mut *self.best,
                 })?,
@@ -320,7 +319,7 @@ mod tests {
     #[case("b", Some(2))]
     #[case("b.c", Some(3))]
     #[case::a_name_with_a_dot("b.c.d", Some(4))]
-    #[case::what_is_missing_is_looked_for_around("b.e", Some(2))]
+    #[case::a_missing_key_has_the_line_of_its_parent("b.e", Some(2))]
     #[case("list[0]", Some(6))]
     #[case("list[1]", Some(7))]
     #[case("list[1].l", Some(8))]

@@ -1,4 +1,4 @@
-//! Informers and workers on their way to running, with their types put aside.
+//! Informers and workers before they run, with their types erased.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::{WorkQueue, Workers};
 
-/// An informer, its store, and what reads single objects of its kind.
+/// An informer, its store, and the decoders of its kind.
 pub struct Watched<K: Slim> {
-    /// Its kind.
+    /// The kind.
     pub resource: Resource,
-    /// What the informer fills.
+    /// The store that the informer fills.
     pub store: Store<K>,
-    /// Reads single objects.
+    /// Decode single objects.
     pub decoders: Decoders<K>,
     informer: Informer<K>,
 }
 
 impl<K: Slim> Watched<K> {
-    /// An informer of `resource`; `with` adds its indexes.
+    /// Builds an informer of `resource`; `with` adds its indexes.
     pub fn new(
         client: &Client,
         resource: Resource,
@@ -43,17 +43,17 @@ impl<K: Slim> Watched<K> {
         }
     }
 
-    /// Calls `on` with every event, after those that were added before.
+    /// Adds a handler of every event, after the existing handlers.
     pub fn on_event(&mut self, on: impl Fn(&Event<K>) + Send + Sync + 'static) {
         self.informer.add_handler(Arc::new(on));
     }
 
-    /// The informer itself, for a handler with a type of its own.
+    /// The informer, for a handler with a type of its own.
     pub fn informer(&mut self) -> &mut Informer<K> {
         &mut self.informer
     }
 
-    /// Ready to run.
+    /// Converts it to a handle that can be run.
     pub fn into_feed(self) -> InformerHandle {
         InformerHandle {
             kind: self.resource.kind.to_string(),
@@ -64,19 +64,19 @@ impl<K: Slim> Watched<K> {
     }
 }
 
-/// An informer as others see it.
+/// The visible state of an informer.
 #[derive(Clone)]
 pub struct Seen {
-    /// Its kind's plural.
+    /// The plural of its kind.
     pub name: String,
-    /// How it is doing, to be followed.
+    /// Its state, to be watched.
     pub state: watch::Receiver<InformerState>,
     /// Whether its store is complete.
     pub is_synced: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Seen {
-    /// The informer that fills `store`; `name` is its kind's plural.
+    /// The state of the informer that fills `store`; `name` is the plural of its kind.
     pub fn new<K: Slim>(name: impl Into<String>, store: &Store<K>) -> Self {
         let store = store.clone();
         Self {
@@ -93,7 +93,7 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// An informer that is ready to run.
+/// An informer that can be run.
 pub struct InformerHandle {
     kind: String,
     seen: Seen,
@@ -112,35 +112,35 @@ impl InformerHandle {
         self.kind.clone()
     }
 
-    /// For those who ask how the process is doing.
+    /// The visible state, for health and status.
     pub fn seen(&self) -> Seen {
         self.seen.clone()
     }
 
-    /// How it is doing, to be followed.
+    /// Its state, to be watched.
     pub fn state(&self) -> watch::Receiver<InformerState> {
         self.state.clone()
     }
 }
 
-/// Workers that are ready to work on one queue.
+/// Workers of one queue that can be started.
 pub struct WorkerGroup {
     /// The queue's name, such as `pods`.
     pub name: &'static str,
-    /// What they work on.
+    /// The queue.
     pub queue: WorkQueue<ObjectKey>,
-    /// The informers without whose first list nothing may be decided.
+    /// The informers whose first list must be complete before any decision.
     pub needs: Vec<watch::Receiver<InformerState>>,
-    /// Starts them.
+    /// Starts the workers.
     pub start: Box<dyn FnOnce() -> Workers<ObjectKey> + Send>,
-    /// What runs beside them, once they work.
+    /// Tasks that run alongside the workers.
     pub beside: Vec<BackgroundTask>,
 }
 
-/// Runs until it is cancelled.
+/// A task that runs until it is cancelled.
 pub type BackgroundTask = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
-/// Waits until an informer has its first list. Never, if it was stopped before.
+/// Waits until an informer has its first list; never returns if it was stopped before.
 pub async fn synced(mut state: watch::Receiver<InformerState>) {
     let synced = |now: &InformerState| *now == InformerState::Synced;
     let never = state.wait_for(synced).await.is_err();
@@ -149,13 +149,13 @@ pub async fn synced(mut state: watch::Receiver<InformerState>) {
     }
 }
 
-/// Waits until an informer has its first list or has learned that its kind is not served.
+/// Waits until an informer has its first list, its kind is not served, or it was stopped.
 pub async fn heard_of(mut state: watch::Receiver<InformerState>) {
-    let heard = |now: &InformerState| {
+    let known = |now: &InformerState| {
         matches!(
             now,
             InformerState::Synced | InformerState::NotServed | InformerState::Stopped
         )
     };
-    let _ = state.wait_for(heard).await;
+    let _ = state.wait_for(known).await;
 }

@@ -1,4 +1,4 @@
-//! Where controllers are put together: the informers, queues and clients that they share.
+//! The context in which controllers are assembled: the shared informers, queues and clients.
 
 mod feed;
 mod owners;
@@ -33,73 +33,73 @@ pub use feed::{BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, heard
 pub use owners::Owners;
 pub use pods::Pods;
 
-/// What controllers work with.
+/// The options of a context.
 #[derive(Clone)]
 pub struct Options {
     /// The cluster.
     pub client: Client,
     /// Belayer's own namespace.
     pub namespace: String,
-    /// Bounds of requests.
+    /// The limits of requests.
     pub bounds: Bounds,
     /// Whether writes are sent.
     pub writes: Writes,
-    /// When this process may write: until it may, only the caches are kept warm.
+    /// When this process may write: before that it only fills the caches.
     pub leadership: Leadership,
-    /// Is told of everything that is executed.
+    /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
 }
 
-/// What controllers share that is of no kind.
+/// The shared parts that belong to no kind.
 pub struct Shared {
     /// The cluster.
     pub client: Client,
     /// Belayer's own namespace.
     pub namespace: String,
-    /// Sends everything but lists and watches.
+    /// Sends all requests but lists and watches.
     pub executor: Arc<Executor>,
     /// Whether finalizers may be added.
     pub switch: HoldSwitch,
     /// Records Events.
     pub events: EventRecorder,
-    /// Is told of everything that is executed.
+    /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
-    /// How often one thing may be asked live.
+    /// The minimum delays between live reads of one query.
     pub pace: Pace,
-    /// How many live reads may be in flight at once, for all controllers together.
+    /// Limits the live reads in flight of all controllers together.
     pub reads: LiveReads,
-    /// Ends live reads and the sending of Events: after the workers have ended.
+    /// Ends live reads and the sending of Events, after the workers have ended.
     pub after_work: CancellationToken,
-    /// How much memory all live answers may take.
+    /// The memory limit of all live answers.
     answers: Budget,
     interner: Interner,
 }
 
 /// Collects what the controllers register.
 pub struct ControllerContext {
-    /// What is of no kind.
+    /// The parts that belong to no kind.
     pub shared: Shared,
     /// All namespaces.
     pub namespaces: Watched<Namespace>,
-    /// The kinds that own pods, and others that are watched as metadata.
+    /// The kinds that own pods, and other kinds that are watched as metadata.
     pub owners: Owners,
     /// The pods: one informer and one runner for all controllers.
     pub pods: Pods,
-    /// Informers of kinds of one controller.
+    /// Informers of kinds that one controller uses.
     pub feeds: Vec<InformerHandle>,
-    /// Those whose kind may not be installed: the others run all the same.
+    /// Informers whose kind may not be installed: the others do not wait for them.
     pub optional: Vec<InformerHandle>,
-    /// Workers of kinds of one controller.
+    /// Workers of kinds that one controller uses.
     pub crews: Vec<WorkerGroup>,
-    /// What `/debug/holds` answers, by controller.
+    /// The answer of `/debug/holds`, by controller.
     pub debug: DebugView,
-    /// Whether a controller releases the pods whose owners are gone.
+    /// Whether a controller releases the pods of deleted owners.
     pub gone_owners_are_asked: bool,
     provided: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ControllerContext {
-    /// A context in which nothing is registered yet, and what sends its Events.
+    /// An empty context, and the task that sends its Events.
     pub fn new(options: &Options, needs: &[Needs]) -> (Self, EventSender) {
         let (shared, sender) = Shared::new(options);
         let of = |pick: fn(&Needs) -> &Keep| {
@@ -138,12 +138,12 @@ impl ControllerContext {
         (context, sender)
     }
 
-    /// Keeps a value of a controller for those who want to look at it.
+    /// Stores a value of a controller, for tests and status.
     pub fn provide<T: Send + Sync + 'static>(&mut self, value: &Arc<T>) {
         self.provided.push(Arc::clone(value) as _);
     }
 
-    /// Everything that was provided.
+    /// Takes all values that were provided.
     pub fn take_provided(&mut self) -> Vec<Arc<dyn Any + Send + Sync>> {
         std::mem::take(&mut self.provided)
     }
@@ -172,24 +172,24 @@ impl Shared {
         (shared, sender)
     }
 
-    /// Answers of `oracle`; `wake` is called for each who waited.
-    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, oracle: O, wake: Wake) -> QueryCache<Q> {
-        self.facts_at(oracle, wake, self.pace)
+    /// A cache of answers by `reader`; `wake` is called for each waiting key.
+    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, reader: O, wake: Wake) -> QueryCache<Q> {
+        self.facts_at(reader, wake, self.pace)
     }
 
-    /// The same where one thing is asked at a pace of its own.
+    /// The same with a `pace` of its own.
     pub fn facts_at<Q: Query, O: LiveReader<Q>>(
         &self,
-        oracle: O,
+        reader: O,
         wake: Wake,
         pace: Pace,
     ) -> QueryCache<Q> {
         let cancel = self.after_work.clone();
         let reads = self.reads.clone();
-        QueryCache::within(Arc::new(oracle), wake, pace, reads, cancel, &self.answers)
+        QueryCache::within(Arc::new(reader), wake, pace, reads, cancel, &self.answers)
     }
 
-    /// What a runner of a kind is made of; `ours` are the finalizers that it may touch.
+    /// The parts of a runner of a kind; `ours` are the finalizers that it may change.
     pub fn runner<K: Slim>(
         &self,
         watched: &Watched<K>,
@@ -210,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// Decoders of a kind whose rules read the labels and annotations in `keep`.
+    /// Decoders of a kind that keep the labels and annotations in `keep`.
     pub fn decoders<K: SlimJson + SlimProtobuf>(&self, keep: Keep) -> Decoders<K> {
         Decoders::protobuf_or_json(DecodeContext {
             keep,
@@ -218,7 +218,7 @@ impl Shared {
         })
     }
 
-    /// Decoders of a custom resource that is read whole: those travel as JSON only.
+    /// Decoders of a custom resource that is read whole: the API serves those as JSON only.
     pub fn json_decoders<K: SlimJson>(&self) -> Decoders<K> {
         Decoders::new(JsonDecoder::new(DecodeContext {
             keep: Keep::nothing(),
@@ -227,14 +227,14 @@ impl Shared {
     }
 }
 
-/// What each controller says of its finalizers, from memory.
+/// The controllers' reports about their finalizers, from memory.
 #[derive(Default)]
 pub struct DebugView(Vec<(&'static str, Report)>);
 
 type Report = Box<dyn Fn() -> Value + Send + Sync>;
 
 impl DebugView {
-    /// Has a controller report.
+    /// Adds the report of a controller.
     pub fn add<C: Clone + Send + Sync + 'static>(
         &mut self,
         name: &'static str,
@@ -245,7 +245,7 @@ impl DebugView {
         self.0.push((name, Box::new(move || report(&controller))));
     }
 
-    /// What each says now, by its name.
+    /// The current report of each controller, by name.
     pub fn report(&self) -> Value {
         let each = self.0.iter();
         Value::Object(

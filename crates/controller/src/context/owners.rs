@@ -1,4 +1,4 @@
-//! The kinds that own pods: watched once each, as metadata only.
+//! The kinds that own pods: each has one informer, with metadata only.
 
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
@@ -9,14 +9,14 @@ use super::feed::{InformerHandle, Watched};
 
 /// The informers of owner kinds.
 pub struct Owners {
-    /// The labels that somebody's rules read.
+    /// The labels that the rules of any controller read.
     pub keep: Keep,
     /// One per kind.
     pub kinds: Vec<Watched<OwnerMeta>>,
 }
 
 impl Owners {
-    /// Watches each kind once, however many components name it.
+    /// Watches each kind once, however many controllers require it.
     pub fn new(shared: &Shared, kinds: impl IntoIterator<Item = Resource>, keep: Keep) -> Self {
         let mut watched: Vec<Watched<OwnerMeta>> = Vec::new();
         for kind in kinds {
@@ -38,7 +38,7 @@ impl Owners {
             .collect()
     }
 
-    /// Ready to run.
+    /// Converts the informers to handles that can be run.
     pub fn into_feeds(self) -> impl Iterator<Item = InformerHandle> {
         self.kinds.into_iter().map(Watched::into_feed)
     }

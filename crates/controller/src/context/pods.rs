@@ -1,4 +1,4 @@
-//! The pods: one informer, one queue and one runner for all components that hold pods.
+//! The pods: one informer, one queue and one runner for all controllers that hold pods.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::PodIndex;
 /// Name of the queue.
 const QUEUE: &str = "pods";
 
-/// What the components that hold pods share.
+/// What the controllers that hold pods share.
 pub struct Pods {
-    /// Their informer.
+    /// The informer.
     pub watched: Watched<Pod>,
-    /// Their queue.
+    /// The queue.
     pub queue: WorkQueue<ObjectKey>,
     runner: runner::Builder<Pod>,
     workers: usize,
@@ -28,7 +28,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// Pods whose labels and annotations in `keep` somebody reads, and which are found by `indexes`.
+    /// An informer of pods that keeps the labels and annotations in `keep` and has `indexes`.
     pub fn new(shared: &Shared, keep: Keep, indexes: &[PodIndex]) -> Self {
         let watched = Watched::new(
             &shared.client,
@@ -51,24 +51,25 @@ impl Pods {
         }
     }
 
-    /// Registers the rules of a component, which wants so many workers.
+    /// Registers the rules of a component that requires this many workers.
     pub fn register<C: Component<Pod>>(&mut self, component: Arc<C>, workers: usize) {
         self.runner.register(component);
         self.workers = self.workers.max(workers);
     }
 
-    /// Runs `task` beside the workers.
+    /// Runs `task` alongside the workers.
     pub fn run_beside(&mut self, task: BackgroundTask) {
         self.beside.push(task);
     }
 
-    /// Wakes pods that waited for an answer.
+    /// Enqueues pods that waited for an answer.
     pub fn wake(&self) -> Wake {
         let queue = self.queue.clone();
         Arc::new(move |key| queue.add(key, Priority::Release))
     }
 
-    /// Ready to run. What the components note about an event is done before their runner sees it.
+    /// Returns the informer and the workers. The components' event handlers run before that of the
+    /// runner.
     pub fn finish(self) -> (InformerHandle, WorkerGroup) {
         let Self {
             mut watched,
@@ -79,14 +80,14 @@ impl Pods {
         } = self;
         let runner = runner.build();
         watched.informer().add_handler(Arc::new(runner.clone()));
-        let feed = watched.into_feed();
-        let crew = WorkerGroup {
+        let handle = watched.into_feed();
+        let workers_of_pods = WorkerGroup {
             name: QUEUE,
             queue,
-            needs: vec![feed.state()],
+            needs: vec![handle.state()],
             start: Box::new(move || runner.work(workers)),
             beside,
         };
-        (feed, crew)
+        (handle, workers_of_pods)
     }
 }

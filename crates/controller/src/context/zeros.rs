@@ -1,38 +1,38 @@
-//! Series that are there before anything happens: one that appears with its first event looks as if
-//! nothing had happened before.
+//! Series that exist from the start: Prometheus cannot see an increase in a series that begins with
+//! its first event.
 
 use belayer_metrics::{Known, KnownValues};
 
 use super::feed::{InformerHandle, WorkerGroup};
 
-/// What is asked live, and the answers that there are.
+/// A type of live query and its possible answers.
 pub type Query = (&'static str, &'static [&'static str]);
 
-/// Whether an owner is there.
+/// Whether an owner exists.
 pub const OWNER: Query = ("owner", &["present", "gone", "unknown", "error"]);
 
-/// Whether a namespace is there.
+/// Whether a namespace exists.
 pub const NAMESPACE: Query = ("namespace", &["present", "gone", "error"]);
 
-/// Those of a component: its releases by evidence, and the answers to what it asks.
+/// The series of a component: its releases by evidence, and the answers to its queries.
 pub fn of_component(
     name: &'static str,
     evidence: impl Iterator<Item = &'static str>,
-    questions: &[Query],
+    queries: &[Query],
 ) {
     KnownValues::new()
         .with(Known::Controller, [name])
         .with(Known::Evidence, evidence)
         .write_zeros();
-    for (question, answers) in questions {
+    for (query, answers) in queries {
         KnownValues::new()
-            .with(Known::Question, [*question])
+            .with(Known::Question, [*query])
             .with(Known::Answer, answers.iter().copied())
             .write_zeros();
     }
 }
 
-/// Those of informers and of queues. Informers label theirs by kind, such as `Pod`.
+/// The series of informers and of queues. Informers are labelled by kind, such as `Pod`.
 pub fn of_work<'a>(feeds: impl Iterator<Item = &'a InformerHandle>, crews: &[WorkerGroup]) {
     KnownValues::new()
         .with(Known::Kind, feeds.map(InformerHandle::kind))

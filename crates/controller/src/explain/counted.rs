@@ -1,5 +1,5 @@
-//! How many held objects nothing selects, counted as a controller counts them right after its start.
-//! The guard against mass release decides by these counts.
+//! Counts the held objects that no profile selects, as a controller does right after its start. The
+//! guard against mass release decides by these counts.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use belayer_holds::selection::{Guard, MaxUnselected, UnselectedBy};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::scan::METADATA_LIST;
 
-/// Counts the objects of `kind` that carry `hold`; `keeps` are the labels that selectors read of
-/// them and of namespaces.
+/// Counts the objects of `kind` that have the finalizer `hold`; `keeps` are the labels that
+/// selectors read of them and of namespaces.
 ///
 /// # Errors
-/// In words, when they cannot be read.
+/// A message, if they cannot be read.
 pub async fn counted(
     reader: &Reader,
     kind: &Resource,
@@ -43,12 +43,12 @@ pub async fn counted(
     Ok(guard)
 }
 
-/// Hands on the metadata of every object of a kind.
+/// Calls `visit` with the metadata of every object of a kind.
 async fn each(
     reader: &Reader,
     kind: &Resource,
     keep: Keep,
-    mut note: impl FnMut(ObjectMeta),
+    mut visit: impl FnMut(ObjectMeta),
 ) -> Result<(), String> {
     let decoder = JsonDecoder::<OwnerMeta>::new(DecodeContext {
         keep,
@@ -58,7 +58,7 @@ async fn each(
         .pages(&kind.path(None), METADATA_LIST, |answer| {
             let page = decoder.decode_page(&answer.body).map(|page| {
                 for OwnerMeta(meta) in page.items.into_iter().flatten() {
-                    note(meta);
+                    visit(meta);
                 }
                 page.continue_token
             });

@@ -1,22 +1,23 @@
-//! A decision in words.
+//! Formats a decision for `explain`.
 
 use belayer_holds::decision::{Decision, Evidence, Write};
 use belayer_inspect::explain::{Action, Explained, Row};
 
-/// A decision and whose it is, on its way into words.
+/// A decision and the controller that made it, to be formatted.
 pub struct Decided<'a, E, Q> {
     /// Name of the controller.
     pub component: &'static str,
-    /// The hold that it is about, and whether the object carries it.
+    /// The finalizer that it is about.
     pub hold: &'static str,
-    /// Whether it is on the object.
+    /// Whether the object has that finalizer.
     pub held: bool,
     /// The decision.
     pub decision: &'a Decision<E, Q>,
 }
 
 impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
-    /// What a running Belayer does. What waits for something before it is held, waits too.
+    /// The action of a running Belayer. An object that waits for something before it is held has
+    /// the action `Keep`.
     fn action(&self) -> Action {
         match &self.decision.write {
             Some(Write::Release(_)) => Action::Release,
@@ -28,11 +29,11 @@ impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
         }
     }
 
-    /// In words; `waits` tells what happens next where nothing is written now.
+    /// The explanation; `waits` describes what happens next if nothing is written now.
     pub fn explained(self, waits: impl FnOnce(Action) -> String) -> Explained {
         let action = self.action();
         let next = match action {
-            Action::Release => "a running Belayer takes the hold off at once".to_owned(),
+            Action::Release => "a running Belayer releases the hold at once".to_owned(),
             Action::AddHold => "a running Belayer adds the hold at once".to_owned(),
             Action::Record
             | Action::Delete

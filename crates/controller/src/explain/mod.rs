@@ -1,4 +1,4 @@
-//! What explainers of controllers share.
+//! Shared parts of the controllers' explainers.
 
 mod counted;
 mod decided;

@@ -1,14 +1,14 @@
-//! Reading the one object that is to be explained.
+//! Reads the object that is to be explained.
 
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoder as _, JsonDecoder};
 use belayer_core::slim::json::SlimJson;
 use belayer_inspect::reader::{Reader, explain};
 
-/// The object at `request`; `what` names it where that fails.
+/// Reads the object at `request`; `what` names it in the error.
 ///
 /// # Errors
-/// In words, when it cannot be read.
+/// A message, if it cannot be read.
 pub async fn read<K: SlimJson>(
     reader: &Reader,
     request: &Request,

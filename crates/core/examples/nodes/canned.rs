@@ -1,5 +1,5 @@
-//! A server that plays a minute in the life of four nodes, as a real one would send it: a streaming
-//! list, then a watch, in frames of protobuf.
+//! A server that replays one minute of four nodes as a real one would send it: a streaming list,
+//! then a watch, in protobuf frames.
 
 use std::convert::Infallible;
 
@@ -23,7 +23,7 @@ pub(crate) const LAST: u64 = 16;
 pub(crate) fn client() -> Client {
     client::in_process(tower::service_fn(|_: http::Request<Body>| {
         let frames = frames().map(|frame| Ok::<_, Infallible>(Frame::data(frame)));
-        // Stays open when all is said.
+        // Stays open after the last frame.
         let body = StreamBody::new(stream::iter(frames).chain(stream::pending()));
         let mut response = http::Response::new(body);
         let protobuf = http::HeaderValue::from_static(PROTOBUF);
@@ -34,7 +34,7 @@ pub(crate) fn client() -> Client {
     }))
 }
 
-/// Everything the server says, from the first byte on.
+/// All frames that the server sends.
 fn frames() -> impl Iterator<Item = Bytes> {
     [
         frame("ADDED", &node("anna", 3, Ready::Yes, Cordoned::No)),
@@ -44,7 +44,7 @@ fn frames() -> impl Iterator<Item = Bytes> {
         // A heartbeat: only times changed, and those are not read.
         frame("MODIFIED", &node("anna", 11, Ready::Yes, Cordoned::No)),
         frame("MODIFIED", &node("berta", 12, Ready::No, Cordoned::No)),
-        // Damaged on its way: it costs itself only.
+        // A damaged frame, which does not affect the others.
         frame(
             "MODIFIED",
             &damaged(node("carla", 13, Ready::Yes, Cordoned::No)),
@@ -68,7 +68,7 @@ pub(crate) enum Cordoned {
     No,
 }
 
-/// The message of a node, without its envelope.
+/// The message of a node without its envelope.
 pub(crate) fn node(name: &str, version: u64, ready: Ready, cordoned: Cordoned) -> NodeMessage {
     let condition = |kind: &str, status: &str| ConditionMessage {
         kind: kind.to_owned(),
@@ -121,7 +121,7 @@ fn damaged(node: NodeMessage) -> NodeMessage {
     NodeMessage { metadata, ..node }
 }
 
-/// An event as it stands in a watch: its length, its kind, and the object in its envelope.
+/// A watch event: its length, its type, and the object in its envelope.
 fn frame(event: &str, node: &NodeMessage) -> Bytes {
     let envelope = Envelope {
         kind: Some(Kind {

@@ -1,10 +1,10 @@
-//! An informer of a kind that the library does not know, read from Kubernetes' protobuf with
-//! messages of one's own: `cargo run --package belayer-core --example nodes`.
+//! An informer of a kind that the library does not contain, decoded from Kubernetes' protobuf with
+//! its own messages: `cargo run --package belayer-core --example nodes`.
 //!
-//! Without arguments it reads what a canned server says. With `-- --cluster` it watches the nodes of
-//! the cluster that `kubectl` would talk to, until it is interrupted.
+//! Without arguments it reads from a canned server. With `-- --cluster` it watches the nodes of the
+//! cluster of the current kubeconfig until it is interrupted.
 //!
-//! `node.rs` is what one writes for a kind; the rest is the use of it.
+//! `node.rs` is the code for the kind; the rest uses it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "an example")]
 
 mod canned;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use node::{Node, State};
 
-/// The index: nodes by their state.
+/// The index of nodes by state.
 const BY_STATE: &str = "by-state";
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,20 +44,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs an informer of nodes until `stop`; what it notices is told line by line.
+/// Runs an informer of nodes until `stop`, and reports each event as a line.
 fn watch(
     client: Client,
     stop: &CancellationToken,
-    tell: impl Fn(String) + Send + Sync + 'static,
+    report: impl Fn(String) + Send + Sync + 'static,
 ) -> Store<Node> {
     let context = DecodeContext::default();
-    // Protobuf is asked for first; a server that answers in JSON is understood, too.
+    // Protobuf is preferred; a response in JSON is decoded too.
     let decoders =
         Decoders::new(ProtobufDecoder::<Node>::new(context.clone())).or(JsonDecoder::new(context));
     let nodes = Resource::new("", "v1", "Node", "nodes");
     let handler = move |event: &Event<Node>| {
         if let Some(line) = line(event) {
-            tell(line);
+            report(line);
         }
     };
     let (informer, store) = Informer::builder(client, nodes, decoders)
@@ -79,11 +79,11 @@ fn line(event: &Event<Node>) -> Option<String> {
             old.state().as_str(),
             new.state().as_str()
         ),
-        Event::Deleted { last, .. } => format!("{} is gone", last.key()),
+        Event::Deleted { last, .. } => format!("{} was deleted", last.key()),
         Event::Skipped { key: Some(key) } => {
-            format!("something about {key} could not be read; what was known of it stands")
+            format!("an event of {key} could not be decoded; its last state stays")
         }
-        Event::Synced => "that was the list; from here on it is news".to_owned(),
+        Event::Synced => "the list is complete; watching for changes".to_owned(),
         _ => return None,
     };
     Some(line)
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_canned_minute_is_told() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let lines = Arc::clone(&told);
+    async fn the_canned_events_are_reported() {
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&reported);
         let stop = CancellationToken::new();
         let store = watch(canned::client(), &stop, move |line| {
             lines.lock().unwrap().push(line);
@@ -120,17 +120,17 @@ mod tests {
         let last = ResourceVersion::new(canned::LAST);
         store.wait_for(last).await.unwrap();
         assert_eq!(
-            *told.lock().unwrap(),
+            *reported.lock().unwrap(),
             [
                 "anna is ready",
                 "berta is ready",
                 "carla is cordoned",
-                "that was the list; from here on it is news",
+                "the list is complete; watching for changes",
                 "berta was ready and is not ready",
-                "something about carla could not be read; what was known of it stands",
+                "an event of carla could not be decoded; its last state stays",
                 "dora is ready",
                 "berta was not ready and is ready",
-                "anna is gone",
+                "anna was deleted",
             ]
         );
         assert_eq!(summary(&store), "3 nodes: 2 ready, 1 cordoned, 0 not ready");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_which_nothing_is_known_is_not_ready() {
+    fn a_node_without_conditions_is_not_ready() {
         let json = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"3"},"status":{"conditions":null}}"#;
         let json = serde_json::from_str(json).unwrap();
         let node = Node::from_json(&json, &DecodeContext::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The kind: what is read of a node, and how, from either format.
+//! The kind: the fields of a node that are read, and how they are decoded from both formats.
 
 use std::borrow::Cow;
 
@@ -8,22 +8,22 @@ use belayer_core::slim::{DecodeContext, DecodeError, ObjectMeta, Slim};
 use prost::Message;
 use serde::Deserialize;
 
-/// A node, as far as this program cares. A real one is 10 KB and more, most of it the list of its
-/// images; this is some hundred bytes.
+/// A node with the fields that this program needs. A real one has 10 KB and more, most of it the
+/// list of its images; this one has some hundred bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     meta: ObjectMeta,
     state: State,
 }
 
-/// Whether pods can be sent there.
+/// Whether pods can be scheduled to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Ready.
     Ready,
-    /// Ready, but nothing new is to go there.
+    /// Ready, but closed for new pods.
     Cordoned,
-    /// Not ready, or not heard of.
+    /// Not ready, or without a Ready condition.
     NotReady,
 }
 
@@ -34,7 +34,7 @@ impl Node {
 }
 
 impl State {
-    /// As it is printed, and as an index knows it.
+    /// The name that is printed and used as index value.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -58,18 +58,18 @@ impl Slim for Node {
         &self.meta
     }
 
-    /// What is not compared here is no event: a node's heartbeat changes only times that were not
-    /// even read.
+    /// A change of other fields is not an event: a node's heartbeat changes only times, which are
+    /// not decoded.
     fn differs(&self, older: &Self) -> bool {
         self.state != older.state || self.meta.differs(&older.meta)
     }
 }
 
-/// What is read of the message `Node`. The numbers stand in Kubernetes' `core/v1/generated.proto`
-/// and never change; fields that are not declared are skipped.
+/// The fields of the message `Node` that are read. The numbers are from Kubernetes'
+/// `core/v1/generated.proto` and never change; fields that are not declared are skipped.
 #[derive(Message)]
 pub(crate) struct NodeMessage {
-    /// As it travels: the library reads it.
+    /// Encoded; the library decodes it.
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) metadata: Vec<u8>,
     #[prost(message, optional, tag = "2")]
@@ -113,8 +113,8 @@ impl SlimProtobuf for Node {
     }
 }
 
-/// The same fields in JSON, for servers and proxies that speak nothing else. Everything is
-/// optional: a bookmark is an object, too, and the API writes `null` for what is empty.
+/// The same fields in JSON, for servers and proxies that support only JSON. Everything is optional:
+/// a bookmark is an object too, and the API writes `null` for empty values.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct NodeJson<'a> {

@@ -1,4 +1,5 @@
-//! The driver: asks the server what the state machine wants to know, and moves the leadership.
+//! The driver of an election: sends the requests of the state machine and extends or ends the
+//! leadership.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,32 +10,32 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::{Leadership, LeaseGuard};
-use super::machine::{AcquireReason, Ask, Candidate, LeaseStatus};
+use super::machine::{AcquireReason, Action, Candidate, LeaseStatus};
 use super::record::{Lease, Record, Version};
 use super::timing::Timing;
 use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
 use crate::object::{ObjectKey, Resource};
 
-/// Asks within one round: a look, a write, and both once more after a conflict.
-const ASKS_PER_ROUND: usize = 4;
+/// Requests per round: a read, a write, and both once more after a conflict.
+const REQUESTS_PER_ROUND: usize = 4;
 
-/// How often a resignation that met a conflict or an error is tried.
+/// How often a resignation is tried after a conflict.
 const RESIGNATIONS: usize = 3;
 
-/// An elector that has finished no round for this long beyond its lease duration is wedged: each
-/// of its requests has a shorter deadline.
+/// An elector that has finished no round for its lease duration plus this time is wedged: each of
+/// its requests has a shorter deadline.
 const WEDGED_BEYOND: Duration = Duration::from_secs(60);
 
-/// What an election is about.
+/// The settings of an election.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The Lease.
     pub lease: ObjectKey,
-    /// Our name in it: no other process may have the same. One that is empty, which would say that the
-    /// Lease was given back, is replaced by an [`identity`] of its own.
+    /// The holder identity of this process: no other process may have the same. An empty one, which
+    /// would mean that the Lease was given back, is replaced by a new [`identity`].
     pub identity: String,
-    /// The three times.
+    /// Lease duration, renew deadline and retry period.
     pub timing: Timing,
     /// The field manager under which the Lease is written.
     pub field_manager: &'static str,
@@ -48,22 +49,22 @@ pub struct Elector {
     guard: LeaseGuard,
     beginning: Instant,
     health: ElectorHealth,
-    told: Option<String>,
+    logged: Option<String>,
 }
 
-/// How an election ended for us.
+/// How an election ended for this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// We were told to, and gave the lease back if we had it.
+    /// The process was asked to resign, and gave the lease back if it held it.
     Resigned,
-    /// We led, and another does now, or might have. The process is to end.
+    /// This process led, and another one leads now or may have led. The process must end.
     Lost {
-        /// Who leads; empty if it is not known.
+        /// Identity of the current leader; empty if it is not known.
         holder: String,
     },
 }
 
-/// Shows whether the elector is alive, and who leads.
+/// Reports whether the elector is alive.
 #[derive(Debug, Clone)]
 pub struct ElectorHealth {
     beginning: Instant,
@@ -72,7 +73,7 @@ pub struct ElectorHealth {
 }
 
 impl ElectorHealth {
-    /// Whether it hangs: no round has ended for so long that only a restart helps.
+    /// Whether the elector is wedged: no round has ended for so long that only a restart helps.
     pub fn is_wedged(&self) -> bool {
         let last = Duration::from_millis(self.last_round.load(Ordering::Relaxed));
         self.beginning.elapsed().saturating_sub(last) > self.patience
@@ -84,7 +85,7 @@ impl ElectorHealth {
     }
 }
 
-/// A name that no other process has: that of the host, and a number of 128 bits.
+/// A unique identity: the name of the host and a random number of 128 bits.
 pub fn identity(host: &str) -> String {
     let host = if host.is_empty() { "belayer" } else { host };
     format!("{host}_{:016x}{:016x}", ambient::bits(), ambient::bits())
@@ -100,8 +101,8 @@ impl std::fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// A candidate, and the leadership that it will have. `client` should have a connection of its own:
-    /// a renewal must not wait behind a long list.
+    /// Creates an elector and its leadership. `client` should have a connection of its own: a
+    /// renewal must not wait behind a long list.
     pub fn new(client: Client, mut settings: Settings) -> (Self, Leadership) {
         if settings.identity.is_empty() {
             settings.identity = identity("");
@@ -121,17 +122,18 @@ impl Elector {
             guard,
             beginning,
             health,
-            told: None,
+            logged: None,
         };
         (elector, leadership)
     }
 
-    /// Shows whether it is alive.
+    /// Reports whether the elector is alive.
     pub fn health(&self) -> ElectorHealth {
         self.health.clone()
     }
 
-    /// Takes part until `resign` is cancelled, which gives the lease back, or until it is lost.
+    /// Takes part until `resign` is cancelled, which gives the lease back, or until the lease is
+    /// lost.
     pub async fn run(mut self, resign: CancellationToken) -> Ended {
         self.publish(false);
         tracing::info!(lease = %self.settings.lease, identity = self.candidate.identity(), "standing by for the lease");
@@ -156,35 +158,35 @@ impl Elector {
         self.beginning.elapsed()
     }
 
-    /// Asks until there is nothing more to ask now. Answers if the election is over.
+    /// Sends requests until none is due now. Returns how the election ended, if it did.
     async fn round(&mut self) -> Option<Ended> {
         if self.candidate.status(self.now()) == LeaseStatus::InDoubt {
             self.publish(false);
         }
-        let mut ask = self.candidate.begin(self.now(), ambient::now());
-        for _ in 0..ASKS_PER_ROUND {
-            ask = match ask {
-                Ask::Look => match self.look().await {
+        let mut action = self.candidate.begin(self.now(), ambient::now());
+        for _ in 0..REQUESTS_PER_ROUND {
+            action = match action {
+                Action::Read => match self.read().await {
                     Ok(lease) => self.candidate.seen(lease, self.now(), ambient::now()),
                     Err(error) => {
                         self.failed("read", &error);
                         return None;
                     }
                 },
-                Ask::Create(record) => self.write(record, None).await?,
-                Ask::Write(record, version) => self.write(record, Some(version)).await?,
-                Ask::Wait(_) => {
-                    self.tell_holder();
+                Action::Create(record) => self.write(record, None).await?,
+                Action::Write(record, version) => self.write(record, Some(version)).await?,
+                Action::Wait(_) => {
+                    self.log_holder();
                     return None;
                 }
-                Ask::GiveUp { holder } => return Some(Ended::Lost { holder }),
+                Action::GiveUp { holder } => return Some(Ended::Lost { holder }),
             };
         }
         None
     }
 
-    /// Writes, and says what to ask next: to look again after a conflict, nothing otherwise.
-    async fn write(&mut self, record: Record, over: Option<Version>) -> Option<Ask> {
+    /// Writes the record and returns the next action: a read after a conflict, otherwise none.
+    async fn write(&mut self, record: Record, over: Option<Version>) -> Option<Action> {
         let before = self.candidate.status(self.now());
         let acquire_reason = self.candidate.acquire_reason(self.now());
         let sent = self.now();
@@ -198,7 +200,7 @@ impl Elector {
             Err(error) => match error.class() {
                 ErrorClass::Conflict | ErrorClass::AlreadyExists => {
                     self.candidate.failed();
-                    Some(Ask::Look)
+                    Some(Action::Read)
                 }
                 ErrorClass::NotFound if over.is_none() => {
                     self.unopposed(sent);
@@ -212,22 +214,23 @@ impl Elector {
         }
     }
 
-    /// The namespace of the Lease does not exist: nobody can hold it. Then this process works, and
-    /// asks again until there is a namespace. Whoever holds the Lease then has won against it.
+    /// The namespace of the Lease does not exist, so no replica can hold the Lease. This process
+    /// works without it and retries until the namespace exists. A replica that holds the Lease then
+    /// takes precedence over this process.
     fn unopposed(&mut self, sent: Duration) {
         self.candidate.is_alone(sent);
         if !self.extend() {
             return;
         }
         self.publish(true);
-        let told = "without a lease".to_owned();
-        if self.told.as_ref() != Some(&told) {
+        let state = "without a lease".to_owned();
+        if self.logged.as_ref() != Some(&state) {
             tracing::warn!(
                 lease = %self.settings.lease,
-                "the namespace of the lease does not exist, so that nobody can hold it: working without \
-                 an election; --leader-elect-resource-namespace names another"
+                "the namespace of the lease does not exist, so no replica can hold the lease: working without \
+                leader election (set the namespace with --leader-elect-resource-namespace)"
             );
-            self.told = Some(told);
+            self.logged = Some(state);
         }
     }
 
@@ -235,12 +238,12 @@ impl Elector {
         if !self.extend() {
             return;
         }
-        self.told = None;
+        self.logged = None;
         match (before, acquire_reason) {
             (LeaseStatus::Leading { .. }, _) => {}
             (LeaseStatus::InDoubt, Some(AcquireReason::Ours)) => {
                 self.publish(true);
-                tracing::info!(lease = %self.settings.lease, "leading again: nobody else has led meanwhile");
+                tracing::info!(lease = %self.settings.lease, "leading again: no other replica has led in the meantime");
             }
             (LeaseStatus::Standby | LeaseStatus::Alone { .. } | LeaseStatus::InDoubt, _) => {
                 self.publish(true);
@@ -249,8 +252,8 @@ impl Elector {
         }
     }
 
-    /// Moves the leadership. Counted from when the request was sent: if the answer took longer than the
-    /// deadline, this is no leave.
+    /// Extends the leadership, counted from when the request was sent. Returns false if the
+    /// response took longer than the renew deadline.
     fn extend(&self) -> bool {
         match self.candidate.status(self.now()).until() {
             Some(until) => {
@@ -261,7 +264,7 @@ impl Elector {
         }
     }
 
-    async fn look(&self) -> Result<Option<Lease>, RequestError> {
+    async fn read(&self) -> Result<Option<Lease>, RequestError> {
         let request = Request::get(Resource::leases().object_path(&self.settings.lease))
             .timeout(self.candidate.patience(self.now()));
         match request.send(&self.client).await {
@@ -295,7 +298,7 @@ impl Elector {
             .timeout(self.candidate.patience(self.now()))
             .send(&self.client)
             .await?;
-        // An answer that cannot be read is still a success; the next round looks first.
+        // The write has succeeded even if its response is invalid; the next round reads first.
         Ok(Lease::read(&answer.body).ok().map(|lease| lease.version))
     }
 
@@ -308,30 +311,31 @@ impl Elector {
         let reason = error.in_words();
         let help = match error.class() {
             ErrorClass::Forbidden => {
-                "; the election needs get, create and patch of leases.coordination.k8s.io in that \
-                 namespace (--leader-elect=false runs one replica without)"
+                "; leader election needs the RBAC permissions get, create and patch of \
+                    leases.coordination.k8s.io in that namespace (--leader-elect=false runs a single replica \
+                    without election)"
             }
             ErrorClass::NotFound => {
-                "; does the namespace exist? --leader-elect-resource-namespace names another"
+                "; check that the namespace exists (set it with --leader-elect-resource-namespace)"
             }
             _ => "",
         };
-        // The same again and again is told once.
-        if self.told.as_deref() != Some(reason.as_str()) {
+        // The same error is logged only once.
+        if self.logged.as_deref() != Some(reason.as_str()) {
             tracing::warn!(lease = %self.settings.lease, state = status.in_words(), "could not {verb} the lease: {reason}{help}");
-            self.told = Some(reason);
+            self.logged = Some(reason);
         }
     }
 
-    fn tell_holder(&mut self) {
+    fn log_holder(&mut self) {
         let holder = self.candidate.holder();
-        if self.told.as_deref() != Some(holder) {
-            tracing::info!(lease = %self.settings.lease, holder, "another leads");
-            self.told = Some(holder.to_owned());
+        if self.logged.as_deref() != Some(holder) {
+            tracing::info!(lease = %self.settings.lease, holder, "another replica is the leader");
+            self.logged = Some(holder.to_owned());
         }
     }
 
-    /// Gives the lease back, so that the next leader need not wait for its end.
+    /// Gives the lease back, so that the next leader does not wait for its expiry.
     async fn resign(&mut self) {
         for _ in 0..RESIGNATIONS {
             if self
@@ -339,8 +343,8 @@ impl Elector {
                 .resignation(self.now(), ambient::now())
                 .is_none()
             {
-                match self.look().await {
-                    // A renewal whose answer was lost has changed the version.
+                match self.read().await {
+                    // A renewal whose response was lost has changed the version.
                     Ok(lease) => drop(self.candidate.seen(lease, self.now(), ambient::now())),
                     Err(_) => break,
                 }
@@ -349,7 +353,7 @@ impl Elector {
             else {
                 break;
             };
-            // From here on nothing is written any more, whatever becomes of this request.
+            // From here on this process writes nothing more, whatever the result of this request.
             self.guard.end();
             match self.send(&record, Some(&version)).await {
                 Ok(_) => {
@@ -357,7 +361,7 @@ impl Elector {
                     break;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the lease was not given back");
+                    tracing::debug!(%error, "could not give the lease back");
                     self.candidate.failed();
                 }
             }

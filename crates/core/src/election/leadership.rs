@@ -9,15 +9,15 @@ use tokio::time::{Instant, sleep_until};
 use crate::http::RequestError;
 use crate::watch;
 
-/// The leave to write to the cluster. Cheap to clone, asked before every write.
+/// Permission to write to the cluster. Cheap to clone, checked before every write.
 ///
-/// Without an election it never ends. With one it lasts until a deadline that each renewal moves;
-/// a write that is under way when it ends is given up, so that nothing is in flight when somebody
-/// else begins.
+/// Without an election it never ends. With one it lasts until a deadline that each renewal extends.
+/// A write that is under way at its end is cancelled, so that nothing is in flight when another
+/// replica begins.
 #[derive(Debug, Clone)]
 pub struct Leadership(Option<watch::Receiver<State>>);
 
-/// Changes a [`Leadership`]. Dropping it ends the leadership.
+/// Extends or ends a [`Leadership`]. Dropping it ends the leadership.
 #[derive(Debug)]
 pub struct LeaseGuard(watch::Sender<State>);
 
@@ -27,12 +27,12 @@ struct State {
 }
 
 impl Leadership {
-    /// That of a process that shares the cluster with nobody.
+    /// The leadership of a process without an election.
     pub fn unlimited() -> Self {
         Self(None)
     }
 
-    /// One that has not begun, and what begins and ends it.
+    /// A leadership that has not begun, and the guard that begins and ends it.
     pub fn elected() -> (LeaseGuard, Self) {
         let sender = watch::Sender::new(State { until: None });
         let receiver = sender.subscribe();
@@ -50,7 +50,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until a write may begin. Never, if it ended before it began.
+    /// Waits until a write may begin; never returns if the leadership ended before.
     pub async fn begun(&self) {
         let Some(state) = &self.0 else { return };
         let mut state = state.clone();
@@ -78,18 +78,18 @@ impl Leadership {
             let mut changes = state.clone();
             tokio::select! {
                 () = sleep_until(until) => {}
-                // Renewals need no look: the deadline is read again when it has come.
+                // Renewals need no wake-up: the deadline is read again when it has passed.
                 _ = changes.wait_for(|state| state.until.is_none()) => return,
             }
         }
     }
 
-    /// Does `write` while it lasts.
+    /// Runs `write` while the leadership lasts.
     ///
     /// # Errors
     ///
-    /// [`RequestError::NotLeading`] when it has not begun or ended meanwhile: then the write may
-    /// have been applied. Otherwise what `write` answers.
+    /// [`RequestError::NotLeading`] if the leadership has not begun, or ended in the meantime: then
+    /// the write may have been applied. Otherwise the error of `write`.
     pub async fn within<T>(
         &self,
         write: impl Future<Output = Result<T, RequestError>>,
@@ -99,8 +99,8 @@ impl Leadership {
         }
         let (mut write, mut ended) = (pin!(write), pin!(self.ended()));
         poll_fn(|cx| {
-            // The clock itself, before every step: in a process that was frozen the timers are as
-            // late as it is, and a request that waited for its connection would go out first.
+            // Checks the clock before every step. In a process that was frozen the timers fire late
+            // too, and a request that waited for its connection would be sent first.
             if !self.may_write() || ended.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Err(RequestError::NotLeading));
             }
@@ -111,12 +111,12 @@ impl Leadership {
 }
 
 impl LeaseGuard {
-    /// Writes may begin until then.
+    /// Allows writes to begin until then.
     pub fn extend(&self, until: Instant) {
         self.0.send_modify(|state| state.until = Some(until));
     }
 
-    /// No write may begin or be waited for any more.
+    /// Forbids new writes and cancels those under way.
     pub fn end(&self) {
         self.0.send_modify(|state| state.until = None);
     }

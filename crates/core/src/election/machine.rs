@@ -1,7 +1,7 @@
-//! The election as a pure state machine: no clock, no client, no waiting.
+//! The election as a pure state machine, without clock, client and waiting.
 //!
-//! Local time comes in as the time since some local beginning, by the monotonic clock; wall time
-//! only to be written into the record.
+//! Local time is the time since some local start, by the monotonic clock; wall-clock time is only
+//! written into the record.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use super::record::{Lease, Record, Version};
 use super::timing::Timing;
 
 /// The largest `leaseTransitions` that a Lease can have.
-const MOST_TRANSITIONS: i64 = i32::MAX as i64;
+const MAX_TRANSITIONS: i64 = i32::MAX as i64;
 
-/// A moment by the local monotonic clock, counted from any local beginning.
+/// A point in time by the local monotonic clock, counted from any local start.
 pub type Local = Duration;
 
-/// One who wants to lead.
+/// A replica that takes part in an election.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     identity: String,
     timing: Timing,
-    /// The record as last seen or written, and since when it has not changed as seen from here.
+    /// The record as last read or written, and since when it is unchanged as seen by this process.
     observed: Option<Observed>,
-    /// The state of the Lease that the next write may be about.
+    /// The version of the Lease that the next write expects.
     version: Option<Version>,
     state: LeaderState,
 }
 
-/// By what right we write, as far as time has not run out.
+/// Why this process may write, until its deadline.
 #[derive(Debug, Clone, Copy)]
 enum LeaderState {
-    /// None.
+    /// It may not.
     None,
-    /// The Lease is ours.
+    /// It holds the Lease.
     Elected(Led),
-    /// There could be no Lease, so that nobody else could have it.
+    /// The Lease could not exist, so no other replica could hold it.
     Alone {
-        /// When the last request that showed it was sent.
+        /// When the last request that confirmed it was sent.
         since: Local,
     },
 }
@@ -48,67 +48,68 @@ struct Observed {
     since: Local,
 }
 
-/// What is known of our own leadership.
+/// The leadership of this process.
 #[derive(Debug, Clone, Copy)]
 struct Led {
-    /// When the last renewal that succeeded was sent.
+    /// When the last successful renewal was sent.
     renewed: Local,
-    /// As the record counted when we began.
+    /// `leaseTransitions` when this leadership began.
     transitions: i64,
 }
 
-/// What is to be asked of the server next.
+/// The next action of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub enum Action {
     /// Read the Lease.
-    Look,
-    /// Create it with this record.
+    Read,
+    /// Create the Lease with this record.
     Create(Record),
-    /// Make it say this, if it is still at that version.
+    /// Write this record if the Lease is still at that version.
     Write(Record, Version),
-    /// Nothing now: look again after this time at the latest.
+    /// Nothing now: read again after this time at the latest.
     Wait(Duration),
-    /// Nothing ever: another leads who was us before.
+    /// Stop: this process led, and another one leads now.
     GiveUp {
-        /// Who leads; empty if nobody does.
+        /// Identity of the leader; empty if there is none.
         holder: String,
     },
 }
 
-/// How one stands.
+/// Whether this process is the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseStatus {
-    /// Another leads, or nobody.
+    /// Another replica leads, or no leader exists.
     Standby,
     /// Leading, and may write until then.
     Leading {
-        /// No write begins after this moment, and none is waited for.
+        /// No write begins after this time, and writes under way are cancelled.
         until: Local,
     },
-    /// Nobody can hold the Lease, for its namespace does not exist; may write until then.
+    /// No replica can hold the Lease because its namespace does not exist; this one may write until
+    /// then.
     Alone {
-        /// No write begins after this moment, and none is waited for.
+        /// No write begins after this time, and writes under way are cancelled.
         until: Local,
     },
-    /// Led or was alone, and could not show in time that it still is. Writes nothing, and does not
-    /// know yet who leads.
+    /// Led or worked alone, and could not confirm in time that it still may. Writes nothing, and
+    /// does not know the leader.
     InDoubt,
 }
 
 impl LeaseStatus {
-    /// For a log line.
+    /// The status for a log line.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Standby => "standby",
             Self::Leading { .. } => "leading",
             Self::Alone { .. } => "working without an election",
             Self::InDoubt => {
-                "no longer leading, unless the lease can be renewed before another takes it"
+                "no longer leading, unless the lease can be renewed before another replica takes it"
             }
         }
     }
 
-    /// Until when it may write; nothing if it may not.
+    /// Until when this process may write; `None` if it may not.
     pub fn until(self) -> Option<Local> {
         match self {
             Self::Leading { until } | Self::Alone { until } => Some(until),
@@ -117,21 +118,21 @@ impl LeaseStatus {
     }
 }
 
-/// Why a lease was taken, for a log line.
+/// Why a lease was acquired, for a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcquireReason {
-    /// There was none.
+    /// There was no lease.
     Absent,
-    /// The one before gave it back.
+    /// The previous leader gave it back.
     GivenBack,
-    /// The one before did not renew for as long as it had promised.
+    /// The previous leader did not renew it within the lease duration of its record.
     Expired,
-    /// It is ours already.
+    /// This replica holds it already.
     Ours,
 }
 
 impl AcquireReason {
-    /// For a log line.
+    /// The reason for a log line.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Absent => "there was no lease",
@@ -143,7 +144,7 @@ impl AcquireReason {
 }
 
 impl Candidate {
-    /// One who has not looked yet.
+    /// A candidate that has not read the Lease yet.
     pub fn new(identity: impl Into<String>, timing: Timing) -> Self {
         Self {
             identity: identity.into(),
@@ -154,12 +155,12 @@ impl Candidate {
         }
     }
 
-    /// The name in the record.
+    /// The holder identity in the record.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// How we stand at this moment.
+    /// The status at `now`.
     pub fn status(&self, now: Local) -> LeaseStatus {
         let deadline = self.timing.renew_deadline();
         let status = match self.state {
@@ -177,41 +178,41 @@ impl Candidate {
         }
     }
 
-    /// Who leads, as last seen; empty if nobody does.
+    /// Identity of the leader as last seen; empty if there is none.
     pub fn holder(&self) -> &str {
         self.observed
             .as_ref()
             .map_or("", |observed| &observed.record.holder)
     }
 
-    /// What a round begins with: a leader that knows the version renews at once, everybody else
-    /// looks first.
-    pub fn begin(&self, now: Local, wall: Timestamp) -> Ask {
+    /// The first action of a round: a leader that has the version renews at once, any other
+    /// candidate reads first.
+    pub fn begin(&self, now: Local, wall: Timestamp) -> Action {
         match (self.status(now), &self.version) {
             (LeaseStatus::Leading { .. }, Some(version)) => {
-                Ask::Write(self.renewal(wall), version.clone())
+                Action::Write(self.renewal(wall), version.clone())
             }
-            _ => Ask::Look,
+            _ => Action::Read,
         }
     }
 
-    /// What follows from a look: `None` is that there is no Lease.
-    pub fn seen(&mut self, lease: Option<Lease>, now: Local, wall: Timestamp) -> Ask {
+    /// The next action after a read; `None` means that there is no Lease.
+    pub fn seen(&mut self, lease: Option<Lease>, now: Local, wall: Timestamp) -> Action {
         let Some(lease) = lease else {
             return self.seen_nothing(now, wall);
         };
         self.version = Some(lease.version.clone());
         self.observe(lease.record, now);
-        match self.judge(now) {
-            Judged::Ours => Ask::Write(self.renewal(wall), lease.version),
-            // Another leads, or has led, while we took ourselves for the one.
-            Judged::Free(_) | Judged::Held { .. } if self.is_in_office() => self.give_up(),
-            Judged::Free(_) => Ask::Write(self.claim(wall), lease.version),
-            Judged::Held { left } => Ask::Wait(left),
+        match self.holder_at(now) {
+            Holder::Ours => Action::Write(self.renewal(wall), lease.version),
+            // This process took itself for the leader, and another replica leads or has led.
+            Holder::Vacant(_) | Holder::Held { .. } if self.has_led() => self.give_up(),
+            Holder::Vacant(_) => Action::Write(self.acquisition(wall), lease.version),
+            Holder::Held { left } => Action::Wait(left),
         }
     }
 
-    /// How long the next request may take: a leader does not wait for an answer beyond its time.
+    /// Timeout of the next request: a leader does not wait for a response beyond its deadline.
     pub fn patience(&self, now: Local) -> Duration {
         let patience = self.timing.request_timeout();
         match self.status(now) {
@@ -222,17 +223,17 @@ impl Candidate {
         }
     }
 
-    /// Why the Lease as last seen is there to be taken, if it is.
+    /// Why the Lease as last seen can be acquired; `None` if it cannot.
     pub fn acquire_reason(&self, now: Local) -> Option<AcquireReason> {
-        match (&self.observed, self.judge(now)) {
+        match (&self.observed, self.holder_at(now)) {
             (None, _) => Some(AcquireReason::Absent),
-            (_, Judged::Free(acquire_reason)) => Some(acquire_reason),
-            (_, Judged::Ours) => Some(AcquireReason::Ours),
-            (_, Judged::Held { .. }) => None,
+            (_, Holder::Vacant(acquire_reason)) => Some(acquire_reason),
+            (_, Holder::Ours) => Some(AcquireReason::Ours),
+            (_, Holder::Held { .. }) => None,
         }
     }
 
-    /// A write of ours succeeded that was sent at `sent`.
+    /// Records a successful write that was sent at `sent`.
     pub fn wrote(&mut self, record: Record, version: Option<Version>, sent: Local) {
         let transitions = record.transitions;
         self.observed = Some(Observed {
@@ -246,46 +247,47 @@ impl Candidate {
         });
     }
 
-    /// A create that was sent at `sent` found no namespace for the Lease: nobody can hold it, as
-    /// when Belayer is run from somebody's machine. Whoever holds it later has won against us.
+    /// Records that a create sent at `sent` found no namespace for the Lease. Then no replica can
+    /// hold it, as when Belayer runs on a developer's machine. A replica that holds it later takes
+    /// precedence over this one.
     pub fn is_alone(&mut self, sent: Local) {
         self.version = None;
         self.observed = None;
         self.state = LeaderState::Alone { since: sent };
     }
 
-    /// A request failed, or its answer was lost: the next round looks first.
+    /// Records that a request failed or its response was lost: the next round reads first.
     pub fn failed(&mut self) {
         self.version = None;
     }
 
-    /// How long to wait after a round. `chance` in `0..1` spreads standbys.
-    pub fn pause(&self, now: Local, chance: f64) -> Duration {
+    /// How long to wait after a round. `jitter` in `0..1` spreads the standbys.
+    pub fn pause(&self, now: Local, jitter: f64) -> Duration {
         let period = self.timing.retry_period();
         match self.status(now) {
-            // It looks up when its time is over, to say so.
+            // Wakes up at the deadline, to report it.
             LeaseStatus::Leading { until } | LeaseStatus::Alone { until } => {
                 return period.min(until.saturating_sub(now));
             }
             LeaseStatus::InDoubt => return period,
             LeaseStatus::Standby => {}
         }
-        let jittered = period.mul_f64(1.0 + chance.clamp(0.0, 1.0) * super::timing::JITTER_FACTOR);
-        // Whoever waits for an end that it knows is there when it comes.
-        match self.judge(now) {
-            Judged::Held { left } => jittered.min(left.max(period / 4)),
-            Judged::Free(_) | Judged::Ours => jittered,
+        let jittered = period.mul_f64(1.0 + jitter.clamp(0.0, 1.0) * super::timing::JITTER_FACTOR);
+        // A standby that knows when the lease expires wakes up then.
+        match self.holder_at(now) {
+            Holder::Held { left } => jittered.min(left.max(period / 4)),
+            Holder::Vacant(_) | Holder::Ours => jittered,
         }
     }
 
-    /// The record that gives the lease back, and the state that it is written over; `None` if
-    /// there is nothing of ours to give back.
+    /// The record that gives the lease back and the version that it replaces; `None` if this
+    /// process does not hold the lease.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
         let LeaseStatus::Leading { .. } = self.status(now) else {
             return None;
         };
-        // A look may have found another meanwhile, and what is another's is not ours to give.
-        let Judged::Ours = self.judge(now) else {
+        // A read may have found another holder in the meantime.
+        let Holder::Ours = self.holder_at(now) else {
             return None;
         };
         let record = Record {
@@ -298,35 +300,36 @@ impl Candidate {
         Some((record, self.version.clone()?))
     }
 
-    fn seen_nothing(&mut self, now: Local, wall: Timestamp) -> Ask {
+    fn seen_nothing(&mut self, now: Local, wall: Timestamp) -> Action {
         self.version = None;
         match (self.state, self.status(now)) {
-            // Somebody deleted it. Others may have made and led by a new one since.
+            // The Lease was deleted. Another replica may have created a new one and led since.
             (LeaderState::Elected(_), LeaseStatus::InDoubt) => {
                 self.observed = None;
                 self.give_up()
             }
-            (LeaderState::Elected(_), _) => Ask::Create(self.renewal(wall)),
-            // For one who was alone there still is none, however long it could not ask.
+            (LeaderState::Elected(_), _) => Action::Create(self.renewal(wall)),
+            // A process that worked alone may still create it, however long it could not reach the
+            // server.
             (LeaderState::None | LeaderState::Alone { .. }, _) => {
                 self.observed = None;
-                Ask::Create(self.claim(wall))
+                Action::Create(self.acquisition(wall))
             }
         }
     }
 
-    fn is_in_office(&self) -> bool {
+    fn has_led(&self) -> bool {
         !matches!(self.state, LeaderState::None)
     }
 
-    fn give_up(&self) -> Ask {
-        Ask::GiveUp {
+    fn give_up(&self) -> Action {
+        Action::GiveUp {
             holder: self.holder().to_owned(),
         }
     }
 
-    /// The clock of a record starts when it is first seen to be different; what else changes about
-    /// the Lease, its labels for example, is no sign of life.
+    /// The time of a record starts when a change of it is first seen. Other changes of the Lease,
+    /// of its labels for example, are not renewals.
     fn observe(&mut self, record: Record, now: Local) {
         let same = self
             .observed
@@ -337,48 +340,50 @@ impl Candidate {
         }
     }
 
-    fn judge(&self, now: Local) -> Judged {
+    fn holder_at(&self, now: Local) -> Holder {
         let Some(Observed { record, since }) = &self.observed else {
-            return Judged::Free(AcquireReason::Absent);
+            return Holder::Vacant(AcquireReason::Absent);
         };
         if record.holder.is_empty() {
-            return Judged::Free(AcquireReason::GivenBack);
+            return Holder::Vacant(AcquireReason::GivenBack);
         }
         if record.holder == self.identity {
-            // Ours without a break only if nobody has led in between.
+            // The holder may be this process, but another one has led in between if the transitions
+            // differ.
             return match self.state {
                 LeaderState::Elected(led) if led.transitions != record.transitions => {
-                    Judged::Held {
+                    Holder::Held {
                         left: Duration::ZERO,
                     }
                 }
-                _ => Judged::Ours,
+                _ => Holder::Ours,
             };
         }
         let promised = record.lease_duration(self.timing.lease_duration());
-        let silent = now.saturating_sub(*since);
-        match promised.checked_sub(silent) {
-            Some(left) if !left.is_zero() => Judged::Held { left },
-            _ => Judged::Free(AcquireReason::Expired),
+        let unchanged = now.saturating_sub(*since);
+        match promised.checked_sub(unchanged) {
+            Some(left) if !left.is_zero() => Holder::Held { left },
+            _ => Holder::Vacant(AcquireReason::Expired),
         }
     }
 
-    /// The record of one who begins to lead.
-    fn claim(&self, wall: Timestamp) -> Record {
+    /// The record of a candidate that acquires the lease.
+    fn acquisition(&self, wall: Timestamp) -> Record {
         let before = self.observed.as_ref().map(|observed| &observed.record);
         Record {
             holder: self.identity.clone(),
             lease_seconds: self.timing.recorded_seconds(),
             acquired: Some(wall),
             renewed: Some(wall),
-            // The API's type has 32 bits: one more would be refused, and nobody would lead again.
+            // The API's type has 32 bits: a larger number would be refused, and no replica could
+            // lead again.
             transitions: before.map_or(0, |record| {
-                record.transitions.saturating_add(1).min(MOST_TRANSITIONS)
+                record.transitions.saturating_add(1).min(MAX_TRANSITIONS)
             }),
         }
     }
 
-    /// The record of one who goes on.
+    /// The record of a renewal.
     fn renewal(&self, wall: Timestamp) -> Record {
         let before = self.observed.as_ref().map(|observed| &observed.record);
         Record {
@@ -391,8 +396,8 @@ impl Candidate {
     }
 }
 
-enum Judged {
-    Free(AcquireReason),
+enum Holder {
+    Vacant(AcquireReason),
     Ours,
     Held { left: Duration },
 }

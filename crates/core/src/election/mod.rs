@@ -1,29 +1,30 @@
-//! Leader election by Lease: of several replicas one writes, the others stand by with warm caches.
+//! Leader election by Lease: one of several replicas writes, the others are standbys with warm
+//! caches.
 //!
-//! The record in the Lease is the one that client-go writes, so that its tools and dashboards read
-//! ours. Time is judged as client-go does: by how long the record has not changed as seen from
-//! here, by the local monotonic clock. The times in the record are for people; no clock is ever
-//! compared with another.
+//! The Lease has the same record as client-go's, so that tools and dashboards can read it. As in
+//! client-go, a replica measures by its local monotonic clock how long it has seen the record
+//! unchanged. The times in the record are informational; clocks of different machines are never
+//! compared.
 //!
-//! What is stricter than client-go: a leader that cannot renew stops *writing* at its renew
-//! deadline, counted from the moment at which the last good renewal was **sent**, and what is then
-//! in flight is given up ([`Leadership`]). Whoever comes next waits for the whole lease duration,
-//! counted from the moment at which it **saw** that renewal, which is later. So the two never
-//! write at once, as long as local clocks run equally fast within the margin between both times.
+//! One rule is stricter than client-go's: a leader that cannot renew stops *writing* at its renew
+//! deadline, counted from when the last successful renewal was **sent**, and requests in flight are
+//! cancelled ([`Leadership`]). The next leader waits for the whole lease duration, counted from
+//! when it **saw** that renewal, which is later. So two replicas never write at the same time, as
+//! long as their clocks run equally fast within the margin between both durations.
 //!
-//! A leader in doubt does not throw its knowledge away: it goes on asking, and when it finds its
-//! own record untouched, nobody else has led meanwhile, and it goes on where it stopped. When it
-//! finds another's, it has lost, and the process is to end: everything in memory that was found
-//! out as a leader ends with it.
+//! A leader in doubt keeps its state and keeps reading the Lease. If it finds its own record
+//! unchanged, no other replica has led in the meantime, and it continues. If it finds the record of
+//! another replica, it has lost the election and the process must end, because its in-memory state
+//! is only valid for a leader.
 //!
-//! Where the Lease's namespace does not exist, nobody can hold the Lease: whoever finds that out
-//! works without, for as long as it finds it out again and again. Once there is a Lease and another
-//! holds it, that is a loss like any other.
+//! If the Lease's namespace does not exist, no replica can hold the Lease. A replica that finds
+//! this works without the Lease and checks again with each round. Once another replica holds the
+//! Lease, this one has lost the election.
 //!
-//! Election does not fence: a process that was frozen between its last look at the clock and the
-//! network sends late what was on its way, at most as many requests as may be under way at once.
-//! That is why every patch names the version and the UID, and every create is reserved first; the
-//! election only keeps the replicas from working against each other.
+//! Election does not fence: a process that was frozen between its last check of the clock and the
+//! network sends its requests late, at most as many as may be in flight at once. Therefore every
+//! patch names the version and the UID, and every create is reserved first; the election only
+//! prevents replicas from working against each other.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,6 +49,6 @@ mod tests;
 
 pub use elector::{Elector, ElectorHealth, Ended, Settings, identity};
 pub use leadership::{Leadership, LeaseGuard};
-pub use machine::{AcquireReason, Ask, Candidate, LeaseStatus, Local};
+pub use machine::{AcquireReason, Action, Candidate, LeaseStatus, Local};
 pub use record::{Lease, Record, Version};
 pub use timing::{Timing, TimingError};

@@ -1,4 +1,4 @@
-//! What a Lease says, read and written as client-go does.
+//! The record in a Lease, read and written as client-go does.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 
 use crate::object::{ObjectKey, Resource};
 
-/// Who leads, since when, and when that was last said. The times come from the clock of whoever
-/// wrote them: they are shown, never compared with a clock.
+/// The leader, since when it leads, and when it last renewed. The times come from the leader's
+/// clock: they are shown to users and never compared with another clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
-    /// Empty when it was given back.
+    /// Holder identity; empty if the lease was given back.
     pub holder: String,
-    /// How long others are to wait, in seconds.
+    /// Lease duration in seconds.
     pub lease_seconds: i64,
     /// Since when the holder leads.
     pub acquired: Option<Timestamp>,
     /// When the holder last renewed.
     pub renewed: Option<Timestamp>,
-    /// How often the lease has changed hands.
+    /// How often the holder has changed.
     pub transitions: i64,
 }
 
-/// Which state of which Lease a write is about.
+/// The version of a Lease that a write expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     /// Its UID.
@@ -33,12 +33,12 @@ pub struct Version {
     pub resource_version: String,
 }
 
-/// A Lease as it was read.
+/// A Lease as read from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Which state of it.
+    /// Its version.
     pub version: Version,
-    /// What it says.
+    /// Its record.
     pub record: Record,
 }
 
@@ -61,18 +61,18 @@ struct WrittenMetadata {
 struct WrittenSpec {
     holder_identity: Option<String>,
     lease_duration_seconds: Option<i64>,
-    /// Text: a time that cannot be read must not keep anybody from leading.
+    /// Any JSON: an invalid time must not prevent an election.
     acquire_time: Option<Value>,
     renew_time: Option<Value>,
     lease_transitions: Option<i64>,
 }
 
 impl Lease {
-    /// Reads a Lease, also one that somebody else's hand has written.
+    /// Parses a Lease, including one that another program has written.
     ///
     /// # Errors
     ///
-    /// When it has no identity.
+    /// If it has no UID or no resourceVersion.
     pub fn read(body: &[u8]) -> Result<Self, serde_json::Error> {
         let written: Written = serde_json::from_slice(body)?;
         let spec = written.spec.unwrap_or_default();
@@ -94,7 +94,7 @@ impl Lease {
 }
 
 impl Record {
-    /// How long the record says that others are to wait; `otherwise` where it says nothing.
+    /// The lease duration of the record; `otherwise` if the record has none.
     pub fn lease_duration(&self, otherwise: Duration) -> Duration {
         match u64::try_from(self.lease_seconds) {
             Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
@@ -112,7 +112,7 @@ impl Record {
         })
     }
 
-    /// The body that creates a Lease that says this.
+    /// The body of the POST that creates a Lease with this record.
     pub fn create_body(&self, lease: &ObjectKey) -> String {
         let kind = Resource::leases();
         json!({
@@ -124,8 +124,8 @@ impl Record {
         .to_string()
     }
 
-    /// The merge patch that makes this very state of a Lease say this; any change in between makes
-    /// it a conflict. Whatever else the Lease carries stays as it is.
+    /// The merge patch that writes this record into the Lease; it fails with a conflict if the
+    /// Lease has changed since `over`. Other fields of the Lease are left as they are.
     pub fn patch_body(&self, over: &Version) -> String {
         json!({
             "metadata": { "uid": over.uid, "resourceVersion": over.resource_version },
@@ -135,7 +135,7 @@ impl Record {
     }
 }
 
-/// Kubernetes' MicroTime.
+/// The time in Kubernetes' MicroTime format.
 fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

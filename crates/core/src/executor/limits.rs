@@ -1,16 +1,17 @@
-//! How many requests Belayer sends to the API server, by class.
+//! Limits the requests that Belayer sends to the API server, by class.
 //!
-//! Releases are bounded by concurrency and by the server's 429 alone; everything else that goes by
-//! an executor shares a token bucket. Informers do not: each has one list or one watch under way,
-//! and backs off by itself. client-go leaves watches out of its rate as well, and a list is a watch
-//! where the server streams it. The limits stand here and not in a tower layer because `kube::Client` puts a
-//! first-in-first-out buffer in front of its service: a create that waits for a token there would
-//! block the releases behind it.
+//! Releases are limited only by concurrency and by the server's 429; all other requests of an
+//! executor share a token bucket. Informers do not use it: each has one list or one watch under way
+//! and its own backoff. client-go excludes watches from its rate limit too, and a list is a watch
+//! if the server supports streaming lists. The limits are implemented here and not in a tower layer
+//! because `kube::Client` puts a FIFO buffer in front of its service: a create that waits for a
+//! token there would block the releases behind it.
 //!
-//! While the bucket is empty, requests queue by [`Class`], and within a class the namespaces take turns
-//! ([`FairQueue`]). Each class gets its share of the tokens (rule L1), and the others what it leaves. One
-//! timer serves all queues: each time it fires it hands out the tokens that there are. With
-//! [`Tickets`](super::Tickets) a key waits without a worker.
+//! While the bucket is empty, requests wait in one queue per [`Class`], and within a class the
+//! namespaces take turns ([`FairQueue`]). Each class gets its share of the tokens (rule L1); the
+//! other classes get what it does not use. One timer serves all queues and distributes the
+//! available tokens each time it fires. With [`Tickets`](super::Tickets) a key waits without
+//! occupying a worker.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -25,20 +26,22 @@ use tokio::time::Instant;
 use crate::fair_queue::FairQueue;
 use crate::object::ObjectKey;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Removes a hold, or reads an object again after a conflict. Takes no token.
+    /// Removes a finalizer of Belayer's (releases a hold), or reads the object again after a
+    /// conflict. Takes no token.
     Release,
-    /// Finds out whether a hold may be removed: at least 50 % of the bucket.
+    /// Reads whether a hold may be released: at least 50 % of the tokens.
     Evidence,
-    /// Any other write, such as adding a hold: at least 20 % of the bucket.
+    /// Any other write, such as adding a finalizer: at least 20 % of the tokens.
     Write,
     /// Kubernetes Events.
     Notice,
 }
 
-/// The classes that share the bucket: their shares while all of them wait, and their names in metrics.
+/// The classes that share the bucket: their shares while all of them wait, and their names in
+/// metrics.
 const SHARES: [(f64, &str); 3] = [
     (0.5, waiting::EVIDENCE),
     (0.3, waiting::WRITE),
@@ -46,8 +49,8 @@ const SHARES: [(f64, &str); 3] = [
 ];
 
 impl Class {
-    /// Its place in [`SHARES`]; `None` if it takes no tokens.
-    fn line(self) -> Option<usize> {
+    /// The index in [`SHARES`]; `None` if the class takes no tokens.
+    fn queue(self) -> Option<usize> {
         match self {
             Self::Release => None,
             Self::Evidence => Some(0),
@@ -57,14 +60,14 @@ impl Class {
     }
 }
 
-/// The bounds, as the flags give them.
+/// The limits, as given by the flags.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// `--kube-api-qps`: requests a second, releases and informers apart.
+    /// `--kube-api-qps`: requests per second, without releases and informers.
     pub qps: f64,
-    /// `--kube-api-burst`: how many of them may go at once after a pause.
+    /// `--kube-api-burst`: how many requests may be sent at once after a pause.
     pub burst: u32,
-    /// `--concurrent-releases`: releases under way at once.
+    /// `--concurrent-releases`: maximum number of releases under way.
     pub concurrent_releases: usize,
 }
 
@@ -78,20 +81,20 @@ impl Default for Bounds {
     }
 }
 
-/// Leave to send one request; for a release it counts until it is dropped.
+/// Permission to send one request; for a release it counts until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Leave {
+pub struct Permit {
     _release: Option<OwnedSemaphorePermit>,
 }
 
-/// A token that was taken out of the bucket for a request that waited. It goes back if it is dropped before
-/// it is spent.
+/// A token that was taken out of the bucket for a waiting request. If it is dropped before it is
+/// spent, it goes back into the bucket.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Token {
     limits: Weak<Limits>,
-    line: usize,
+    queue: usize,
 }
 
 impl Token {
@@ -103,26 +106,26 @@ impl Token {
 impl Drop for Token {
     fn drop(&mut self) {
         if let Some(limits) = self.limits.upgrade() {
-            limits.take_back(self.line);
+            limits.return_token(self.queue);
         }
     }
 }
 
-/// Waits for tokens for keys, without a task.
+/// Receives tokens for keys that wait without a task.
 pub(super) trait Waiter: Send + Sync {
-    /// There is a token for `key`.
+    /// A token is reserved for `key`.
     fn served(&self, key: ObjectKey, token: Token);
 }
 
 /// A place in a queue.
 enum Ticket {
-    /// Of a task that sleeps until it is served.
+    /// For a task that sleeps until it is served.
     Task(oneshot::Sender<Token>),
-    /// Of a key.
+    /// For a key of a workqueue.
     Key(ObjectKey, Weak<dyn Waiter>),
 }
 
-/// Hands out permits to send, in shares by [`Class`].
+/// Grants permits to send requests, in shares by [`Class`].
 #[derive(Debug)]
 pub struct Limits {
     releases: Arc<Semaphore>,
@@ -135,27 +138,27 @@ struct Bucket {
     /// Negative if work that had begun sent more requests than there were tokens.
     tokens: f64,
     filled: Instant,
-    lines: [Line; SHARES.len()],
+    queues: [ClassQueue; SHARES.len()],
     /// The position of the queue that was served last.
     position: f64,
-    /// Whether a request waits, so that the timer runs. No other request overtakes those that wait.
-    feeding: bool,
+    /// Whether a request waits and the timer runs. No other request overtakes the waiting ones.
+    timer_runs: bool,
     /// How often the timer fired.
     #[cfg(test)]
     wake_ups: u64,
 }
 
 /// The queue of one class.
-struct Line {
+struct ClassQueue {
     waiting: FairQueue<Ticket>,
-    /// The tokens that it got, divided by its share: the queue with the lowest position is served next.
+    /// The tokens it got, divided by its share: the queue with the lowest position is served next.
     position: f64,
     gauge: Gauge,
 }
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.lines.each_ref().map(|line| line.waiting.len());
+        let waiting = self.queues.each_ref().map(|queue| queue.waiting.len());
         f.debug_struct("Bucket")
             .field("tokens", &self.tokens)
             .field("waiting", &waiting)
@@ -164,7 +167,7 @@ impl fmt::Debug for Bucket {
 }
 
 impl Limits {
-    /// Limits within `bounds`. A rate that is not positive means no limit.
+    /// Creates limits from `bounds`. A rate that is not positive means no limit.
     pub fn new(bounds: Bounds) -> Arc<Self> {
         let burst = f64::from(bounds.burst.max(1));
         Arc::new(Self {
@@ -174,13 +177,13 @@ impl Limits {
             bucket: Mutex::new(Bucket {
                 tokens: burst,
                 filled: Instant::now(),
-                lines: SHARES.map(|(_, name)| Line {
+                queues: SHARES.map(|(_, name)| ClassQueue {
                     waiting: FairQueue::default(),
                     position: 0.0,
                     gauge: metrics::gauge!(belayer_metrics::API_WAITING, "queue" => name),
                 }),
                 position: 0.0,
-                feeding: false,
+                timer_runs: false,
                 #[cfg(test)]
                 wake_ups: 0,
             }),
@@ -193,95 +196,95 @@ impl Limits {
         })
     }
 
-    /// Waits until a request of `class` may be sent; if it has to wait, in the turn of the `namespace`. Cancel-safe.
+    /// Waits until a request of `class` may be sent, in the turn of its `namespace`. Cancel-safe.
     /// Not for workers: the key of a worker takes a [ticket](super::Tickets) instead.
-    pub async fn leave(
+    pub async fn acquire(
         self: &Arc<Self>,
         class: Class,
         namespace: impl FnOnce() -> Arc<str>,
-    ) -> Leave {
-        let Some(line) = class.line() else {
+    ) -> Permit {
+        let Some(queue) = class.queue() else {
             return self.release().await;
         };
         let served = {
             let mut bucket = self.bucket.lock();
             if self.is_free(&mut bucket) {
                 bucket.tokens -= 1.0;
-                return Leave { _release: None };
+                return Permit { _release: None };
             }
             let (ticket, served) = oneshot::channel();
-            self.line_up(&mut bucket, line, &namespace(), Ticket::Task(ticket));
+            self.enqueue(&mut bucket, queue, &namespace(), Ticket::Task(ticket));
             served
         };
-        // The limits are borrowed while this waits, so that the ticket lives until it is served.
+        // `self` is borrowed while this waits, so the ticket lives until it is served.
         if let Ok(token) = served.await {
             token.spend();
         }
-        Leave { _release: None }
+        Permit { _release: None }
     }
 
-    /// A permit for work that has begun: a release waits for a slot, anything else is sent at once and the
-    /// bucket is charged, so that later requests wait instead.
-    pub(super) async fn charge(&self, class: Class) -> Leave {
-        let Some(line) = class.line() else {
+    /// A permit for work that has begun: a release waits for a slot, any other request is sent at
+    /// once and charged to the bucket, so that later requests wait instead.
+    pub(super) async fn charge(&self, class: Class) -> Permit {
+        let Some(queue) = class.queue() else {
             return self.release().await;
         };
         let mut bucket = self.bucket.lock();
         if self.qps.is_finite() {
             self.fill(&mut bucket);
             bucket.tokens -= 1.0;
-            if bucket.feeding {
-                bucket.lines[line].position += 1.0 / SHARES[line].0;
+            if bucket.timer_runs {
+                bucket.queues[queue].position += 1.0 / SHARES[queue].0;
             }
         }
-        Leave { _release: None }
+        Permit { _release: None }
     }
 
-    async fn release(&self) -> Leave {
-        // The semaphore is never closed, so an error cannot happen; without a permit the
-        // release still goes, bounded by the number of workers.
-        Leave {
+    async fn release(&self) -> Permit {
+        // The semaphore is never closed, so an error cannot happen. Without a permit the release
+        // would still be sent, limited by the number of workers.
+        Permit {
             _release: Arc::clone(&self.releases).acquire_owned().await.ok(),
         }
     }
 
-    /// Whether work may begin to send now. What it sends is [charged](Self::charge).
+    /// Whether work may begin to send now. Its requests are [charged](Self::charge).
     pub(super) fn may_begin(&self) -> bool {
         self.is_free(&mut self.bucket.lock())
     }
 
     /// Calls `waiter` as soon as there is a token for `key`.
-    pub(super) fn line_up_key(
+    pub(super) fn enqueue_key(
         self: &Arc<Self>,
         class: Class,
         key: ObjectKey,
         waiter: Weak<dyn Waiter>,
     ) {
-        // A class that takes no token never comes here; it would wait among the writes.
-        let line = class.line().unwrap_or(1);
+        // Not reached for a class that takes no token; such a key would wait among the writes.
+        let queue = class.queue().unwrap_or(1);
         let namespace = Arc::clone(key.shared_namespace());
         let mut bucket = self.bucket.lock();
-        self.line_up(&mut bucket, line, &namespace, Ticket::Key(key, waiter));
+        self.enqueue(&mut bucket, queue, &namespace, Ticket::Key(key, waiter));
     }
 
-    fn line_up(
+    fn enqueue(
         self: &Arc<Self>,
         bucket: &mut Bucket,
-        line: usize,
+        queue: usize,
         namespace: &Arc<str>,
         ticket: Ticket,
     ) {
         let position = bucket.position;
-        let line = &mut bucket.lines[line];
-        if line.waiting.is_empty() {
-            // A queue that was empty does not save up tokens for later.
-            line.position = line.position.max(position);
+        let queue = &mut bucket.queues[queue];
+        if queue.waiting.is_empty() {
+            // A queue that was empty does not save up tokens.
+            queue.position = queue.position.max(position);
         }
-        line.waiting.push(namespace, ticket);
-        line.gauge.set(line.waiting.len() as f64);
-        if !bucket.feeding {
-            bucket.feeding = true;
-            tokio::spawn(feed(Arc::downgrade(self)));
+        queue.waiting.push(namespace, ticket);
+        queue.gauge.set(queue.waiting.len() as f64);
+        if !bucket.timer_runs {
+            bucket.timer_runs = true;
+            tokio::spawn(run_timer(Arc::downgrade(self)));
         }
     }
 
@@ -297,19 +300,19 @@ impl Limits {
             return true;
         }
         self.fill(bucket);
-        !bucket.feeding && bucket.tokens >= 1.0
+        !bucket.timer_runs && bucket.tokens >= 1.0
     }
 
-    /// A token that was not needed.
-    fn take_back(&self, line: usize) {
+    /// Returns an unused token to the bucket.
+    fn return_token(&self, queue: usize) {
         let mut bucket = self.bucket.lock();
         bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
-        if bucket.feeding {
-            bucket.lines[line].position -= 1.0 / SHARES[line].0;
+        if bucket.timer_runs {
+            bucket.queues[queue].position -= 1.0 / SHARES[queue].0;
         }
     }
 
-    /// Hands out the tokens that there are; returns when to continue, if a request still waits.
+    /// Distributes the available tokens; returns when to continue if a request still waits.
     fn serve(self: &Arc<Self>) -> Option<Duration> {
         #[cfg(test)]
         {
@@ -319,19 +322,19 @@ impl Limits {
             let (ticket, token) = {
                 let mut bucket = self.bucket.lock();
                 self.fill(&mut bucket);
-                let Some(line) = bucket.next_line() else {
-                    bucket.idle();
+                let Some(queue) = bucket.next_queue() else {
+                    bucket.reset();
                     return None;
                 };
                 if bucket.tokens < 1.0 {
                     let pause = Duration::from_secs_f64((1.0 - bucket.tokens) / self.qps);
                     return Some(pause.max(Duration::from_millis(1)));
                 }
-                let Some(ticket) = bucket.take(line) else {
+                let Some(ticket) = bucket.take(queue) else {
                     continue;
                 };
                 let limits = Arc::downgrade(self);
-                (ticket, Token { limits, line })
+                (ticket, Token { limits, queue })
             };
             match ticket {
                 // If a request was cancelled in the meantime, the next one gets its token.
@@ -347,36 +350,36 @@ impl Limits {
 
 impl Bucket {
     /// The queue with the lowest position in which a request waits.
-    fn next_line(&self) -> Option<usize> {
-        let position = |line: &usize| self.lines[*line].position;
-        (0..self.lines.len())
-            .filter(|line| !self.lines[*line].waiting.is_empty())
+    fn next_queue(&self) -> Option<usize> {
+        let position = |queue: &usize| self.queues[*queue].position;
+        (0..self.queues.len())
+            .filter(|queue| !self.queues[*queue].waiting.is_empty())
             .min_by(|one, other| position(one).total_cmp(&position(other)))
     }
 
-    fn take(&mut self, line: usize) -> Option<Ticket> {
-        let share = SHARES[line].0;
-        let line = &mut self.lines[line];
-        let ticket = line.waiting.pop()?;
+    fn take(&mut self, queue: usize) -> Option<Ticket> {
+        let share = SHARES[queue].0;
+        let queue = &mut self.queues[queue];
+        let ticket = queue.waiting.pop()?;
         self.tokens -= 1.0;
-        self.position = line.position;
-        line.position += 1.0 / share;
-        line.gauge.set(line.waiting.len() as f64);
+        self.position = queue.position;
+        queue.position += 1.0 / share;
+        queue.gauge.set(queue.waiting.len() as f64);
         Some(ticket)
     }
 
-    /// No request waits: all queues start again at the same position.
-    fn idle(&mut self) {
-        self.feeding = false;
+    /// No request waits: resets the positions of all queues.
+    fn reset(&mut self) {
+        self.timer_runs = false;
         self.position = 0.0;
-        for line in &mut self.lines {
-            line.position = 0.0;
+        for queue in &mut self.queues {
+            queue.position = 0.0;
         }
     }
 }
 
 /// The timer that serves all queues.
-async fn feed(limits: Weak<Limits>) {
+async fn run_timer(limits: Weak<Limits>) {
     loop {
         let Some(pause) = limits.upgrade().and_then(|limits| limits.serve()) else {
             return;

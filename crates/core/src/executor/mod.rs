@@ -1,5 +1,5 @@
-//! The executor: the one place from which requests about single objects leave, with limits by
-//! priority and with dry run. What an answer means is decided by who asked.
+//! The executor sends all requests about single objects, with limits by class and with dry run. The
+//! caller interprets the response.
 
 mod limits;
 mod tickets;
@@ -19,16 +19,16 @@ use crate::http::{
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use crate::slim::protobuf::{PROTOBUF, object_version};
 
-pub use limits::{Bounds, Class, Leave, Limits};
+pub use limits::{Bounds, Class, Limits, Permit};
 pub use tickets::{Tickets, Work};
 pub(crate) use turn::on_behalf_of;
 
-/// Whether writes are sent.
+/// Whether an executor sends writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
-    /// They are.
+    /// They are sent.
     Sent,
-    /// They are decided, reported, and left out: `--dry-run`. Not even Events are sent.
+    /// They are decided and reported but not sent: `--dry-run`. This includes Events.
     DryRun,
 }
 
@@ -42,30 +42,30 @@ pub struct Executor {
     leadership: Leadership,
 }
 
-/// When the token of a request is taken.
+/// When a request takes its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pays {
-    /// Before the request is sent, which waits for it.
+    /// Before it is sent; it waits for the token.
     Before,
-    /// When the request is sent, which does not wait: its work has begun already.
+    /// When it is sent, without waiting: its work has begun already.
     WhenSent,
 }
 
-/// How a write ended that did not fail.
+/// The result of a successful write.
 #[derive(Debug)]
 pub enum Sent {
     /// The server applied it.
     Applied(Answer),
-    /// It was left out because of `--dry-run`.
+    /// It was not sent because of `--dry-run`.
     DryRun,
 }
 
-/// How a patch ended that did not fail.
+/// The result of a successful patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
-    /// The server applied it; the version of its answer.
+    /// The server applied it and responded with this version.
     At(ResourceVersion),
-    /// It was left out because of `--dry-run`.
+    /// It was not sent because of `--dry-run`.
     DryRun,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Debug for Executor {
 }
 
 impl Executor {
-    /// An executor over `client` that writes as `field_manager`.
+    /// Creates an executor that sends by `client` and writes as `field_manager`.
     pub fn new(
         client: Client,
         field_manager: &'static str,
@@ -96,14 +96,14 @@ impl Executor {
         }
     }
 
-    /// The same where writes are sent only while `leadership` lasts.
+    /// Restricts writes to the time while `leadership` lasts.
     #[must_use]
     pub fn within(self, leadership: Leadership) -> Self {
         Self { leadership, ..self }
     }
 
-    /// An executor with the same limits, for work that got its token from [`Tickets`]: nothing that it sends
-    /// waits for a token.
+    /// An executor with the same limits, for work that got its token from [`Tickets`]: its requests
+    /// do not wait for a token.
     fn for_work_that_has_begun(&self) -> Self {
         Self {
             client: self.client.clone(),
@@ -115,14 +115,14 @@ impl Executor {
         }
     }
 
-    async fn leave(&self, class: Class, request: &Request) -> Leave {
+    async fn acquire(&self, class: Class, request: &Request) -> Permit {
         match self.pays {
-            Pays::Before => self.limits.leave(class, || turn::of(request)).await,
+            Pays::Before => self.limits.acquire(class, || turn::of(request)).await,
             Pays::WhenSent => self.limits.charge(class).await,
         }
     }
 
-    /// The name under which it writes: the field manager of patches, the source of Events.
+    /// The field manager of patches and the source of Events.
     pub fn field_manager(&self) -> &'static str {
         self.field_manager
     }
@@ -132,43 +132,43 @@ impl Executor {
         self.writes
     }
 
-    /// The client, for those who keep a stream of their own.
+    /// The client, for components with a stream of their own.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Reads something; waits for its turn first.
+    /// Sends a read; waits for its turn first.
     ///
     /// # Errors
     ///
     /// As [`Request::send`].
     pub async fn read(&self, request: &Request, class: Class) -> Result<Answer, RequestError> {
-        let _leave = self.leave(class, request).await;
+        let _permit = self.acquire(class, request).await;
         request.send(&self.client).await
     }
 
-    /// Writes something; waits for its turn first. With `--dry-run` nothing is sent, and nothing by
-    /// a replica that does not lead.
+    /// Sends a write; waits for its turn first. Nothing is sent with `--dry-run`, nor by a replica
+    /// that is not the leader.
     ///
     /// # Errors
     ///
-    /// As [`Request::send`], or [`RequestError::NotLeading`]. After a time-out or a broken connection the write may have been
-    /// applied.
+    /// As [`Request::send`], or [`RequestError::NotLeading`]. After a timeout or a broken
+    /// connection the write may have been applied.
     pub async fn write(&self, request: &Request, class: Class) -> Result<Sent, RequestError> {
         if self.writes == Writes::DryRun {
             return Ok(Sent::DryRun);
         }
-        let _leave = self.leave(class, request).await;
+        let _permit = self.acquire(class, request).await;
         let answer = self.leadership.within(request.send(&self.client)).await;
         answer.map(Sent::Applied)
     }
 
-    /// Deletes this very object, with background propagation. The answer is read as little as
-    /// can be.
+    /// Deletes the object with this UID, with background propagation. Asks for metadata only in the
+    /// response.
     ///
     /// # Errors
     ///
-    /// As [`Executor::write`]; a conflict says that the name is another object's.
+    /// As [`Executor::write`]; a conflict means that the name belongs to another object.
     pub async fn delete(
         &self,
         resource: &Resource,
@@ -186,7 +186,7 @@ impl Executor {
         self.write(&request, Class::Write).await
     }
 
-    /// Sends a merge patch. The answer is asked for as metadata only: a pod can be 200 KB.
+    /// Sends a merge patch. Asks for metadata only in the response: a pod can be 200 KB.
     ///
     /// # Errors
     ///
@@ -204,15 +204,15 @@ impl Executor {
             .accept(METADATA_ONLY_AS_PROTOBUF);
         match self.write(&request, class).await? {
             Sent::Applied(answer) => version_of(&answer).map(Patched::At).ok_or_else(|| {
-                RequestError::Decode("the answer to a patch is no object with a version".into())
+                RequestError::Decode("the response to a patch has no object with a version".into())
             }),
             Sent::DryRun => Ok(Patched::DryRun),
         }
     }
 }
 
-/// The version in an answer. Nobody but the API server would give one, so that an answer without is
-/// as good as lost: some proxy may have made it.
+/// The version in the response to a patch. A response without a version does not come from the API
+/// server; a proxy may have sent it, so it proves nothing.
 fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     if media_type(&answer.content_type) == PROTOBUF {
         return object_version(&answer.body).ok();
@@ -257,9 +257,9 @@ mod tests {
     )]
     #[case::no_version(PROTOBUF, NO_VERSION, None)]
     #[case::broken_off(PROTOBUF, b"k8s\0\x12\x06\x0a", None)]
-    #[case::no_protobuf_though_it_says_so(PROTOBUF, b"{}", None)]
+    #[case::invalid_protobuf(PROTOBUF, b"{}", None)]
     #[case::no_object("application/json", b"[]", None)]
-    fn an_answer_says_which_version_was_written(
+    fn the_response_to_a_patch_has_the_version(
         #[case] content_type: &str,
         #[case] body: &'static [u8],
         #[case] expected: Option<u64>,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deletion_says_whose_by_the_uid() {
+    async fn a_deletion_has_the_uid_as_precondition() {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&sent);
         let service = tower::service_fn(move |request: http::Request<Body>| {

@@ -1,4 +1,4 @@
-//! In which namespace's turn a request waits for a token.
+//! The namespace in whose turn a request waits for a token.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ tokio::task_local! {
     static NAMESPACE: Arc<str>;
 }
 
-/// Live reads that are made for objects of `namespace`, whatever they read: each of their requests that has to
-/// wait for a token waits in that namespace's turn.
+/// Runs live reads for objects of `namespace`: each of their requests that has to wait for a token
+/// waits in the turn of that namespace, whatever it reads.
 pub(crate) fn on_behalf_of<F: Future>(
     namespace: Arc<str>,
     reads: F,
@@ -18,8 +18,8 @@ pub(crate) fn on_behalf_of<F: Future>(
     NAMESPACE.scope(namespace, reads)
 }
 
-/// The namespace for which a request is sent; if that is not known, the one in its path. Requests of no namespace
-/// belong to the empty name.
+/// The namespace for which a request is sent; outside of [`on_behalf_of`] the namespace in its
+/// path. Requests without a namespace use the empty name.
 pub(super) fn of(request: &Request) -> Arc<str> {
     let of_its_object = |_| path::namespace(request.path()).unwrap_or_default().into();
     NAMESPACE.try_with(Arc::clone).unwrap_or_else(of_its_object)
@@ -47,7 +47,7 @@ mod tests {
     ) {
         let request = Request::get(path);
         assert_eq!(&*of(&request), its_own);
-        let asked_for = on_behalf_of("asker".into(), async { of(&request) }).await;
-        assert_eq!(&*asked_for, "asker");
+        let of_waiter = on_behalf_of("waiter".into(), async { of(&request) }).await;
+        assert_eq!(&*of_waiter, "waiter");
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory answers may take, of all kinds together (T3).
+//! A memory limit for the answers of all query caches together (T3).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,35 +6,37 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Bytes that answers may take, all kinds together, unless told otherwise.
+/// Default limit in bytes, for the answers of all query caches together.
 pub const BUDGET: usize = 32 << 20;
 
-/// When answers exceed the budget, those that were not used for the first of these times are dropped first.
-/// No answer is dropped before the last of them: the keys that waited for it have to read it.
+/// If the answers exceed the budget, those unused for the first of these times are dropped, then
+/// those for the second, and so on. No answer is dropped before the last of them: the waiting keys
+/// have to read it first.
 const IDLE: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(10),
     Duration::from_secs(1),
 ];
 
-/// The answers are checked no more often than this.
-const EVERY: Duration = Duration::from_millis(250);
+/// Minimum interval between two checks.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A cache that can drop answers.
-pub(super) trait Forgets: Send + Sync {
+pub(super) trait Evict: Send + Sync {
     /// Drops the answers that were last used before `before`.
-    fn forget_before(&self, before: Instant);
+    fn evict_before(&self, before: Instant);
 }
 
-/// Bytes that the answers to all questions share. Cheap to clone; the clones are one budget.
+/// A number of bytes that the answers to all queries share. Cheap to clone; the clones are one
+/// budget.
 #[derive(Clone)]
 pub struct Budget(Arc<Mutex<Account>>);
 
 struct Account {
     limit: usize,
     used: usize,
-    looked_through: Option<Instant>,
-    holders: Vec<Weak<dyn Forgets>>,
+    last_check: Option<Instant>,
+    caches: Vec<Weak<dyn Evict>>,
 }
 
 impl Default for Budget {
@@ -49,47 +51,47 @@ impl Budget {
         Self(Arc::new(Mutex::new(Account {
             limit,
             used: 0,
-            looked_through: None,
-            holders: Vec::new(),
+            last_check: None,
+            caches: Vec::new(),
         })))
     }
 
-    /// About how many bytes the answers take.
+    /// The approximate size of all answers, in bytes.
     pub fn used(&self) -> usize {
         self.0.lock().used
     }
 
-    /// Makes `holder` drop answers when there are too many.
-    pub(super) fn register(&self, holder: Weak<dyn Forgets>) {
-        self.0.lock().holders.push(holder);
+    /// Makes `cache` drop answers when the budget is exceeded.
+    pub(super) fn register(&self, cache: Weak<dyn Evict>) {
+        self.0.lock().caches.push(cache);
     }
 
-    /// An answer of `new` bytes replaces one of `old` bytes.
+    /// Records that an answer of `new` bytes replaces one of `old` bytes.
     pub(super) fn replace(&self, old: usize, new: usize) {
         let mut account = self.0.lock();
         account.used = (account.used + new).saturating_sub(old);
     }
 
-    /// Drops answers if there are too many, the longest unused first. Must not be called while one of the
-    /// holders is locked.
+    /// Drops the answers that are unused for longest if the budget is exceeded. Must not be called
+    /// while a registered cache is locked.
     pub(super) fn keep_within(&self) {
         let now = Instant::now();
-        let holders = {
+        let caches = {
             let mut account = self.0.lock();
-            let lately = |at: Instant| now.duration_since(at) < EVERY;
-            if account.used <= account.limit || account.looked_through.is_some_and(lately) {
+            let recent = |at: Instant| now.duration_since(at) < MIN_INTERVAL;
+            if account.used <= account.limit || account.last_check.is_some_and(recent) {
                 return;
             }
-            account.looked_through = Some(now);
-            account.holders.retain(|holder| holder.strong_count() > 0);
-            account.holders.clone()
+            account.last_check = Some(now);
+            account.caches.retain(|cache| cache.strong_count() > 0);
+            account.caches.clone()
         };
         for idle in IDLE {
             let Some(before) = now.checked_sub(idle) else {
                 continue;
             };
-            for holder in holders.iter().filter_map(Weak::upgrade) {
-                holder.forget_before(before);
+            for cache in caches.iter().filter_map(Weak::upgrade) {
+                cache.evict_before(before);
             }
             let account = self.0.lock();
             if account.used <= account.limit {

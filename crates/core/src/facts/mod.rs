@@ -1,17 +1,17 @@
-//! Live answers: what caches cannot prove is asked.
+//! Live reads of what caches cannot prove.
 //!
-//! A decision names a question; the runner asks it here. One question is one request, however
-//! many objects wait for the answer (single-flight). Each answer carries the [`LogicalTime`] at which
-//! its look began, so that a decision can demand a look begun after it saw what it judges.
+//! A decision returns a [`Query`], the runner asks it here. One query is one request, however many
+//! objects wait for the answer (single-read_state). Each answer carries the [`LogicalTime`] at which
+//! its read began, so that a decision can require a read that began after it saw the object.
 //!
-//! A look that fails is repeated with backoff for as long as somebody waits: an error is no
-//! answer, and those who wait are not woken by one. Only after [`Pace::keep`] they are, so that who
-//! still wants the answer asks again; nobody looks on for objects that are gone meanwhile.
+//! A failed read is retried with backoff while keys wait. An error is not an answer and does not
+//! wake the waiting keys. After [`Pace::keep`] they are woken once; a key that still needs the
+//! answer asks again, and the reads for deleted objects end.
 
 mod budget;
-mod question;
+mod failure_reports;
+mod query;
 mod reads;
-mod telling;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,37 +23,37 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use question::{LiveAnswer, LiveReader, LookError, Query, look};
+pub use query::{LiveAnswer, LiveReader, LookError, Query, look};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
 use crate::moment::LogicalTime;
 use crate::object::ObjectKey;
-use budget::Forgets;
-use telling::Failing;
+use budget::Evict;
+use failure_reports::FailureReports;
 
-/// For whom a question is asked, and what was known then.
+/// The key that waits for an answer, and the time of its observation.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiter<'a> {
     /// Woken when there is an answer.
     pub key: &'a ObjectKey,
-    /// When it was gathered what is known: an answer that came later is news to this one.
+    /// When the caller read its caches. A later answer is new to the caller.
     pub observed: LogicalTime,
-    /// Least delay of the look, from now.
+    /// Minimum delay of the read, from now.
     pub after: Duration,
 }
 
-/// How long looks wait for one another.
+/// The delays between live reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// Least time between the end of one look at a question and the next look at it.
+    /// Minimum time between the end of one read of a query and the next read of it.
     pub min_interval: Duration,
-    /// First delay after a failed look; doubles, with full jitter.
+    /// First delay after a failed read; doubles, with full jitter.
     pub first_retry: Duration,
-    /// Longest delay after a failed look.
+    /// Maximum delay after a failed read.
     pub max_retry: Duration,
-    /// An answer that nobody asked for again within this time is dropped, and so is a question
-    /// whose looks fail for that long.
+    /// An answer that is unused for this time is dropped. A query that fails for this time wakes
+    /// the waiting keys, and is dropped if none waits.
     pub keep: Duration,
 }
 
@@ -68,17 +68,17 @@ impl Default for Pace {
     }
 }
 
-/// Called with every key that waited, once its question has an answer.
+/// Called with every key that waited, once its query has an answer.
 pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
 
-/// The answers to one kind of question. Cheap to clone.
+/// The latest answers to the queries of one type. Cheap to clone.
 #[derive(Clone)]
 pub struct QueryCache<Q: Query> {
     shared: Arc<Shared<Q>>,
 }
 
 struct Shared<Q: Query> {
-    oracle: Arc<dyn LiveReader<Q>>,
+    reader: Arc<dyn LiveReader<Q>>,
     wake: Wake,
     pace: Pace,
     reads: LiveReads,
@@ -89,61 +89,61 @@ struct Shared<Q: Query> {
 
 struct State<Q: Query> {
     entries: HashMap<Q, Entry<Q::Answer>>,
-    failing: Failing<Q>,
-    /// Whether a task is running that drops unused answers from time to time.
-    swept: bool,
+    failure_reports: FailureReports<Q>,
+    /// Whether the task that drops unused answers is running.
+    sweeping: bool,
 }
 
 struct Entry<A> {
-    fact: Option<LiveAnswer<A>>,
+    live: Option<LiveAnswer<A>>,
     /// When the latest answer came.
     answered: LogicalTime,
-    /// Looks begun before this are no answer any more.
+    /// The answers of reads that began before this are dropped.
     outdated: LogicalTime,
-    /// End of the last look.
-    looked: Option<Instant>,
-    touched: Instant,
-    /// Why the last look failed, for `explain`.
+    /// End of the last read.
+    last_read: Option<Instant>,
+    last_used: Instant,
+    /// The error of the last read, for `explain`.
     error: Option<LookError>,
     waiting: HashSet<ObjectKey>,
-    /// A task is looking, or sleeping until it may.
-    flight: Option<Flight>,
+    /// A task is reading, or waits until it may.
+    read_state: Option<ReadState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Flight {
-    /// Will begin at the given time.
+enum ReadState {
+    /// Begins at this time.
     Planned(Instant),
     /// Has begun.
-    Looking,
+    Running,
 }
 
-/// Whether anybody still waits for the answer to a question.
+/// Whether a key still waits for the answer to a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    BySome,
-    ByNobody,
+    Yes,
+    No,
 }
 
-/// How many times within [`Pace::keep`] unused answers are dropped.
+/// How often unused answers are dropped within [`Pace::keep`].
 const SWEEPS_PER_KEEP: u32 = 10;
 
 impl<Q: Query> QueryCache<Q> {
-    /// Answers by `oracle`, within the `reads` of the process; `wake` gets the keys that waited. Live reads
-    /// end when `cancel` is cancelled.
+    /// Creates a cache that reads by `reader`, within the `reads` of the process. `wake` gets the
+    /// keys that waited. Live reads end when `cancel` is cancelled.
     pub fn new(
-        oracle: Arc<dyn LiveReader<Q>>,
+        reader: Arc<dyn LiveReader<Q>>,
         wake: Wake,
         pace: Pace,
         reads: LiveReads,
         cancel: CancellationToken,
     ) -> Self {
-        Self::within(oracle, wake, pace, reads, cancel, &Budget::default())
+        Self::within(reader, wake, pace, reads, cancel, &Budget::default())
     }
 
-    /// The same where the answers share `budget` with others.
+    /// The same with a `budget` that several caches share.
     pub fn within(
-        oracle: Arc<dyn LiveReader<Q>>,
+        reader: Arc<dyn LiveReader<Q>>,
         wake: Wake,
         pace: Pace,
         reads: LiveReads,
@@ -152,11 +152,11 @@ impl<Q: Query> QueryCache<Q> {
     ) -> Self {
         let state = State {
             entries: HashMap::new(),
-            failing: Failing::none(),
-            swept: false,
+            failure_reports: FailureReports::none(),
+            sweeping: false,
         };
         let shared = Arc::new(Shared {
-            oracle,
+            reader,
             wake,
             pace,
             reads,
@@ -164,140 +164,131 @@ impl<Q: Query> QueryCache<Q> {
             budget: budget.clone(),
             state: Mutex::new(state),
         });
-        let holder: Weak<Shared<Q>> = Arc::downgrade(&shared);
-        budget.register(holder);
+        let cache: Weak<Shared<Q>> = Arc::downgrade(&shared);
+        budget.register(cache);
         Self { shared }
     }
 
-    /// The latest answer, if there is one.
-    pub fn get(&self, question: &Q) -> Option<LiveAnswer<Q::Answer>> {
+    /// Returns the latest answer, if there is one.
+    pub fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
         let mut state = self.shared.state.lock();
-        let entry = state.entries.get_mut(question)?;
-        entry.touched = Instant::now();
-        entry.fact.clone()
+        let entry = state.entries.get_mut(query)?;
+        entry.last_used = Instant::now();
+        entry.live.clone()
     }
 
-    /// Why the last look at `question` failed; `None` if it did not.
-    pub fn last_error(&self, question: &Q) -> Option<LookError> {
-        self.shared
-            .state
-            .lock()
-            .entries
-            .get(question)?
-            .error
-            .clone()
+    /// Returns the error of the last read of `query`; `None` if it succeeded.
+    pub fn last_error(&self, query: &Q) -> Option<LookError> {
+        self.shared.state.lock().entries.get(query)?.error.clone()
     }
 
-    /// Something happened that the answer at hand cannot know of, such as a watch that shows the
-    /// owner gone: it is dropped, and so is that of a look already under way.
-    pub fn outdate(&self, question: &Q) {
-        if let Some(entry) = self.shared.state.lock().entries.get_mut(question) {
+    /// Drops the answer to `query` and that of a read already under way. For a change that the
+    /// answer cannot contain, such as a watch event that shows that the owner was deleted.
+    pub fn outdate(&self, query: &Q) {
+        if let Some(entry) = self.shared.state.lock().entries.get_mut(query) {
             entry.outdated = LogicalTime::now();
-            let old = entry.fact.take();
+            let old = entry.live.take();
             self.shared.budget.replace(weight::<Q>(old.as_ref()), 0);
         }
     }
 
-    /// Asks `question` for `asker`, who is woken when there is an answer.
+    /// Asks `query` for `waiter`, whose key is woken when there is an answer.
     ///
-    /// A look that is under way serves this one too: whether it began late enough is for the
-    /// decision to judge, which may ask again. So does an answer that came since the asker
-    /// observed: without a look, it is woken to read that first.
-    pub fn ask(&self, question: Q, asker: Waiter<'_>) {
+    /// A read under way serves this key too: the decision checks whether it began late enough, and
+    /// may ask again. If an answer has arrived since the caller's observation, the key is woken at
+    /// once to use it, without another read.
+    pub fn ask(&self, query: Q, waiter: Waiter<'_>) {
         let now = Instant::now();
         let mut guard = self.shared.state.lock();
         let state = &mut *guard;
-        if !std::mem::replace(&mut state.swept, true) {
+        if !std::mem::replace(&mut state.sweeping, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.shared)));
         }
-        let entry = state
-            .entries
-            .entry(question.clone())
-            .or_insert_with(|| Entry {
-                fact: None,
-                answered: LogicalTime::BEGINNING,
-                outdated: LogicalTime::BEGINNING,
-                looked: None,
-                touched: now,
-                error: None,
-                waiting: HashSet::new(),
-                flight: None,
-            });
-        entry.touched = now;
-        if entry.fact.is_some() && entry.answered > asker.observed {
+        let entry = state.entries.entry(query.clone()).or_insert_with(|| Entry {
+            live: None,
+            answered: LogicalTime::BEGINNING,
+            outdated: LogicalTime::BEGINNING,
+            last_read: None,
+            last_used: now,
+            error: None,
+            waiting: HashSet::new(),
+            read_state: None,
+        });
+        entry.last_used = now;
+        if entry.live.is_some() && entry.answered > waiter.observed {
             drop(guard);
-            return (self.shared.wake)(asker.key.clone());
+            return (self.shared.wake)(waiter.key.clone());
         }
-        entry.waiting.insert(asker.key.clone());
+        entry.waiting.insert(waiter.key.clone());
         let earliest = entry
-            .looked
-            .map_or(now, |looked| looked + self.shared.pace.min_interval);
-        let due = (now + asker.after).max(earliest);
-        match entry.flight {
-            Some(Flight::Looking) => return,
-            Some(Flight::Planned(planned)) if planned <= due => return,
-            // A sooner look is wanted than the one planned: it takes the place of the planned
-            // one, which finds itself replaced when it wakes.
-            Some(Flight::Planned(_)) | None => entry.flight = Some(Flight::Planned(due)),
+            .last_read
+            .map_or(now, |last_read| last_read + self.shared.pace.min_interval);
+        let due = (now + waiter.after).max(earliest);
+        match entry.read_state {
+            Some(ReadState::Running) => return,
+            Some(ReadState::Planned(planned)) if planned <= due => return,
+            // This read is due earlier than the planned one and replaces it. The planned one
+            // notices that when it wakes.
+            Some(ReadState::Planned(_)) | None => entry.read_state = Some(ReadState::Planned(due)),
         }
         drop(guard);
         let shared = Arc::clone(&self.shared);
-        let namespace = Arc::clone(asker.key.shared_namespace());
+        let namespace = Arc::clone(waiter.key.shared_namespace());
         tokio::spawn(async move {
             let cancel = shared.cancel.clone();
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
-                () = shared.fly(question, due, &namespace) => {}
+                () = shared.run_read(query, due, &namespace) => {}
             }
         });
     }
 }
 
 impl<Q: Query> Shared<Q> {
-    /// Waits until `due` and for a slot among the live reads, then reads until there is an answer, then wakes
-    /// all keys that wait. The read counts for the namespace of the first of them, also where it waits for a
-    /// token.
-    async fn fly(self: &Arc<Self>, question: Q, due: Instant, namespace: &Arc<str>) {
+    /// Waits until `due` and for a slot among the live reads, reads until there is an answer, and
+    /// wakes all waiting keys. The read counts for the namespace of the first of them, also while
+    /// it waits for a token.
+    async fn run_read(self: &Arc<Self>, query: Q, due: Instant, namespace: &Arc<str>) {
         tokio::time::sleep_until(due).await;
-        if !self.is_planned(&question, due) {
+        if !self.is_planned(&query, due) {
             return;
         }
         let mut slot = self.reads.slot(namespace).await;
         {
             let mut state = self.state.lock();
-            let Some(entry) = state.entries.get_mut(&question) else {
+            let Some(entry) = state.entries.get_mut(&query) else {
                 return;
             };
-            if entry.flight != Some(Flight::Planned(due)) {
+            if entry.read_state != Some(ReadState::Planned(due)) {
                 return;
             }
-            entry.flight = Some(Flight::Looking);
+            entry.read_state = Some(ReadState::Running);
         }
         let mut failures = 0;
         loop {
             let begun = LogicalTime::now();
-            // A look is for all who wait, so it is the child of none of them.
+            // The read serves all waiting keys, so it is not a child span of any of them.
             let span = tracing::debug_span!(
-                "look",
+                "live read",
                 belayer.question = Q::NAME,
-                belayer.about = %question,
+                belayer.about = %query,
                 belayer.answer = tracing::field::Empty,
             );
-            let look = on_behalf_of(Arc::clone(namespace), self.oracle.look(&question));
+            let look = on_behalf_of(Arc::clone(namespace), self.reader.look(&query));
             let answer = look.instrument(span.clone()).await;
-            let word = answer.as_ref().map_or("error", Q::outcome);
-            span.record("belayer.answer", word);
+            let outcome = answer.as_ref().map_or("error", Q::outcome);
+            span.record("belayer.answer", outcome);
             match answer {
-                Ok(_) if self.is_outdated(&question, begun) => {}
-                Ok(answer) => return self.answered(&question, LiveAnswer { answer, begun }),
+                Ok(_) if self.is_outdated(&query, begun) => {}
+                Ok(answer) => return self.answered(&query, LiveAnswer { answer, begun }),
                 Err(error) => {
                     count::<Q>("error");
                     let delay = self
                         .pace
                         .retry_in(failures)
                         .max(error.retry_after.unwrap_or_default());
-                    if self.failed(&question, error, failures) == Wanted::ByNobody {
+                    if self.failed(&query, error, failures) == Wanted::No {
                         return;
                     }
                     failures += 1;
@@ -310,61 +301,61 @@ impl<Q: Query> Shared<Q> {
         }
     }
 
-    /// Whether the live read that was planned for `due` has not been replaced by an earlier one.
-    fn is_planned(&self, question: &Q, due: Instant) -> bool {
+    /// Whether the read planned for `due` was not replaced by an earlier one.
+    fn is_planned(&self, query: &Q, due: Instant) -> bool {
         let state = self.state.lock();
-        let flight = state.entries.get(question).and_then(|entry| entry.flight);
-        flight == Some(Flight::Planned(due))
+        let read_state = state.entries.get(query).and_then(|entry| entry.read_state);
+        read_state == Some(ReadState::Planned(due))
     }
 
-    fn failed(&self, question: &Q, error: LookError, before: u32) -> Wanted {
+    fn failed(&self, query: &Q, error: LookError, before: u32) -> Wanted {
         let mut state = self.state.lock();
-        state.failing.fails(question, &error, before);
-        let Some(entry) = state.entries.get_mut(question) else {
-            return Wanted::ByNobody;
+        state.failure_reports.failed(query, &error, before);
+        let Some(entry) = state.entries.get_mut(query) else {
+            return Wanted::No;
         };
         entry.error = Some(error);
-        if Instant::now().duration_since(entry.touched) < self.pace.keep {
-            return Wanted::BySome;
+        if Instant::now().duration_since(entry.last_used) < self.pace.keep {
+            return Wanted::Yes;
         }
         if entry.waiting.is_empty() {
-            let entry = state.entries.remove(question);
-            let old = entry.and_then(|entry| entry.fact);
+            let entry = state.entries.remove(query);
+            let old = entry.and_then(|entry| entry.live);
             self.budget.replace(weight::<Q>(old.as_ref()), 0);
-            state.failing.forget(question);
-            return Wanted::ByNobody;
+            state.failure_reports.remove(query);
+            return Wanted::No;
         }
         let waiting = entry.take_waiting();
         drop(state);
         waiting.into_iter().for_each(|key| (self.wake)(key));
-        Wanted::BySome
+        Wanted::Yes
     }
 
-    fn is_outdated(&self, question: &Q, begun: LogicalTime) -> bool {
+    fn is_outdated(&self, query: &Q, begun: LogicalTime) -> bool {
         self.state
             .lock()
             .entries
-            .get(question)
+            .get(query)
             .is_some_and(|entry| begun < entry.outdated)
     }
 
-    fn answered(&self, question: &Q, fact: LiveAnswer<Q::Answer>) {
-        count::<Q>(Q::outcome(&fact.answer));
+    fn answered(&self, query: &Q, live: LiveAnswer<Q::Answer>) {
+        count::<Q>(Q::outcome(&live.answer));
         let waiting = {
             let mut state = self.state.lock();
-            state.failing.answered(question);
-            let Some(entry) = state.entries.get_mut(question) else {
+            state.failure_reports.answered(query);
+            let Some(entry) = state.entries.get_mut(query) else {
                 return;
             };
             let now = Instant::now();
-            let new = weight::<Q>(Some(&fact));
-            let old = entry.fact.replace(fact);
+            let new = weight::<Q>(Some(&live));
+            let old = entry.live.replace(live);
             self.budget.replace(weight::<Q>(old.as_ref()), new);
             entry.answered = LogicalTime::now();
-            entry.looked = Some(now);
-            entry.touched = now;
+            entry.last_read = Some(now);
+            entry.last_used = now;
             entry.error = None;
-            entry.flight = None;
+            entry.read_state = None;
             entry.take_waiting()
         };
         self.budget.keep_within();
@@ -372,27 +363,27 @@ impl<Q: Query> Shared<Q> {
     }
 }
 
-impl<Q: Query> Forgets for Shared<Q> {
-    fn forget_before(&self, before: Instant) {
-        self.state.lock().forget_before(before, &self.budget);
+impl<Q: Query> Evict for Shared<Q> {
+    fn evict_before(&self, before: Instant) {
+        self.state.lock().evict_before(before, &self.budget);
     }
 }
 
 impl<Q: Query> Drop for Shared<Q> {
     fn drop(&mut self) {
         for entry in self.state.get_mut().entries.values() {
-            self.budget.replace(weight::<Q>(entry.fact.as_ref()), 0);
+            self.budget.replace(weight::<Q>(entry.live.as_ref()), 0);
         }
     }
 }
 
-/// About how many bytes an answer takes, with its place in the table.
-fn weight<Q: Query>(fact: Option<&LiveAnswer<Q::Answer>>) -> usize {
+/// The approximate size of an answer in bytes, with its table entry.
+fn weight<Q: Query>(live: Option<&LiveAnswer<Q::Answer>>) -> usize {
     let entry = size_of::<(Q, Entry<Q::Answer>)>();
-    fact.map_or(0, |fact| entry + Q::weight(&fact.answer))
+    live.map_or(0, |live| entry + Q::weight(&live.answer))
 }
 
-/// Drops unused answers from time to time, until there are no answers.
+/// Drops unused answers periodically, until there are none left.
 async fn sweep<Q: Query>(shared: Weak<Shared<Q>>) {
     loop {
         let Some((keep, cancel)) = shared
@@ -410,17 +401,17 @@ async fn sweep<Q: Query>(shared: Weak<Shared<Q>>) {
         };
         let mut state = shared.state.lock();
         if let Some(before) = Instant::now().checked_sub(keep) {
-            state.forget_before(before, &shared.budget);
+            state.evict_before(before, &shared.budget);
         }
         if state.entries.is_empty() {
-            state.swept = false;
+            state.sweeping = false;
             return;
         }
     }
 }
 
 impl<A> Entry<A> {
-    /// Those to be woken, in an order that does not depend on chance.
+    /// Removes and returns the waiting keys, sorted so that the order is deterministic.
     fn take_waiting(&mut self) -> Vec<ObjectKey> {
         let mut waiting: Vec<_> = self.waiting.drain().collect();
         waiting.sort();
@@ -430,19 +421,19 @@ impl<A> Entry<A> {
 
 impl<Q: Query> State<Q> {
     /// Drops the answers that were last used before `before`.
-    fn forget_before(&mut self, before: Instant, budget: &Budget) {
+    fn evict_before(&mut self, before: Instant, budget: &Budget) {
         self.entries.retain(|_, entry| {
-            let keep = entry.flight.is_some() || entry.touched > before;
+            let keep = entry.read_state.is_some() || entry.last_used > before;
             if !keep {
-                budget.replace(weight::<Q>(entry.fact.as_ref()), 0);
+                budget.replace(weight::<Q>(entry.live.as_ref()), 0);
             }
             keep
         });
         if self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to_fit();
         }
-        self.failing
-            .keep(|question| self.entries.contains_key(question));
+        self.failure_reports
+            .retain(|query| self.entries.contains_key(query));
     }
 }
 

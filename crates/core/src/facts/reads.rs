@@ -1,4 +1,4 @@
-//! How many live reads may be in flight, and which one is next.
+//! Limits the live reads in flight and orders the waiting ones.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 
 use crate::fair_queue::FairQueue;
 
-/// Live reads in flight at once in a process (rule L1), whatever kinds of questions they answer.
+/// Maximum number of live reads in flight in a process (rule L1), of all query types.
 const IN_FLIGHT: usize = 64;
 
-/// The live reads of a process. Cheap to clone; the clones share the bound.
+/// The live reads of a process. Cheap to clone; the clones share the limit.
 ///
-/// Namespaces take turns. A namespace never has more reads in flight than slots are free. So a namespace
-/// with ten thousand questions, each of many pages, takes half of the slots, and a question of another
-/// namespace gets a slot at once.
+/// Namespaces take turns. A namespace never has more reads in flight than slots are free. So a
+/// namespace with ten thousand queries, each of many pages, takes half of the slots, and a query of
+/// another namespace gets a slot at once.
 #[derive(Debug, Clone)]
 pub struct LiveReads {
     slots: Arc<Mutex<Slots>>,
@@ -26,7 +26,7 @@ pub struct LiveReads {
 #[derive(Debug)]
 struct Slots {
     free: usize,
-    /// How many each namespace has; none of them zero.
+    /// The number of slots of each namespace; never zero.
     taken: HashMap<Arc<str>, usize>,
     waiting: FairQueue<oneshot::Sender<Slot>>,
     gauge: Gauge,
@@ -36,7 +36,7 @@ struct Slots {
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Slot {
-    /// `None` once it is given back.
+    /// `None` once it was returned.
     slots: Option<Arc<Mutex<Slots>>>,
     namespace: Arc<str>,
 }
@@ -68,7 +68,7 @@ impl LiveReads {
             served
         };
         serve(&self.slots);
-        // The slots, which own the sender, are borrowed while this waits: an error cannot happen.
+        // `self` owns the sender and is borrowed while this waits, so an error cannot happen.
         served.await.unwrap_or_else(|_| Slot {
             slots: None,
             namespace: Arc::clone(namespace),
@@ -101,7 +101,7 @@ impl Slots {
     }
 }
 
-/// Gives free slots to the reads that wait.
+/// Gives free slots to the waiting reads.
 fn serve(slots: &Arc<Mutex<Slots>>) {
     loop {
         let (sender, slot) = {
@@ -110,7 +110,8 @@ fn serve(slots: &Arc<Mutex<Slots>>) {
             if this.free == 0 {
                 return;
             }
-            // Skips fewer namespaces than there are reads in flight: those without one may have a slot.
+            // Skips fewer namespaces than there are reads in flight: a namespace without a read may
+            // have a slot.
             let (free, taken) = (this.free, &this.taken);
             let may = |namespace: &Arc<str>| taken.get(namespace).is_none_or(|has| *has < free);
             let Some((namespace, sender)) = this.waiting.pop_where(may) else {
@@ -119,8 +120,8 @@ fn serve(slots: &Arc<Mutex<Slots>>) {
             this.gauge.set(this.waiting.len() as f64);
             (sender, this.take(namespace, slots))
         };
-        // If the read was cancelled in the meantime, the next one gets the slot. The slot is not dropped
-        // here, because that would serve the next one recursively.
+        // If the read was cancelled in the meantime, the next one gets the slot. The slot is not
+        // dropped here, because that would call `serve` recursively.
         if let Err(mut unwanted) = sender.send(slot) {
             unwanted.slots = None;
             slots.lock().give_back(&unwanted.namespace);

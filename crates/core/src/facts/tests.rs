@@ -28,34 +28,34 @@ impl Query for Ask {
         "number"
     }
 
-    /// Numbers weigh what they say.
+    /// The weight of an answer is its number.
     fn weight(answer: &u32) -> usize {
         *answer as usize
     }
 }
 
-/// In order; an `Err` says how long the server asks to wait.
+/// The answers in order; an `Err` contains the delay that the server observer for.
 type Answers = VecDeque<Result<u32, Option<Duration>>>;
 
-/// Answers each question in order, each after a second; what nothing is said of is 0.
+/// Answers each query in order, each after a second; a query without a scripted answer gets 0.
 #[derive(Default)]
 struct Script {
     answers: Mutex<HashMap<Ask, Answers>>,
-    looks: Mutex<Vec<Instant>>,
+    reads: Mutex<Vec<Instant>>,
 }
 
-/// Questions that begin so fail each for a reason of its own.
+/// Queries with this prefix fail, each with a cause of its own.
 const OWN_REASON: &str = "own reason ";
 
 impl LiveReader<Ask> for Script {
-    fn look<'a>(&'a self, question: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
+    fn look<'a>(&'a self, query: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
         Box::pin(async {
-            self.looks.lock().push(Instant::now());
+            self.reads.lock().push(Instant::now());
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut answers = self.answers.lock();
-            let answer = answers.get_mut(question).and_then(VecDeque::pop_front);
+            let answer = answers.get_mut(query).and_then(VecDeque::pop_front);
             answer.unwrap_or(Ok(0)).map_err(|retry_after| LookError {
-                message: question.0.strip_prefix(OWN_REASON).unwrap_or("no").into(),
+                message: query.0.strip_prefix(OWN_REASON).unwrap_or("no").into(),
                 retry_after,
             })
         })
@@ -65,16 +65,16 @@ impl LiveReader<Ask> for Script {
 impl Script {
     fn will_answer(
         &self,
-        question: Ask,
+        query: Ask,
         answers: impl IntoIterator<Item = Result<u32, Option<Duration>>>,
     ) {
         let answers = answers.into_iter().collect();
-        self.answers.lock().insert(question, answers);
+        self.answers.lock().insert(query, answers);
     }
 }
 
 struct World {
-    facts: QueryCache<Ask>,
+    cache: QueryCache<Ask>,
     script: Arc<Script>,
     woken: tokio::sync::mpsc::UnboundedReceiver<ObjectKey>,
     cancel: CancellationToken,
@@ -96,9 +96,9 @@ fn world_within(
     });
     let cancel = CancellationToken::new();
     let (pace, reads, stop) = (Pace::default(), LiveReads::default(), cancel.clone());
-    let facts = QueryCache::within(script.clone(), wake, pace, reads, stop, budget);
+    let cache = QueryCache::within(script.clone(), wake, pace, reads, stop, budget);
     World {
-        facts,
+        cache,
         script,
         woken,
         cancel,
@@ -109,15 +109,15 @@ fn key(name: &'static str) -> ObjectKey {
     ObjectKey::new("a", name)
 }
 
-/// One who has observed, and asks.
-struct Asks {
+/// A key and the time of its observation.
+struct Observer {
     key: ObjectKey,
     observed: LogicalTime,
     after: Duration,
 }
 
-impl Asks {
-    fn asker(&self) -> Waiter<'_> {
+impl Observer {
+    fn waiter(&self) -> Waiter<'_> {
         Waiter {
             key: &self.key,
             observed: self.observed,
@@ -126,9 +126,9 @@ impl Asks {
     }
 }
 
-/// One who observes at this moment.
-fn asks(name: &'static str, after: Duration) -> Asks {
-    Asks {
+/// A key that observes now.
+fn observer(name: &'static str, after: Duration) -> Observer {
+    Observer {
         key: key(name),
         observed: LogicalTime::now(),
         after,
@@ -138,367 +138,368 @@ fn asks(name: &'static str, after: Duration) -> Asks {
 const Q: Ask = Ask("is it so");
 
 #[tokio::test(start_paused = true)]
-async fn one_look_serves_all_who_wait() {
+async fn one_read_serves_all_waiting_keys() {
     let mut world = world([Ok(7)]);
     for name in ["x", "y", "z"] {
-        world.facts.ask(Q, asks(name, Duration::ZERO).asker());
+        world.cache.ask(Q, observer(name, Duration::ZERO).waiter());
     }
     for name in ["x", "y", "z"] {
         assert_eq!(world.woken.recv().await, Some(key(name)));
     }
-    assert_eq!(world.script.looks.lock().len(), 1);
-    assert_eq!(world.facts.get(&Q).map(|fact| *fact.answer()), Some(7));
+    assert_eq!(world.script.reads.lock().len(), 1);
+    assert_eq!(world.cache.get(&Q).map(|live| *live.answer()), Some(7));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_since_the_asker_observed_costs_no_other_look() {
+async fn an_answer_newer_than_the_observation_needs_no_other_read() {
     let mut world = world([Ok(7)]);
-    let early = asks("y", Duration::ZERO);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    let early = observer("y", Duration::ZERO);
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    // It saw no answer, decided to ask, and was overtaken by the answer.
-    world.facts.ask(Q, early.asker());
+    // It observed no answer, and the answer arrived before it asked.
+    world.cache.ask(Q, early.waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
-    assert_eq!(world.script.looks.lock().len(), 1);
-    // Whoever knows the answer and asks all the same gets another look.
-    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
+    assert_eq!(world.script.reads.lock().len(), 1);
+    // A key that observed the answer and observer again causes another read.
+    world.cache.ask(Q, observer("y", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
-    assert_eq!(world.script.looks.lock().len(), 2);
+    assert_eq!(world.script.reads.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_outdated_is_no_news() {
+async fn an_outdated_answer_is_read_again() {
     let mut world = world([Ok(7)]);
-    let early = asks("y", Duration::ZERO);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    let early = observer("y", Duration::ZERO);
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    world.facts.outdate(&Q);
-    world.facts.ask(Q, early.asker());
+    world.cache.outdate(&Q);
+    world.cache.ask(Q, early.waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
-    assert_eq!(world.script.looks.lock().len(), 2);
+    assert_eq!(world.script.reads.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fact_knows_when_its_look_began() {
+async fn an_answer_has_the_time_at_which_its_read_began() {
     let mut world = world([Ok(7)]);
     let before = LogicalTime::now();
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     tokio::time::sleep(Duration::from_millis(500)).await;
     let during = LogicalTime::now();
-    // Somebody who asks during the look is served by it, and can tell that it began too early.
-    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
+    // The read under way serves a key that asks meanwhile; the key can tell that it began too
+    // early.
+    world.cache.ask(Q, observer("y", Duration::ZERO).waiter());
     assert!(world.woken.recv().await.is_some() && world.woken.recv().await.is_some());
-    let begun = world.facts.get(&Q).unwrap().begun();
+    let begun = world.cache.get(&Q).unwrap().begun();
     assert!(before < begun && begun < during);
-    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("y", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
-    assert!(world.facts.get(&Q).unwrap().begun() > during);
-    assert_eq!(world.script.looks.lock().len(), 2);
+    assert!(world.cache.get(&Q).unwrap().begun() > during);
+    assert_eq!(world.script.reads.lock().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_look_is_no_answer_and_is_repeated() {
+async fn a_failed_read_is_retried() {
     let mut world = world([Err(None), Err(Some(Duration::from_secs(60))), Ok(1)]);
     let begun = Instant::now();
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert!(world.facts.get(&Q).is_none());
-    assert!(world.facts.last_error(&Q).is_some());
+    assert!(world.cache.get(&Q).is_none());
+    assert!(world.cache.last_error(&Q).is_some());
     assert_eq!(world.woken.recv().await, Some(key("x")));
     assert!(
         begun.elapsed() >= Duration::from_secs(60),
         "Retry-After is honoured"
     );
-    assert_eq!(world.script.looks.lock().len(), 3);
-    assert!(world.facts.last_error(&Q).is_none());
+    assert_eq!(world.script.reads.lock().len(), 3);
+    assert!(world.cache.last_error(&Q).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_makes_the_last_answer_no_newer() {
+async fn a_failed_read_does_not_renew_the_last_answer() {
     let mut world = world([Ok(1), Err(None), Ok(2)]);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     world.woken.recv().await.unwrap();
-    let first = world.facts.get(&Q).unwrap().begun();
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    let first = world.cache.get(&Q).unwrap().begun();
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     let failed = async {
-        while world.facts.last_error(&Q).is_none() {
+        while world.cache.last_error(&Q).is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let failed = tokio::time::timeout(Duration::from_secs(10), failed).await;
-    assert!(failed.is_ok(), "the failure was taken for an answer");
-    let fact = world.facts.get(&Q).unwrap();
-    assert_eq!((*fact.answer(), fact.begun()), (1, first));
+    assert!(failed.is_ok(), "no error was recorded");
+    let live = world.cache.get(&Q).unwrap();
+    assert_eq!((*live.answer(), live.begun()), (1, first));
     assert!(world.woken.try_recv().is_err(), "woken by an error");
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    let fact = world.facts.get(&Q).unwrap();
-    assert!(*fact.answer() == 2 && fact.begun() > first);
+    let live = world.cache.get(&Q).unwrap();
+    assert!(*live.answer() == 2 && live.begun() > first);
 }
 
-/// Fails as often as a test needs it to.
+/// Fails this many times.
 fn failures(times: usize) -> impl Iterator<Item = Result<u32, Option<Duration>>> {
     std::iter::repeat_n(Err(None), times)
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_fail_again_and_again_are_told_once_and_so_is_their_end() {
+async fn repeated_failures_and_their_end_are_logged_once() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(8).chain([Ok(7)]));
-    world.facts.ask(Q, asks("a", Duration::ZERO).asker());
-    // Another question is answered all the time, which says nothing about this one.
+    world.cache.ask(Q, observer("a", Duration::ZERO).waiter());
+    // Another query is answered all the time, which does not end the outage of this one.
     let other = Ask("is it otherwise");
-    while world.facts.get(&Q).is_none() {
+    while world.cache.get(&Q).is_none() {
         world
-            .facts
-            .ask(other.clone(), asks("b", Duration::ZERO).asker());
+            .cache
+            .ask(other.clone(), observer("b", Duration::ZERO).waiter());
         world.woken.recv().await.unwrap();
     }
-    assert_eq!(log.lines("live looks fail").len(), 1);
-    let again = log.lines("answered again");
+    assert_eq!(log.lines("live reads fail").len(), 1);
+    let again = log.lines("succeed again");
     assert!(again.len() == 1 && again[0].contains(Q.0), "{again:#?}");
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_fail_for_one_reason_are_told_of_by_one_of_them() {
+async fn one_query_is_logged_per_cause() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(4));
     let other = Ask("is it otherwise");
     world.script.will_answer(other.clone(), failures(12));
-    world.facts.ask(Q, asks("a", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("a", Duration::ZERO).waiter());
     world
-        .facts
-        .ask(other, asks("b", Duration::from_secs(1)).asker());
+        .cache
+        .ask(other, observer("b", Duration::from_secs(1)).waiter());
     // Both have failed three times by now, and neither has been answered.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
     assert_eq!(world.woken.recv().await, Some(key("a")));
-    // The one that was told of is answered. The other is not, and is told of in its place.
+    // The query that was logged is answered. The other is not, and is logged instead.
     assert_eq!(world.woken.recv().await, Some(key("b")));
-    assert_eq!(log.lines("live looks fail").len(), 2);
-    assert_eq!(log.lines("answered again").len(), 2);
+    assert_eq!(log.lines("live reads fail").len(), 2);
+    assert_eq!(log.lines("succeed again").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_questions_that_fail_for_many_reasons_a_few_are_told_of() {
+async fn of_many_failing_queries_a_few_are_logged() {
     let log = crate::logged::Log::kept();
     let mut world = world([]);
-    let questions: Vec<Ask> = (0..100)
+    let queries: Vec<Ask> = (0..100)
         .map(|n| Ask(format!("{OWN_REASON}{n}").leak()))
         .collect();
-    for question in &questions {
-        world.script.will_answer(question.clone(), failures(5));
+    for query in &queries {
+        world.script.will_answer(query.clone(), failures(5));
         world
-            .facts
-            .ask(question.clone(), asks(question.0, Duration::ZERO).asker());
+            .cache
+            .ask(query.clone(), observer(query.0, Duration::ZERO).waiter());
     }
-    for _ in &questions {
+    for _ in &queries {
         world.woken.recv().await.unwrap();
     }
-    let told = log.lines("live looks fail").len();
-    assert!((1..20).contains(&told), "{told} of 100 were told of");
-    assert_eq!(log.lines("answered again").len(), told);
+    let logged = log.lines("live reads fail").len();
+    assert!((1..20).contains(&logged), "{logged} of 100 were logged");
+    assert_eq!(log.lines("answered again").len(), logged);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_looks_on_for_those_who_do_not_ask_again() {
+async fn a_query_that_no_key_asks_again_is_dropped() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(1000));
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
-    // After ten minutes it is woken. Its object is there, so it asks again.
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
+    // After ten minutes its key is woken. Its object still exists, so it observer again.
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    assert!(world.facts.get(&Q).is_none());
-    let before = world.script.looks.lock().len();
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    assert!(world.cache.get(&Q).is_none());
+    let before = world.script.reads.lock().len();
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    let looks = world.script.looks.lock().clone();
-    assert!(looks.len() > before + 10, "{} and {before}", looks.len());
-    // The next time its object is gone.
+    let reads = world.script.reads.lock().clone();
+    assert!(reads.len() > before + 10, "{} and {before}", reads.len());
+    // When its key is woken again, its object is deleted.
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let last = world.script.looks.lock().len();
-    assert!(last <= looks.len() + 1, "{last} and {}", looks.len());
+    let last = world.script.reads.lock().len();
+    assert!(last <= reads.len() + 1, "{last} and {}", reads.len());
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert_eq!(world.script.looks.lock().len(), last);
+    assert_eq!(world.script.reads.lock().len(), last);
     assert!(
-        world.facts.last_error(&Q).is_none(),
-        "it is remembered still"
+        world.cache.last_error(&Q).is_none(),
+        "the query was not dropped"
     );
-    assert_eq!(log.lines("live looks fail").len(), 1);
-    // Who comes later asks anew.
+    assert_eq!(log.lines("live reads fail").len(), 1);
+    // A later key causes a new read.
     world.script.will_answer(Q, [Ok(7)]);
-    world.facts.ask(Q, asks("y", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("y", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_can_be_put_off_and_pulled_forward() {
+async fn a_read_can_be_delayed_and_moved_forward() {
     let mut world = world([Ok(1), Ok(2)]);
     let begun = Instant::now();
     world
-        .facts
-        .ask(Q, asks("x", Duration::from_secs(100)).asker());
+        .cache
+        .ask(Q, observer("x", Duration::from_secs(100)).waiter());
     world
-        .facts
-        .ask(Q, asks("y", Duration::from_secs(10)).asker());
+        .cache
+        .ask(Q, observer("y", Duration::from_secs(10)).waiter());
     world
-        .facts
-        .ask(Q, asks("z", Duration::from_secs(50)).asker());
+        .cache
+        .ask(Q, observer("z", Duration::from_secs(50)).waiter());
     assert!(world.woken.recv().await.is_some());
     assert_eq!(begun.elapsed(), Duration::from_secs(11));
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(
-        world.script.looks.lock().len(),
+        world.script.reads.lock().len(),
         1,
-        "the later ones were served by the earlier one"
+        "the earlier read serves the later keys"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_at_one_question_keep_their_distance() {
+async fn reads_of_one_query_keep_their_interval() {
     let mut world = world([]);
     for _ in 0..3 {
-        world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+        world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
         assert!(world.woken.recv().await.is_some());
     }
-    let looks = world.script.looks.lock().clone();
-    for pair in looks.windows(2) {
+    let reads = world.script.reads.lock().clone();
+    for pair in reads.windows(2) {
         assert!(pair[1] - pair[0] >= Duration::from_millis(1100));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outdated_look_is_repeated_even_if_it_is_under_way() {
+async fn an_outdated_read_is_repeated_even_while_under_way() {
     let mut world = world([Ok(1), Ok(2)]);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    world.facts.outdate(&Q);
+    world.cache.outdate(&Q);
     assert_eq!(world.woken.recv().await, Some(key("x")));
-    assert_eq!(world.facts.get(&Q).map(|fact| *fact.answer()), Some(2));
-    world.facts.outdate(&Q);
-    assert_eq!(world.facts.get(&Q), None);
+    assert_eq!(world.cache.get(&Q).map(|live| *live.answer()), Some(2));
+    world.cache.outdate(&Q);
+    assert_eq!(world.cache.get(&Q), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_ends_all_looks() {
+async fn cancelling_ends_all_reads() {
     let mut world = world([]);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     world.cancel.cancel();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(world.woken.try_recv().is_err());
 }
 
-/// More questions than one namespace may have in flight, each of which keeps its slot for a second.
+/// More queries than one namespace may have in flight; each keeps its slot for a second.
 fn crowd(world: &World) -> Vec<Ask> {
     let crowd: Vec<Ask> = (0..100).map(|n| Ask(format!("crowd {n}").leak())).collect();
-    for question in &crowd {
-        let asks = asks(question.0, Duration::ZERO);
-        world.facts.ask(question.clone(), asks.asker());
+    for query in &crowd {
+        let observer = observer(query.0, Duration::ZERO);
+        world.cache.ask(query.clone(), observer.waiter());
     }
     crowd
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_a_look_that_waits_for_its_turn_begins_after_it_was_asked_for() {
+async fn l1_a_read_that_waits_for_its_turn_begins_after_it_was_asked_for() {
     let mut world = world([Ok(7)]);
     let crowd = crowd(&world);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let before = world.script.looks.lock().len();
-    assert!(before < crowd.len(), "all of {before} looked at once");
-    // Whoever asks while it waits is served by it, and it began late enough for this one, too.
-    let late = asks("y", Duration::ZERO);
-    world.facts.ask(Q, late.asker());
+    let before = world.script.reads.lock().len();
+    assert!(before < crowd.len(), "all of {before} read at once");
+    // The waiting read serves a key that asks meanwhile, and begins late enough for it.
+    let late = observer("y", Duration::ZERO);
+    world.cache.ask(Q, late.waiter());
     for _ in 0..crowd.len() + 2 {
         world.woken.recv().await.unwrap();
     }
-    let fact = world.facts.get(&Q).unwrap();
-    assert!(*fact.answer() == 7 && fact.begun() > late.observed);
-    assert_eq!(world.script.looks.lock().len(), crowd.len() + 1);
+    let live = world.cache.get(&Q).unwrap();
+    assert!(*live.answer() == 7 && live.begun() > late.observed);
+    assert_eq!(world.script.reads.lock().len(), crowd.len() + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_a_look_that_will_be_repeated_gives_way_to_others() {
+async fn l1_a_read_that_waits_for_a_retry_holds_no_slot() {
     let mut world = world([Ok(7)]);
-    for question in crowd(&world) {
+    for query in crowd(&world) {
         let no = std::iter::repeat_n(Err(Some(Duration::from_secs(60))), 9);
-        world.script.will_answer(question, no);
+        world.script.will_answer(query, no);
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.script.looks.lock().len(), 100);
-    world.facts.ask(Q, asks("x", Duration::ZERO).asker());
+    assert_eq!(world.script.reads.lock().len(), 100);
+    world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
     let answered = tokio::time::timeout(Duration::from_secs(2), world.woken.recv()).await;
     assert_eq!(answered, Ok(Some(key("x"))));
 }
 
-/// Asks something of this name and waits for the answer, which weighs 1000.
+/// Observer a query of this name and waits for the answer, which weighs 1000.
 async fn answered(world: &mut World, name: &'static str) {
     world.script.will_answer(Ask(name), [Ok(1000)]);
     world
-        .facts
-        .ask(Ask(name), asks(name, Duration::ZERO).asker());
+        .cache
+        .ask(Ask(name), observer(name, Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key(name)));
-    assert!(world.facts.get(&Ask(name)).is_some(), "forgotten at once");
+    assert!(world.cache.get(&Ask(name)).is_some(), "dropped at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn t3_answers_that_nobody_asks_for_are_forgotten_by_time() {
+async fn t3_unused_answers_are_dropped_after_a_while() {
     let budget = Budget::default();
     let mut world = world_within([], &budget);
     answered(&mut world, "a").await;
     assert!(budget.used() > 1000);
     tokio::time::sleep(Duration::from_secs(300)).await;
-    assert!(world.facts.get(&Ask("a")).is_some());
-    // Nobody asks anything any more.
+    assert!(world.cache.get(&Ask("a")).is_some());
+    // No key observer any more.
     tokio::time::sleep(Duration::from_secs(700)).await;
     assert_eq!(budget.used(), 0);
-    assert!(world.facts.get(&Ask("a")).is_none());
-    // Who asks again is swept again.
+    assert!(world.cache.get(&Ask("a")).is_none());
+    // The periodic sweep starts again with the next query.
     answered(&mut world, "a").await;
     tokio::time::sleep(Duration::from_secs(700)).await;
     assert_eq!(budget.used(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn t3_beyond_the_budget_the_answers_asked_for_longest_ago_go_first() {
+async fn t3_beyond_the_budget_the_longest_unused_answers_are_dropped_first() {
     let budget = Budget::new(4000);
     let (mut one, mut other) = (world_within([], &budget), world_within([], &budget));
     for name in ["a", "b"] {
         answered(&mut one, name).await;
         tokio::time::sleep(Duration::from_secs(20)).await;
     }
-    assert!(one.facts.get(&Ask("a")).is_some(), "within the budget");
+    assert!(one.cache.get(&Ask("a")).is_some(), "within the budget");
     tokio::time::sleep(Duration::from_secs(20)).await;
     for name in ["c", "d", "e", "f"] {
         answered(&mut other, name).await;
     }
-    // Of whatever kind they are.
-    assert!(one.facts.get(&Ask("b")).is_none());
+    // The answers of all caches count.
+    assert!(one.cache.get(&Ask("b")).is_none());
     assert!(budget.used() <= 4000 + 3000, "{}", budget.used());
     for name in ["g", "h", "i", "j"] {
         tokio::time::sleep(Duration::from_secs(2)).await;
         answered(&mut other, name).await;
         assert!(budget.used() <= 5500, "{}", budget.used());
     }
-    drop((one.facts, other.facts));
+    drop((one.cache, other.cache));
     one.cancel.cancel();
     other.cancel.cancel();
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(budget.used(), 0, "what is gone counts still");
+    assert_eq!(budget.used(), 0, "dropped caches still count");
 }
 
 #[tokio::test(start_paused = true)]
-async fn t3_an_answer_that_is_outdated_or_replaced_counts_once() {
+async fn t3_an_outdated_or_replaced_answer_is_not_counted() {
     let budget = Budget::default();
     let mut world = world_within([], &budget);
     answered(&mut world, "a").await;
     let one = budget.used();
     answered(&mut world, "a").await;
     assert_eq!(budget.used(), one);
-    world.facts.outdate(&Ask("a"));
+    world.cache.outdate(&Ask("a"));
     assert_eq!(budget.used(), 0);
 }
 
-/// Reads through an executor, as oracles in production do.
+/// Reads through an executor, as in production.
 struct Reads(Arc<Executor>);
 
 impl LiveReader<Ask> for Reads {
@@ -511,7 +512,7 @@ impl LiveReader<Ask> for Reads {
     }
 }
 
-/// A namespace whose reads wait for tokens does not delay the read of another one.
+/// A namespace whose reads wait for tokens does not delay the read of another namespace.
 #[tokio::test(start_paused = true)]
 async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
     let service = tower::service_fn(|_: http::Request<Body>| async {
@@ -533,14 +534,14 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
         LiveReads::default(),
         CancellationToken::new(),
     );
-    let facts = QueryCache::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
+    let cache = QueryCache::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
     let ask = |namespace: &str, name: &'static str| {
-        let asks = Asks {
+        let observer = Observer {
             key: ObjectKey::new(namespace, name),
             observed: LogicalTime::now(),
             after: Duration::ZERO,
         };
-        facts.ask(Ask(name), asks.asker());
+        cache.ask(Ask(name), observer.waiter());
     };
     for n in 0..750 {
         ask("busy", n.to_string().leak());

@@ -2,48 +2,48 @@ use std::time::Duration;
 
 use super::ApiError;
 
-/// Why a request did not end well.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The server answered with an error status.
     #[error(transparent)]
     Api(Box<ApiError>),
-    /// No complete answer in time. A write may have been applied all the same.
-    #[error("no complete answer within {0:?}")]
+    /// No complete response in time. A write may have been applied.
+    #[error("no complete response within {0:?}")]
     Timeout(Duration),
-    /// The connection could not be made or broke. A write may have been applied all the same.
+    /// The connection could not be made or broke. A write may have been applied.
     #[error("the connection failed")]
     Connection(#[source] Box<kube::Error>),
-    /// The body of the answer broke off. A write has been applied.
-    #[error("the answer broke off")]
+    /// The body of the response broke off. A write has been applied.
+    #[error("the response was interrupted")]
     Interrupted(#[source] tower::BoxError),
-    /// The body of the answer is larger than the request allows.
-    #[error("the answer is larger than {limit} bytes")]
+    /// The body of the response is larger than the request allows.
+    #[error("the response is larger than {limit} bytes")]
     TooLarge {
-        /// What was allowed, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The answer was complete and makes no sense. A write has been applied.
-    #[error("the answer cannot be read: {0}")]
+    /// The response is complete but invalid. A write has been applied.
+    #[error("invalid response: {0}")]
     Decode(String),
-    /// Another replica leads, or may lead: see [`Leadership`](crate::election::Leadership). A write that was
-    /// under way may have been applied.
-    #[error("this replica does not lead and may not write")]
+    /// Another replica is the leader, or may be: see [`Leadership`](crate::election::Leadership). A
+    /// write that was under way may have been applied.
+    #[error("this replica is not the leader and may not write")]
     NotLeading,
-    /// The request could not be built: a path or header that HTTP does not allow. Nothing was sent.
-    #[error("the request cannot be built: {0}")]
+    /// The request could not be built: HTTP does not allow its path or a header. Nothing was sent.
+    #[error("cannot build the request: {0}")]
     Build(String),
 }
 
-/// What a caller does about an error; the same for everybody who asks the API server.
+/// Groups errors by how a caller handles them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// 404 without a `Status` that names an object: the kind (or path) is not served.
     NotServed,
-    /// 404 whose `Status` names an object. Evidence only for whom it names: see
+    /// 404 whose `Status` names an object. It is evidence only for the object that it names: see
     /// [`ApiError::is_not_found_naming`].
     NotFound,
-    /// 409: the version or UID was another's.
+    /// 409: the object has another version or UID.
     Conflict,
     /// 409 on a create: the name is taken.
     AlreadyExists,
@@ -51,31 +51,31 @@ pub enum ErrorClass {
     Gone,
     /// 429.
     TooManyRequests,
-    /// 502, 503: nobody there to answer; during an API server's start also for kinds it has. Or we
-    /// may not write for now, because another replica leads.
+    /// 502, 503: no API server can answer; while one starts, also for kinds that it serves. Or this
+    /// replica may not write because another replica is the leader.
     Unavailable,
     /// 401.
     Unauthorized,
-    /// 403: RBAC, a policy or a webhook says no.
+    /// 403: RBAC, a policy or a webhook denied the request.
     Forbidden,
-    /// 400, 422: the server does not accept what was sent.
+    /// 400, 422: the server refuses the content of the request.
     Invalid,
-    /// 406, 415: the server does not speak the format.
+    /// 406, 415: the server does not support the format.
     Unsupported,
-    /// 408, 504, or our own deadline.
+    /// 408, 504, or the request's own deadline.
     Timeout,
-    /// No connection, or it broke.
+    /// The connection could not be made or broke.
     Connection,
     /// Any other 5xx.
     Server,
-    /// The answer is too large or makes no sense.
+    /// The response is too large or invalid.
     Decode,
-    /// Anything else, a request that cannot be built included.
+    /// Anything else, including a request that cannot be built.
     Other,
 }
 
 impl ErrorClass {
-    /// Whether the same request can succeed later without anybody changing anything.
+    /// Whether the same request can succeed later without any change to it or to the cluster.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -87,7 +87,7 @@ impl ErrorClass {
         )
     }
 
-    /// As a metric label.
+    /// The class as a metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotServed => "not_served",
@@ -111,7 +111,7 @@ impl ErrorClass {
 }
 
 impl RequestError {
-    /// What a caller does about it.
+    /// The class of this error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Api(error) => error.class(),
@@ -123,8 +123,8 @@ impl RequestError {
         }
     }
 
-    /// In words, with the first cause: `the connection failed: Connection refused (os error 111)`. What libraries
-    /// say in between names only their own parts.
+    /// The message with the root cause: `the connection failed: Connection refused (os error 111)`.
+    /// The errors of libraries in between are left out: they name only their own types.
     pub fn in_words(&self) -> String {
         let mut cause = std::error::Error::source(self);
         while let Some(next) = cause.and_then(std::error::Error::source) {
@@ -136,7 +136,7 @@ impl RequestError {
         }
     }
 
-    /// The server's own words, if it said any.
+    /// The API server's error, if the server answered with one.
     pub fn api(&self) -> Option<&ApiError> {
         match self {
             Self::Api(error) => Some(error),
@@ -144,8 +144,8 @@ impl RequestError {
         }
     }
 
-    /// Whether the server says that `metadata.uid` is immutable: the version that a write named was
-    /// right, and the UID another's, so another object has the name by now.
+    /// Whether the server says that `metadata.uid` is immutable. The version that the write named
+    /// was right and the UID was not, so another object has the name by now.
     pub fn names_uid(&self) -> bool {
         const FIELD: &str = "metadata.uid";
         self.api().is_some_and(|api| {
@@ -173,14 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_in_words_has_its_first_cause_and_none_of_a_library() {
+    fn a_message_has_the_root_cause_and_no_library_errors() {
         #[derive(Debug, thiserror::Error)]
         #[error("ServiceError: client error (Connect)")]
         struct Library(#[source] io::Error);
         let refused = io::Error::other("connection refused");
         let error = RequestError::Interrupted(Box::new(Library(refused)));
-        assert_eq!(error.in_words(), "the answer broke off: connection refused");
+        assert_eq!(
+            error.in_words(),
+            "the response was interrupted: connection refused"
+        );
         let timeout = RequestError::Timeout(Duration::from_secs(3));
-        assert_eq!(timeout.in_words(), "no complete answer within 3s");
+        assert_eq!(timeout.in_words(), "no complete response within 3s");
     }
 }

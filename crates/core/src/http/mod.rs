@@ -1,10 +1,8 @@
-//! Requests to the API server and typed answers: what lies between [`kube::Client::send`], which
-//! judges nothing, and those who ask.
+//! Requests to the API server and typed responses, on top of [`kube::Client::send`].
 //!
-//! A [`Request`] carries its own Accept header, a deadline that includes the body, and a limit on
-//! the size of the answer. Whatever goes wrong is a [`RequestError`], sorted by
-//! [`ErrorClass`] into what a caller does about it. Nothing here retries: that is the queue's and
-//! the informer's business.
+//! A [`Request`] has its own Accept header, a deadline that includes the body, and a limit on the
+//! size of the response. Every failure is a [`RequestError`], and its [`ErrorClass`] says how a
+//! caller handles it. Nothing here retries: the workqueue and the informer do that.
 
 mod error;
 mod protobuf_status;

@@ -4,7 +4,7 @@ use crate::slim::DecodeError;
 use crate::slim::protobuf::{Envelope, Fields};
 
 impl RawStatus {
-    /// Reads a `Status` as a server writes it that was asked for protobuf.
+    /// Parses a `Status` in protobuf.
     pub(super) fn from_protobuf(bytes: &[u8]) -> Result<Self, DecodeError> {
         let envelope = Envelope::open(bytes)?;
         let mut status = Self {

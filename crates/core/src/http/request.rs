@@ -13,14 +13,14 @@ use tracing::Instrument as _;
 use super::{ApiError, RequestError};
 use crate::object::path;
 
-/// Deadline of a call, body included, unless the request says otherwise.
+/// Default deadline of a call, including the body.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Largest answer that is read, in bytes, unless the request says otherwise. The API server
-/// stores nothing above 1.5 MB (etcd's limit), JSON of it may be some times that.
+/// Default limit of a response, in bytes. The API server stores objects of up to 1.5 MB (etcd's
+/// limit); their JSON may be a few times larger.
 pub const DEFAULT_BODY_LIMIT: usize = 32 << 20;
 
-/// A larger error body is not worth reading.
+/// Limit of an error body, in bytes; the rest is not read.
 const ERROR_BODY_LIMIT: usize = 256 << 10;
 
 /// How many characters of an invalid name an error quotes.
@@ -29,25 +29,25 @@ const SHOWN_CHARACTERS: usize = 64;
 /// Accept header for JSON.
 pub const JSON: &str = "application/json";
 
-/// Accept header for an object's metadata alone; a server that does not know how answers with the
-/// whole object.
+/// Accept header for an object's metadata only. A server that does not support that responds with
+/// the whole object.
 pub const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// The same, in protobuf where the server speaks it: that costs it less than JSON does.
+/// The same in protobuf, if the server supports it: that costs the server less than JSON.
 pub const METADATA_ONLY_AS_PROTOBUF: &str = concat!(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,",
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 );
 
-/// How the body of a PATCH is meant.
+/// The format of a PATCH body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
-    /// RFC 7386: what is named is replaced, `null` removes.
+    /// RFC 7386: named fields are replaced, `null` removes a field.
     Merge,
     /// RFC 6902: a list of operations.
     Json,
-    /// Kubernetes' own: lists are merged by key; built-in kinds only.
+    /// Kubernetes' strategic merge patch: merges lists by key; built-in kinds only.
     Strategic,
     /// Server-side apply; the body is JSON.
     Apply,
@@ -64,10 +64,9 @@ impl PatchKind {
     }
 }
 
-/// One request, complete with its deadline and the size of answer it is ready to read.
+/// One request, with its deadline and its limit of the response.
 ///
-/// It can be sent any number of times. Paths come from
-/// [`Resource`](crate::object::Resource).
+/// It can be sent any number of times. Paths come from [`Resource`](crate::object::Resource).
 #[derive(Debug, Clone)]
 pub struct Request {
     method: Method,
@@ -105,8 +104,8 @@ impl Request {
         Self::new(Method::GET, path)
     }
 
-    /// Reads a collection in pages of `limit` items; pass what the last page said as
-    /// `continue_token`.
+    /// Reads a collection in pages of `limit` items; `continue_token` is the token of the previous
+    /// page.
     pub fn list(path: impl Into<String>, limit: u32, continue_token: Option<&str>) -> Self {
         let request = Self::get(path).query("limit", limit.to_string());
         match continue_token {
@@ -135,7 +134,7 @@ impl Request {
         Self::new(Method::DELETE, path).with_body(JSON, options)
     }
 
-    /// Adds a parameter to the query; any value is escaped.
+    /// Adds a query parameter; the value is escaped.
     #[must_use]
     pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
@@ -149,43 +148,44 @@ impl Request {
         self
     }
 
-    /// Sets the deadline of the whole call, or for a stream that of the answer's head.
+    /// Sets the deadline of the whole call; for a stream, that of the response headers.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the largest answer that is read, in bytes.
+    /// Sets the limit of the response, in bytes.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
         self
     }
 
-    /// What will be done.
+    /// The HTTP method.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// Where, without the query.
+    /// The path, without the query.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What will be sent.
+    /// The body.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Sends the request and reads the whole answer, all before the deadline.
+    /// Sends the request and reads the whole response before the deadline.
     ///
     /// # Errors
     ///
-    /// Any answer that is not a success, and everything that can go wrong on the way.
+    /// Any response that is not a success, and every failure to send the request or to read the
+    /// response.
     pub async fn send(&self, client: &Client) -> Result<Answer, RequestError> {
-        // Here and not in the client: that one sends from a task of its own, where nobody knows
-        // on whose behalf.
+        // The span is created here and not in the client, because the client sends from a task of
+        // its own that has no parent span.
         let span = tracing::debug_span!(
             "request",
             otel.name = self.method.as_str(),
@@ -198,7 +198,7 @@ impl Request {
         );
         let answer = self.exchange(client).instrument(span.clone()).await;
         if !span.is_disabled() {
-            note(&span, &answer);
+            record_result(&span, &answer);
         }
         answer
     }
@@ -219,8 +219,8 @@ impl Request {
         })
     }
 
-    /// Sends the request and leaves the body to be read as it comes. The deadline is that of the
-    /// answer's head; how long a stream may be silent is the reader's to say.
+    /// Sends the request and leaves the body to be read as a stream. The deadline applies to the
+    /// response headers; the caller bounds how long the stream may be silent.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Request {
         })
     }
 
-    /// The answer if it is a success; the body of a refusal is read and judged.
+    /// Returns a successful response; reads the body of any other as an error.
     async fn head(&self, client: &Client) -> Result<http::Response<Body>, RequestError> {
         let request = self.build()?;
         let sent = client.send(request).await;
@@ -245,7 +245,7 @@ impl Request {
             return Ok(response);
         }
         let retry_after = retry_after(response.headers());
-        // What the status line says stands, even if the body breaks off.
+        // The status code counts even if the body breaks off.
         let body = read_body(response.into_body(), ERROR_BODY_LIMIT)
             .await
             .unwrap_or_default();
@@ -280,8 +280,8 @@ impl Request {
     }
 }
 
-/// Notes on the span of a request what came of it.
-fn note(span: &tracing::Span, answer: &Result<Answer, RequestError>) {
+/// Records the result of a request on its span.
+fn record_result(span: &tracing::Span, answer: &Result<Answer, RequestError>) {
     let code = match answer {
         Ok(answer) => Some(answer.status.as_u16()),
         Err(error) => error.api().map(|api| api.code),
@@ -295,39 +295,38 @@ fn note(span: &tracing::Span, answer: &Result<Answer, RequestError>) {
     }
 }
 
-/// A complete, successful answer.
+/// A complete, successful response.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// 2xx.
     pub status: StatusCode,
-    /// Content-Type as the server wrote it; empty if it wrote none. See [`media_type`].
+    /// Content-Type as the server sent it; empty if it sent none. See [`media_type`].
     pub content_type: String,
     /// The whole body.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// Reads the body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
     ///
-    /// [`RequestError::Decode`] if it is something else.
+    /// [`RequestError::Decode`] if the body is something else.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, RequestError> {
         serde_json::from_slice(&self.body).map_err(|error| RequestError::Decode(error.to_string()))
     }
 }
 
-/// A successful answer whose body is still coming.
+/// A successful response whose body is still being received.
 #[derive(Debug)]
 pub struct AnswerStream {
-    /// Content-Type as the server wrote it; empty if it wrote none. See [`media_type`].
+    /// Content-Type as the server sent it; empty if it sent none. See [`media_type`].
     pub content_type: String,
     body: Body,
 }
 
 impl AnswerStream {
-    /// The next piece of the body, of any size; `None` at its end. Dropping the future loses
-    /// nothing.
+    /// The next piece of the body, of any size; `None` at its end. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -338,7 +337,7 @@ impl AnswerStream {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| RequestError::Interrupted(error.into()))?;
-            // Trailers carry nothing for us.
+            // Trailers are ignored.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
@@ -358,7 +357,7 @@ fn content_type(headers: &HeaderMap) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Seconds only: the API server writes no dates.
+/// Seconds only: the API server does not send dates.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     value.trim().parse().ok().map(Duration::from_secs)
@@ -377,7 +376,7 @@ async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, RequestError> 
             return Err(RequestError::TooLarge { limit });
         }
         match first.take() {
-            // Most answers are one piece: no copy for them.
+            // Most bodies are one piece, which is returned without a copy.
             None if all.is_empty() => first = Some(data),
             None => all.extend_from_slice(&data),
             Some(start) => {

@@ -7,22 +7,23 @@ use super::ErrorClass;
 use crate::object::{ObjectKey, Resource};
 use crate::slim::protobuf::MAGIC;
 
-/// An answer of the API server that says no: the HTTP status, and the `Status` object if the
-/// server sent one.
+/// An error response of the API server: the HTTP status, and the `Status` object if the server sent
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// HTTP status code, or the code of the `Status` inside a watch stream.
     pub code: u16,
-    /// `reason` of the `Status`, such as `NotFound`; empty when the server sent none.
+    /// `reason` of the `Status`, such as `NotFound`; empty without a `Status`.
     pub reason: String,
-    /// `message` of the `Status`, or the beginning of a body that is none.
+    /// `message` of the `Status`, or the beginning of a body that is not a `Status`.
     pub message: String,
     /// `details` of the `Status`.
     pub details: Option<Details>,
     /// How long the server asks to wait: the `Retry-After` header, else
     /// `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
-    /// Whether the server sent a `Status` at all. A path that is not served answers plain text.
+    /// Whether the server sent a `Status`. The response for a path that is not served is plain
+    /// text.
     pub has_status: bool,
 }
 
@@ -30,34 +31,34 @@ pub struct ApiError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Details {
-    /// Name of the object that the refusal is about.
+    /// Name of the object that the error is about.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// API group of that object; empty for the core group.
     #[serde(deserialize_with = "or_default")]
     pub group: String,
-    /// Its plural (what the API server writes), or its kind.
+    /// Its plural (which the API server sends), or its kind.
     #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// Its UID.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
-    /// One entry per fault found.
+    /// One entry per invalid field or other cause.
     #[serde(deserialize_with = "or_default")]
     pub causes: Vec<Cause>,
-    /// How long to wait, in seconds; 0 means nothing was said.
+    /// How long to wait, in seconds; 0 if the server sent none.
     #[serde(deserialize_with = "or_default")]
     pub retry_after_seconds: u32,
 }
 
-/// One fault among the `causes` of a `Status`.
+/// One cause of a `Status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// What kind of fault, such as `FieldValueInvalid`.
+    /// A machine-readable reason, such as `FieldValueInvalid`.
     #[serde(deserialize_with = "or_default")]
     pub reason: String,
-    /// In words.
+    /// The message.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
     /// The field, such as `metadata.uid`.
@@ -80,7 +81,7 @@ pub(super) struct RawStatus {
     pub(super) details: Option<Details>,
 }
 
-/// `null` counts as absent, as it does for the API server.
+/// `null` means absent, as for the API server.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -89,11 +90,11 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// More of a plain body than this says nothing that helps.
+/// How many characters of a plain-text body an error quotes.
 const MESSAGE_CHARACTERS: usize = 256;
 
 impl ApiError {
-    /// An error about which only the code is known.
+    /// An error with only a status code.
     pub fn from_code(code: u16) -> Self {
         Self {
             code,
@@ -105,7 +106,7 @@ impl ApiError {
         }
     }
 
-    /// Reads the body of an HTTP error: a `Status`, or anything else as text.
+    /// Parses the body of an HTTP error: a `Status`, or anything else as text.
     pub fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let mut error = Self::from_status(body).unwrap_or_else(|| {
             let text = String::from_utf8_lossy(body);
@@ -115,14 +116,14 @@ impl ApiError {
                 ..Self::from_code(code)
             }
         });
-        // The HTTP status decides: a Status with another code would be a server's slip.
+        // The HTTP status takes precedence over the code of the `Status`.
         error.code = code;
         error.retry_after = retry_after.or(error.retry_after);
         error
     }
 
-    /// Reads a `Status`, in JSON or protobuf; `None` if it is none. Inside a watch stream it
-    /// comes without HTTP status.
+    /// Parses a `Status` in JSON or protobuf; `None` if the body is something else. Inside a watch
+    /// stream there is no HTTP status.
     pub fn from_status(body: &[u8]) -> Option<Self> {
         let raw = if body.starts_with(&MAGIC) {
             RawStatus::from_protobuf(body).ok()?
@@ -146,7 +147,7 @@ impl ApiError {
         })
     }
 
-    /// What a caller does about it.
+    /// The class of this error.
     pub fn class(&self) -> ErrorClass {
         match self.code {
             400 | 422 => ErrorClass::Invalid,
@@ -168,8 +169,8 @@ impl ApiError {
     }
 
     /// Whether this is a 404 whose `Status` says NotFound and names exactly this object: the only
-    /// 404 that is evidence of absence. A kind that is not served answers plain text, a missing
-    /// namespace names the namespace, and a proxy names nothing.
+    /// 404 that is evidence of absence. The response for a kind that is not served is plain text,
+    /// one for a missing namespace names the namespace, and one of a proxy names nothing.
     pub fn is_not_found_naming(&self, resource: &Resource, key: &ObjectKey) -> bool {
         let Some(details) = &self.details else {
             return false;

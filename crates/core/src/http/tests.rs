@@ -195,7 +195,7 @@ async fn requests_carry_what_their_kind_says() {
 #[case("/api/v1/pods/a b")]
 #[case("/api/v1/pods/%2e")]
 #[tokio::test]
-async fn a_name_cannot_lead_to_another_path(#[case] path: &'static str) {
+async fn a_name_cannot_address_another_path(#[case] path: &'static str) {
     let client = client(|_| reply(200, ""));
     let error = Request::get(path).send(&client).await.unwrap_err();
     assert!(matches!(error, RequestError::Build(_)), "{error}");

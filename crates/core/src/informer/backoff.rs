@@ -5,11 +5,11 @@ use rand::{RngExt, SeedableRng};
 
 const FIRST: Duration = Duration::from_millis(800);
 const LAST: Duration = Duration::from_secs(30);
-/// A kind that is not served may appear at any time, and then people wait.
+/// A kind that is not served may be installed at any time, and users wait for it then.
 const LAST_UNSERVED: Duration = Duration::from_secs(5);
 
-/// How long to wait before asking again: anything up to a bound that doubles (full jitter), so
-/// that clients that failed together do not come back together.
+/// The delay before the next attempt: random up to a bound that doubles (full jitter), so that
+/// clients that failed together do not retry together.
 #[derive(Debug)]
 pub(super) struct Backoff {
     failures: u32,
@@ -31,7 +31,8 @@ impl Backoff {
     /// The next delay, at least what the server asked for.
     pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         let delay = self.draw(LAST);
-        // Jitter comes on top of what the server asked, for it told everybody the same.
+        // The jitter is added to what the server asked for, because it asks all clients for the
+        // same.
         retry_after.map_or(delay, |asked| asked + delay.min(FIRST))
     }
 
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_grow_to_their_bound_and_start_over() {
+    fn delays_grow_to_their_bound_and_can_be_reset() {
         let mut backoff = Backoff::new(1);
         let delays: Vec<_> = (0..1000).map(|_| backoff.next(None)).collect();
         assert!(delays[0] <= FIRST);
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_is_the_least() {
+    fn the_delay_is_at_least_what_the_server_asks_for() {
         let mut backoff = Backoff::new(1);
         for _ in 0..100 {
             let delay = backoff.next(Some(Duration::from_secs(60)));

@@ -13,26 +13,26 @@ use crate::http::Request;
 use crate::object::Resource;
 use crate::slim::Slim;
 
-/// Where an informer looks.
+/// The namespaces that an informer lists and watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// In the whole cluster.
+    /// The whole cluster.
     All,
-    /// In one namespace.
+    /// One namespace.
     Namespace(Arc<str>),
 }
 
-/// Whether lists may come as streams of single objects, which costs both sides less memory.
+/// Whether lists may be streamed object by object, which costs client and server less memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamingList {
-    /// Tried; a server that refuses, or never says that the list is complete, is asked for pages
-    /// from then on. One whose streams break three times in a row is asked for that list in pages.
+    /// Tried first. If the server refuses, or never completes a streaming list, lists are read in
+    /// pages from then on. If three streams break in a row, that one list is read in pages.
     Auto,
     /// Pages only.
     Never,
 }
 
-/// Lists and watches one kind into a [`Store`], until it is stopped.
+/// Lists and watches one kind into a [`Store`] until it is stopped.
 pub struct Informer<K> {
     pub(super) client: Client,
     pub(super) resource: Resource,
@@ -44,36 +44,36 @@ pub struct Informer<K> {
     pub(super) backoff: Backoff,
     pub(super) telemetry: Telemetry,
     pub(super) failure_log: FailureLog,
-    /// Lists in a row that were older than the store.
+    /// The number of consecutive lists that were older than the store.
     pub(super) older_lists: u32,
-    /// Watches in a row that the server refused to continue.
+    /// The number of consecutive watches that the server refused to continue.
     pub(super) refused_watches: u32,
-    /// Whether this server has sent bookmarks: then their absence means something.
+    /// Whether this server sends bookmarks; if so, their absence is a failure.
     pub(super) bookmarks: bool,
-    /// Whether the kind was not served when the server was last asked.
+    /// Whether the kind was not served at the last request.
     pub(super) unserved: bool,
 }
 
-/// What can be set, and its defaults.
+/// The settings and their defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     /// `fieldSelector` of every list and watch.
     pub(super) fields: Option<String>,
     pub(super) streaming: StreamingList,
     pub(super) page_size: u32,
-    /// For one page, body included.
+    /// Timeout of one page, including the body.
     pub(super) page_timeout: Duration,
-    /// For the head of a watch's answer.
+    /// Timeout of the response headers of a watch.
     pub(super) open_timeout: Duration,
-    /// After this long the server is asked to end a watch.
+    /// The server is asked to end a watch after this time.
     pub(super) watch_timeout: Duration,
-    /// How long a streaming list may go without a further object.
+    /// Maximum time between two objects of a streaming list.
     pub(super) initial_idle: Duration,
-    /// How long a whole streaming list may take.
+    /// Maximum time of a whole streaming list.
     pub(super) initial_limit: Duration,
-    /// How long a watch of a server that sends bookmarks (every minute) may be silent.
+    /// Maximum silence of a watch if the server sends bookmarks (one per minute).
     pub(super) bookmark_idle: Duration,
-    /// How long a server may tell of the past only.
+    /// Maximum time during which a watch may deliver only old events.
     pub(super) lag_limit: Duration,
     pub(super) frame_limit: usize,
 }
@@ -97,7 +97,7 @@ impl Default for Settings {
 }
 
 impl<K: Slim> Informer<K> {
-    /// Starts to describe an informer of one kind.
+    /// Starts to build an informer of one kind.
     pub fn builder(
         client: Client,
         resource: Resource,
@@ -115,15 +115,15 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    /// Adds somebody to be told of every event, as [`InformerBuilder::handler`] does: for a
-    /// handler that itself reads the store.
+    /// Adds a handler of every event, as [`InformerBuilder::handler`] does: for a handler that
+    /// itself reads the store.
     pub fn add_handler(&mut self, handler: Arc<dyn Handler<K>>) {
         self.handlers.push(handler);
     }
 }
 
 impl<K> Informer<K> {
-    /// The request, limited to the objects that this informer is about.
+    /// Restricts the request to the objects of this informer.
     pub(super) fn selecting(&self, request: Request) -> Request {
         match &self.settings.fields {
             Some(fields) => request.query("fieldSelector", fields),
@@ -140,7 +140,7 @@ impl<K> fmt::Debug for Informer<K> {
     }
 }
 
-/// Describes an [`Informer`].
+/// Builds an [`Informer`].
 #[must_use]
 pub struct InformerBuilder<K> {
     client: Client,
@@ -154,25 +154,26 @@ pub struct InformerBuilder<K> {
 }
 
 impl<K: Slim> InformerBuilder<K> {
-    /// Where to look; everywhere by default.
+    /// Sets the namespaces to watch; the whole cluster by default.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }
 
-    /// Only objects with these fields, such as `spec.nodeName=node-1`; all by default.
+    /// Restricts the informer to objects with these fields, such as `spec.nodeName=node-1`; no
+    /// restriction by default.
     ///
-    /// To a reader, an object that loses the field is gone, and its event is that of a deletion. So take
-    /// fields that are set once, or such that an object without them is none of the reader's business.
-    /// Never labels: anybody can change those.
+    /// An object whose field no longer matches looks deleted, and handlers get a deletion event. So
+    /// use fields that are set once, or objects that are irrelevant without the field. Never use
+    /// labels: any user can change them.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.settings.fields = Some(selector.into());
         self
     }
 
-    /// Adds an index: objects are found under `name` by each of the values that `values` shows.
-    /// Values may depend only on what [`Slim::differs`] compares, and must always be the same for
-    /// the same object: they are not stored, but asked for again.
+    /// Adds an index `name`: objects are found by each of the values that `values` emits. The
+    /// values may depend only on what [`Slim::differs`] compares, and must always be the same for
+    /// the same object: they are not stored but computed again.
     pub fn index(
         mut self,
         name: &'static str,
@@ -185,39 +186,39 @@ impl<K: Slim> InformerBuilder<K> {
         self
     }
 
-    /// Adds somebody to be told of every event. Handlers are called one after the other, in the
-    /// order in which they were added.
+    /// Adds a handler of every event. Handlers are called one after the other, in the order in
+    /// which they were added.
     pub fn handler(mut self, handler: Arc<dyn Handler<K>>) -> Self {
         self.handlers.push(handler);
         self
     }
 
-    /// How many objects to ask for at once where lists come in pages; 500 by default.
+    /// Sets how many objects a page of a list has; 500 by default.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.settings.page_size = objects.max(1);
         self
     }
 
-    /// Whether to try streaming lists; [`StreamingList::Auto`] by default.
+    /// Sets whether streaming lists are tried; [`StreamingList::Auto`] by default.
     pub fn streaming_list(mut self, streaming: StreamingList) -> Self {
         self.settings.streaming = streaming;
         self
     }
 
-    /// The largest watch event that is read, in bytes; 32 MiB by default. A larger one is a bad
-    /// object.
+    /// Sets the limit of a watch event, in bytes; 32 MiB by default. A larger event is treated as a
+    /// bad object.
     pub fn frame_limit(mut self, bytes: usize) -> Self {
         self.settings.frame_limit = bytes;
         self
     }
 
-    /// Makes all delays repeatable, for simulations.
+    /// Makes all delays deterministic, for simulations.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The informer, to be run, and its store, to be read.
+    /// Returns the informer, to be run, and its store, to be read.
     pub fn build(self) -> (Informer<K>, Store<K>) {
         let store = Store::new(self.indexes.into());
         let path = match &self.scope {

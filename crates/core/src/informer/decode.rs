@@ -7,39 +7,39 @@ use crate::http::{Answer, ApiError, RequestError, media_type};
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 use crate::slim::DecodeError;
 
-/// Reads one wire format into slim objects of one kind.
+/// Decodes one wire format into slim objects of one kind.
 ///
-/// A decoder names the formats it asks for and the media types that it reads; which decoder runs
-/// is decided by what the server then says it sends.
+/// A decoder names the formats it requests and the media types it decodes; the Content-Type of the
+/// response selects the decoder.
 pub trait Decoder<K>: Send + Sync + 'static {
-    /// What to ask for, best first, as it stands in an Accept header.
+    /// The formats to request, best first, as in an Accept header.
     fn accept(&self, reading: Reading) -> &'static str;
 
-    /// The media types that it reads, without parameters.
+    /// The media types that it decodes, without parameters.
     fn content_types(&self) -> &'static [&'static str];
 
-    /// How events are told apart in a watch stream.
+    /// How events are separated in a watch stream.
     fn framing(&self) -> Framing;
 
-    /// Reads one object.
+    /// Decodes one object.
     ///
     /// # Errors
     ///
-    /// When the bytes are no such object.
+    /// If the bytes are not such an object.
     fn decode_object(&self, bytes: &[u8]) -> Result<K, DecodeError>;
 
-    /// Reads one page of a list. A bad item costs itself only.
+    /// Decodes one page of a list. A bad item does not affect the others.
     ///
     /// # Errors
     ///
-    /// When the bytes are no list: that says nothing about what exists.
+    /// If the bytes are not a list; then they are no evidence of what exists.
     fn decode_page(&self, bytes: &Bytes) -> Result<Page<K>, DecodeError>;
 
-    /// Reads one event of a watch, without its framing.
+    /// Decodes one event of a watch, without its framing.
     fn decode_watch_event(&self, frame: &[u8]) -> WatchEvent<K>;
 }
 
-/// What a request will read.
+/// What a request reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// One object.
@@ -50,12 +50,12 @@ pub enum Reading {
     Watch,
 }
 
-/// How events are told apart in a watch stream.
+/// How events are separated in a watch stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// One per line.
     Lines,
-    /// Each after its length: four bytes, big-endian.
+    /// Each is preceded by its length: four bytes, big-endian.
     LengthPrefixed,
 }
 
@@ -64,11 +64,11 @@ pub enum Framing {
 pub struct Page<K> {
     /// The items, in the server's order.
     pub items: Vec<Result<K, BadObject>>,
-    /// The version that the list shows.
+    /// The version of the list.
     pub resource_version: ResourceVersion,
-    /// What to ask the next page with; `None` on the last.
+    /// The token of the next page; `None` on the last page.
     pub continue_token: Option<String>,
-    /// How many items are still to come, if the server says so.
+    /// How many items follow, if the server says so.
     pub remaining: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ pub enum WatchEvent<K> {
     Added(K),
     /// An object changed.
     Modified(K),
-    /// An object is gone; this is its last state.
+    /// An object was deleted; this is its last state.
     Deleted(K),
     /// Everything up to a version has been sent.
     Bookmark {
@@ -88,22 +88,22 @@ pub enum WatchEvent<K> {
         /// Whether this ends the objects of a streaming list.
         initial_events_end: bool,
     },
-    /// The server ends the watch and says why.
+    /// The server ends the watch with this error.
     Error(Box<ApiError>),
-    /// Something that cannot be read.
+    /// An event that cannot be decoded.
     Bad(BadObject),
 }
 
-/// What a watch event says of its object.
+/// Whether the object of a watch event exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is there, new or changed.
+    /// It exists, new or changed.
     Present,
-    /// It is gone.
+    /// It was deleted.
     Gone,
 }
 
-/// An object that cannot be read, and what could be read of it.
+/// An object that cannot be decoded, with the fields that could be.
 #[derive(Debug)]
 pub struct BadObject {
     /// Namespace and name.
@@ -112,9 +112,9 @@ pub struct BadObject {
     pub uid: Option<Uid>,
     /// Version.
     pub resource_version: Option<ResourceVersion>,
-    /// Whether it is there or gone; an item of a list is there.
+    /// Whether it exists or was deleted; an item of a list exists.
     pub change: Option<Change>,
-    /// Why it cannot be read.
+    /// Why it cannot be decoded.
     pub why: DecodeError,
 }
 
@@ -122,19 +122,19 @@ pub struct BadObject {
 pub struct Decoders<K>(Arc<[Arc<dyn Decoder<K>>]>);
 
 impl<K: 'static> Decoders<K> {
-    /// One decoder.
+    /// Decoders with one decoder.
     pub fn new(decoder: impl Decoder<K>) -> Self {
         Self(Arc::from([Arc::new(decoder) as Arc<dyn Decoder<K>>]))
     }
 
-    /// One more, less preferred than those before.
+    /// Adds a less preferred decoder.
     #[must_use]
     pub fn or(self, decoder: impl Decoder<K>) -> Self {
         let more: Arc<dyn Decoder<K>> = Arc::new(decoder);
         Self(self.0.iter().cloned().chain([more]).collect())
     }
 
-    /// The Accept header that asks for all of them in order.
+    /// The Accept header that requests all formats in order.
     pub fn accept(&self, reading: Reading) -> String {
         let all: Vec<&str> = self
             .0
@@ -144,8 +144,7 @@ impl<K: 'static> Decoders<K> {
         all.join(",")
     }
 
-    /// The decoder that reads what the server sends; `None` if none does. A server that does not
-    /// say is taken to send JSON.
+    /// The decoder of a Content-Type; `None` if there is none. An empty Content-Type means JSON.
     pub fn pick(&self, content_type: &str) -> Option<&Arc<dyn Decoder<K>>> {
         let sent = match media_type(content_type) {
             "" => crate::http::JSON,
@@ -159,33 +158,33 @@ impl<K: 'static> Decoders<K> {
         self.0.iter().find(reads)
     }
 
-    /// The same where the server has to send what was asked for.
+    /// As [`Decoders::pick`], for a response that must have a requested format.
     ///
     /// # Errors
     ///
-    /// When no decoder reads that format.
+    /// If no decoder decodes that format.
     pub fn that_reads(&self, content_type: &str) -> Result<&Arc<dyn Decoder<K>>, RequestError> {
         self.pick(content_type).ok_or_else(|| {
-            RequestError::Decode(format!("content type {content_type:?} was not asked for"))
+            RequestError::Decode(format!("content type {content_type:?} was not requested"))
         })
     }
 
-    /// Reads the page of a list in `answer`, whatever format the server chose.
+    /// Decodes the page of a list in `answer`, in any of the formats.
     ///
     /// # Errors
     ///
-    /// When no decoder reads that format, or the body is no such list.
+    /// If no decoder decodes that format, or the body is not such a list.
     pub fn read_page(&self, answer: &Answer) -> Result<Page<K>, RequestError> {
         self.that_reads(&answer.content_type)?
             .decode_page(&answer.body)
             .map_err(|why| RequestError::Decode(why.to_string()))
     }
 
-    /// Reads the one object in `answer`, whatever format the server chose.
+    /// Decodes the object in `answer`, in any of the formats.
     ///
     /// # Errors
     ///
-    /// When no decoder reads that format, or the body is no such object.
+    /// If no decoder decodes that format, or the body is not such an object.
     pub fn read(&self, answer: &Answer) -> Result<K, DecodeError> {
         match self.pick(&answer.content_type) {
             Some(decoder) => decoder.decode_object(&answer.body),

@@ -2,60 +2,60 @@ use crate::object::{ObjectKey, ResourceVersion};
 
 use super::Stored;
 
-/// What happened to a store. When a handler hears of it, the store already holds it.
+/// A change of a store. The store already contains it when a handler is called.
 #[derive(Debug)]
 pub enum Event<K> {
-    /// An object that was not there, or not under this UID.
+    /// An object that was not in the store, or not under this UID.
     Added {
         /// The object.
         object: Stored<K>,
-        /// Whether it came with the first list: nothing happened to it just now.
+        /// Whether it came with the first list, so it did not change just now.
         initial: bool,
     },
-    /// An object changed in a field that decisions read. Changes of other fields are stored but
-    /// not told (they raise [`Event::Advanced`] like any other).
+    /// An object changed in a field that decisions read. Changes of other fields are stored without
+    /// an event of their own (they raise [`Event::Advanced`] like any other).
     Updated {
-        /// Before.
+        /// The state before.
         old: Stored<K>,
-        /// After; the UID is the same.
+        /// The state after; the UID is the same.
         new: Stored<K>,
     },
-    /// An object is gone from the API: its last finalizer is off. (A deletion that still waits for
-    /// finalizers is an update that sets the deletion timestamp.)
+    /// An object was deleted from the API: its last finalizer was removed. (A deletion that still
+    /// waits for finalizers is an update that sets the deletion timestamp.)
     Deleted {
         /// The last state known.
         last: Stored<K>,
-        /// Whether `last` is the state in which it was deleted. It is not when the deletion was
-        /// missed and only the absence was seen.
+        /// Whether `last` is the state in which it was deleted; false if the deletion was missed
+        /// and only the absence was seen.
         final_state_known: bool,
     },
-    /// An object, or an event about one, that cannot be read. What was stored stays. Whoever waits
-    /// for this object's next version must not wait for the store.
+    /// An object, or an event about one, that cannot be decoded. The stored state stays. A
+    /// component that waits for this object's next version must not wait for the store.
     Skipped {
-        /// Whose it was, if at least that could be read.
+        /// The object's key, if at least that could be decoded.
         key: Option<ObjectKey>,
     },
-    /// The store is as of this version.
+    /// The store is now at this version.
     Advanced {
         /// The watermark.
         resource_version: ResourceVersion,
     },
-    /// The store has become complete: after the first list, and after the list that followed
-    /// [`Event::Unserved`]. Comes after that list's objects.
+    /// The store is now complete: after the first list, and after the list that followed
+    /// [`Event::Unserved`]. Comes after the objects of that list.
     Synced,
-    /// A later list is in; comes after its events.
+    /// A later list is complete; comes after its events.
     Relisted {
-        /// Whether it is older than what was known: the server's data were restored. Versions
-        /// remembered from before mean nothing any more.
+        /// Whether the list is older than the store: the server's data were restored from a backup.
+        /// Versions recorded before are no longer valid.
         regressed: bool,
     },
-    /// The server does not know the kind (any more). The store answers "unknown" until it does.
+    /// The server does not serve the kind (any more). The store returns "unknown" until it does.
     Unserved,
 }
 
 impl<K> Event<K> {
-    /// The object as it is now, if something has just happened to it: it did not come with the first
-    /// list, and it is not gone.
+    /// The object in its current state, if it changed just now: it did not come with the first list
+    /// and was not deleted.
     pub fn news(&self) -> Option<&Stored<K>> {
         match self {
             Self::Added {
@@ -68,10 +68,10 @@ impl<K> Event<K> {
     }
 }
 
-/// Told of every event of a store, in order.
+/// Receives every event of a store, in order.
 pub trait Handler<K>: Send + Sync {
-    /// Called by the informer's task with no lock held. It must not block, and it is called for
-    /// every event of the kind: pick out what matters and queue a key.
+    /// Called by the informer's task without a lock. It must not block. It is called for every
+    /// event of the kind: select the relevant ones and enqueue a key.
     fn on(&self, event: &Event<K>);
 }
 

@@ -1,4 +1,4 @@
-//! The wire formats, in the order in which they are preferred.
+//! The wire formats in order of preference.
 
 use super::{Decoders, JsonDecoder, ProtobufDecoder};
 use crate::slim::DecodeContext;
@@ -6,7 +6,8 @@ use crate::slim::json::SlimJson;
 use crate::slim::protobuf::SlimProtobuf;
 
 impl<K: SlimJson + SlimProtobuf> Decoders<K> {
-    /// Protobuf, and JSON from a server that does not speak it. Both keep what `context` says.
+    /// Protobuf, and JSON if the server does not support protobuf. Both keep what `context`
+    /// selects.
     pub fn protobuf_or_json(context: DecodeContext) -> Self {
         Self::new(ProtobufDecoder::new(context.clone())).or(JsonDecoder::new(context))
     }

@@ -2,7 +2,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::Framing;
 
-/// Of a frame that is too long this much is kept: enough to say whose it was.
+/// How many bytes of an oversized frame are kept: enough to identify the object.
 const PREFIX: usize = 4096;
 
 /// A piece of a watch stream.
@@ -10,26 +10,26 @@ const PREFIX: usize = 4096;
 pub(super) enum Frame {
     /// One event, without its framing.
     Whole(Bytes),
-    /// The beginning of an event that is larger than what is read. The rest was thrown away.
+    /// The beginning of an event that exceeds the limit. The rest was dropped.
     TooLong(Bytes),
 }
 
-/// Cuts a byte stream into frames. Holds at most one frame and one chunk.
+/// Splits a byte stream into frames. Holds at most one frame and one chunk.
 #[derive(Debug)]
 pub(super) struct Frames {
     framing: Framing,
     limit: usize,
     buffer: BytesMut,
-    /// Up to here there is no line end.
+    /// The number of bytes that were searched for a line end.
     scanned: usize,
     skipping: Option<Skip>,
 }
 
-/// A frame that is being thrown away.
+/// A frame that is being dropped.
 #[derive(Debug)]
 struct Skip {
     prefix: Bytes,
-    /// Bytes still to come; only known where frames carry their length.
+    /// The bytes still to be dropped; only used if frames carry their length.
     left: usize,
 }
 
@@ -48,7 +48,8 @@ impl Frames {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next frame, if one is complete. Call until there is none before pushing more.
+    /// The next complete frame, if there is one. Call it until it returns `None` before pushing
+    /// more.
     pub(super) fn next(&mut self) -> Option<Frame> {
         match self.framing {
             Framing::Lines => self.next_line(),
@@ -56,8 +57,8 @@ impl Frames {
         }
     }
 
-    /// What is left when the stream has ended: a last line without its end, which may be whole. A
-    /// frame whose length is known is whole or not there.
+    /// The rest of the stream at its end: a last line without a line end, which may be complete. A
+    /// frame with a length prefix is either complete or dropped.
     pub(super) fn rest(&mut self) -> Option<Bytes> {
         let rest = std::mem::take(&mut self.buffer).freeze();
         self.scanned = 0;
@@ -152,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_be_cut_anywhere() {
+    fn lines_may_be_split_anywhere() {
         let frames = cut(Framing::Lines, 100, &[b"a", b"b\n\ncd", b"\n", b"e\nf"]);
         assert_eq!(frames, [whole("ab"), whole("cd"), whole("e")]);
     }
 
     #[test]
-    fn a_line_that_is_too_long_costs_itself_only() {
+    fn a_line_that_is_too_long_does_not_affect_the_others() {
         let long = Frame::TooLong(Bytes::from_static(b"0123456"));
         let frames = cut(Framing::Lines, 5, &[b"a\n0123456", b"789", b"0\nb\n"]);
         assert_eq!(frames, [whole("a"), long, whole("b")]);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefixed_frame_that_is_too_long_costs_itself_only() {
+    fn a_prefixed_frame_that_is_too_long_does_not_affect_the_others() {
         let mut bytes = 9000_u32.to_be_bytes().to_vec();
         bytes.extend(vec![7; 9000]);
         bytes.extend(1_u32.to_be_bytes());
@@ -211,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_out_as_they_went_in_however_they_are_cut(
+        fn frames_do_not_depend_on_how_the_stream_is_split(
             frames in proptest::collection::vec("[a-z]{1,40}", 0..20),
             size in 1_usize..50,
         ) {

@@ -13,10 +13,10 @@ use crate::slim::{DecodeContext, DecodeError};
 const METADATA_ONLY_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// The annotation on the bookmark that ends the objects of a streaming list.
+/// The annotation of the bookmark that ends the objects of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Reads JSON. Kinds of which only metadata is read are asked for as `PartialObjectMetadata`.
+/// Decodes JSON. Kinds of which only metadata is needed are requested as `PartialObjectMetadata`.
 #[derive(Debug)]
 pub struct JsonDecoder<K> {
     context: DecodeContext,
@@ -24,7 +24,7 @@ pub struct JsonDecoder<K> {
 }
 
 impl<K: SlimJson> JsonDecoder<K> {
-    /// A decoder that keeps what `context` says.
+    /// A decoder that keeps what `context` selects.
     pub fn new(context: DecodeContext) -> Self {
         Self {
             context,
@@ -37,8 +37,8 @@ impl<K: SlimJson> JsonDecoder<K> {
 struct JsonPage<'a> {
     #[serde(borrow)]
     metadata: JsonListMeta<'a>,
-    /// Always written by the API server, `null` if there are none. Without it this is no list,
-    /// and must not be taken for an empty one.
+    /// The API server always writes it, as `null` if the list is empty. A body without it is not a
+    /// list and must not be taken for an empty one.
     #[serde(borrow, deserialize_with = "Option::deserialize")]
     items: Option<Vec<&'a RawValue>>,
 }
@@ -132,7 +132,7 @@ impl<K: SlimJson> JsonDecoder<K> {
     fn event(&self, frame: &[u8]) -> Result<WatchEvent<K>, DecodeError> {
         let event: JsonEvent<'_, K::Json<'_>> = match serde_json::from_slice(frame) {
             Ok(event) => event,
-            // A Status can have fields that a slim kind reads as something else.
+            // A Status can have fields of other types than the slim kind expects.
             Err(why) => return error_event(frame)?.ok_or_else(|| why.into()),
         };
         let json = event.object;
@@ -155,7 +155,7 @@ fn bookmark<K>(meta: &JsonMeta<'_>) -> Result<WatchEvent<K>, DecodeError> {
     })
 }
 
-/// The event as an error; `None` if it is another one.
+/// Decodes the event as an error; `None` if it is another event.
 fn error_event<K>(frame: &[u8]) -> Result<Option<WatchEvent<K>>, DecodeError> {
     let event: JsonEvent<'_, &RawValue> = serde_json::from_slice(frame)?;
     if &*event.event != "ERROR" {

@@ -9,22 +9,22 @@ use crate::http::{ApiError, ErrorClass, Request, RequestError};
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::slim::Slim;
 
-/// Lists that may be older than the store before one of them is believed.
+/// How many lists may be older than the store before one is accepted.
 const OLDER_LISTS: u32 = 3;
 
-/// Times that paging may expire before everything is asked for in one piece.
+/// How often paging may expire before the list is requested in one piece.
 const EXPIRED_PAGES: u32 = 3;
 
-/// Streaming lists in a row that may break before one list is asked for in pages.
+/// How many consecutive streaming lists may break before one list is read in pages.
 const BROKEN_STREAMS: u32 = 3;
 
-/// The largest page that is read, in bytes (T3). One that is larger is asked for in halves.
+/// The limit of a page, in bytes (T3). A larger page is requested again with half of the objects.
 const PAGE_LIMIT: usize = 32 << 20;
 
-/// The largest list that is read where the server cannot give it in pages, in bytes.
+/// The limit of a list that the server cannot return in pages, in bytes.
 const WHOLE_LIMIT: usize = 512 << 20;
 
-/// A list while it comes in.
+/// A list while it is being received.
 struct Listing<K> {
     staged: Table<K>,
     unreadable: Unreadable,
@@ -32,9 +32,9 @@ struct Listing<K> {
     version: ResourceVersion,
 }
 
-/// Why there is no list.
-enum Trouble {
-    /// Streaming lists are not for this server.
+/// Why a list failed.
+enum ListError {
+    /// The server does not support streaming lists.
     NoStreaming,
     /// The list is older than the store.
     Older(ResourceVersion),
@@ -42,39 +42,41 @@ enum Trouble {
     Request(RequestError),
 }
 
-impl From<RequestError> for Trouble {
+impl From<RequestError> for ListError {
     fn from(error: RequestError) -> Self {
         Self::Request(error)
     }
 }
 
 impl<K: Slim> Informer<K> {
-    /// Lists until a list is complete and in the store. A streaming list goes on as a watch.
+    /// Lists until a list is complete and in the store. A streaming list continues as a watch.
     pub(super) async fn list_until_complete(&mut self, cause: Cause) -> Option<Stream<K>> {
         let mut expired = 0;
         let mut broken = 0;
         loop {
-            let way = if broken < BROKEN_STREAMS {
+            let mode = if broken < BROKEN_STREAMS {
                 self.settings.streaming
             } else {
-                // Something on the way, such as a proxy, does not let them end. Pages are small.
+                // Something on the path, such as a proxy, interrupts long responses. Pages are
+                // short.
                 StreamingList::Never
             };
-            match self.list(way, cause, expired).await {
+            match self.list(mode, cause, expired).await {
                 Ok(stream) => return stream,
-                Err(Trouble::NoStreaming) => {
+                Err(ListError::NoStreaming) => {
                     tracing::info!(
                         kind = self.telemetry.kind(),
-                        "no streaming lists, using pages"
+                        "the server does not support streaming lists; reading lists in pages"
                     );
                     self.settings.streaming = StreamingList::Never;
                 }
-                Err(Trouble::Older(version)) => {
+                Err(ListError::Older(version)) => {
                     let known = self.store.resource_version();
-                    let why = format!("a list at {version} is older than what is known, {known}");
+                    let why =
+                        format!("a list at {version} is older than the store, which is at {known}");
                     self.back_off(&RequestError::Decode(why)).await;
                 }
-                Err(Trouble::Request(error)) => {
+                Err(ListError::Request(error)) => {
                     if error.class() == ErrorClass::Gone {
                         expired += 1;
                     }
@@ -92,23 +94,23 @@ impl<K: Slim> Informer<K> {
 
     async fn list(
         &mut self,
-        way: StreamingList,
+        mode: StreamingList,
         cause: Cause,
         expired: u32,
-    ) -> Result<Option<Stream<K>>, Trouble> {
-        let (listing, stream) = match way {
+    ) -> Result<Option<Stream<K>>, ListError> {
+        let (listing, stream) = match mode {
             StreamingList::Auto => {
                 let (listing, stream) = self.list_by_stream().await?;
                 (listing, Some(stream))
             }
             StreamingList::Never => (self.list_by_pages(expired).await?, None),
         };
-        self.take(listing, cause).await?;
+        self.accept(listing, cause).await?;
         Ok(stream)
     }
 
-    /// Puts a complete list into the store and tells the handlers.
-    async fn take(&mut self, listing: Listing<K>, cause: Cause) -> Result<(), Trouble> {
+    /// Puts a complete list into the store and calls the handlers.
+    async fn accept(&mut self, listing: Listing<K>, cause: Cause) -> Result<(), ListError> {
         let Listing {
             staged,
             unreadable,
@@ -119,7 +121,7 @@ impl<K: Slim> Informer<K> {
             Fit::Follows
         } else if self.older_lists < OLDER_LISTS {
             self.older_lists += 1;
-            return Err(Trouble::Older(version));
+            return Err(ListError::Older(version));
         } else {
             Fit::Regresses
         };
@@ -130,30 +132,30 @@ impl<K: Slim> Informer<K> {
         let first = cause == Cause::Initial;
         let events = self.store.replace(staged, unreadable, version, fit);
         self.backoff.reset();
-        self.works_again();
-        self.telemetry.heard();
+        self.log_recovery();
+        self.telemetry.contacted();
         self.telemetry.listed(cause.label(fit));
         self.telemetry.holds(self.store.len());
         for key in skipped {
-            self.tell(&Event::Skipped { key });
+            self.notify(&Event::Skipped { key });
         }
-        self.emit(events).await;
-        self.tell(&Event::Advanced {
+        self.notify_all(events).await;
+        self.notify(&Event::Advanced {
             resource_version: version,
         });
         self.store.set_state(InformerState::Synced);
         if !was_complete {
-            self.tell(&Event::Synced);
+            self.notify(&Event::Synced);
         }
         if !first {
-            self.tell(&Event::Relisted {
+            self.notify(&Event::Relisted {
                 regressed: fit == Fit::Regresses,
             });
         }
         Ok(())
     }
 
-    async fn list_by_pages(&mut self, expired: u32) -> Result<Listing<K>, Trouble> {
+    async fn list_by_pages(&mut self, expired: u32) -> Result<Listing<K>, ListError> {
         let mut listing = self.listing();
         let mut token: Option<String> = None;
         loop {
@@ -171,10 +173,10 @@ impl<K: Slim> Informer<K> {
                 .body_limit(limit)
                 .send(&self.client)
                 .await?;
-            self.telemetry.heard();
+            self.telemetry.contacted();
             let page = self.decoders.read_page(&answer)?;
             if token.is_none() {
-                // What the watch starts from: later pages may be newer.
+                // The watch starts from the version of the first page: later pages may be newer.
                 listing.version = page.resource_version;
             }
             for item in page.items {
@@ -190,10 +192,10 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    async fn list_by_stream(&mut self) -> Result<(Listing<K>, Stream<K>), Trouble> {
+    async fn list_by_stream(&mut self) -> Result<(Listing<K>, Stream<K>), ListError> {
         let mut stream = match self.open(Watching::Everything).await {
             Err(RequestError::Api(error)) if refuses_streaming(&error) => {
-                return Err(Trouble::NoStreaming);
+                return Err(ListError::NoStreaming);
             }
             opened => opened?,
         };
@@ -202,11 +204,11 @@ impl<K: Slim> Informer<K> {
         let mut idle = Instant::now() + self.settings.initial_idle;
         loop {
             let event = match timeout_at(idle.min(limit), stream.next()).await {
-                // A server that does not know the parameters just watches.
-                Err(_) => return Err(Trouble::NoStreaming),
-                Ok(next) => next?.ok_or_else(broke_off)?,
+                // A server that does not know the parameters only watches.
+                Err(_) => return Err(ListError::NoStreaming),
+                Ok(next) => next?.ok_or_else(ended_early)?,
             };
-            self.telemetry.heard();
+            self.telemetry.contacted();
             match event {
                 WatchEvent::Added(object) => {
                     idle = Instant::now() + self.settings.initial_idle;
@@ -233,7 +235,7 @@ impl<K: Slim> Informer<K> {
                 }
                 WatchEvent::Bookmark { .. } => {}
                 WatchEvent::Error(error) if refuses_streaming(&error) => {
-                    return Err(Trouble::NoStreaming);
+                    return Err(ListError::NoStreaming);
                 }
                 WatchEvent::Error(error) => return Err(RequestError::Api(error).into()),
                 WatchEvent::Bad(bad) => self.skip(&mut listing, &bad),
@@ -269,12 +271,12 @@ impl<K: Slim> Informer<K> {
     }
 }
 
-fn broke_off() -> RequestError {
+fn ended_early() -> RequestError {
     RequestError::Decode("the stream ended before the list was complete".to_owned())
 }
 
-/// Whether a list that failed so may succeed in pages. A server that cannot be reached, or asks for
-/// patience, would be no better off.
+/// Whether a list that failed with this error may succeed in pages. If the server cannot be reached
+/// or is overloaded, pages would fail too.
 fn breaks_streams(error: &RequestError) -> bool {
     match error {
         RequestError::Interrupted(_) | RequestError::Timeout(_) | RequestError::Decode(_) => true,
@@ -282,8 +284,8 @@ fn breaks_streams(error: &RequestError) -> bool {
     }
 }
 
-/// Whether the server says that it does not do streaming lists. Which code it uses depends on its
-/// version and on what stands in front of it.
+/// Whether the server refuses streaming lists. The status code depends on the server's version and
+/// on proxies in front of it.
 fn refuses_streaming(error: &ApiError) -> bool {
     match error.class() {
         ErrorClass::Invalid | ErrorClass::Unsupported => true,

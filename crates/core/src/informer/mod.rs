@@ -1,23 +1,24 @@
-//! One list and one watch per kind, kept as an indexed store of slim objects, shared by all who
-//! read the kind.
+//! One list and one watch per kind, kept as an indexed store of slim objects that all components
+//! share.
 //!
-//! [`Informer::builder`] makes two things: the [`Informer`], whose [`run`](Informer::run) lists and
-//! watches until it is stopped, and the [`Store`], which everybody may read. [`Handler`]s are told
-//! of every change, in order, after the store holds it.
+//! [`Informer::builder`] returns the [`Informer`], whose [`run`](Informer::run) lists and watches
+//! until it is stopped, and the [`Store`], which any component may read. [`Handler`]s are called
+//! for every change, in order, after the store contains it.
 //!
-//! What readers may rely on:
+//! Guarantees for readers:
 //!
 //! - *Unknown is never absent.* Until the first list is complete, and again while the kind is not
-//!   served, a look-up says [`Lookup::Unknown`]. The same goes for a key whose object came in a
-//!   shape that cannot be read.
-//! - A relist takes effect at once for all readers, and handlers hear of what vanished.
-//! - Objects never move backwards, not even when a reconnect ends at an API server that lags. Only
-//!   when list after list says so (a restored etcd) does the store follow, and handlers are told:
-//!   [`Event::Relisted`] with `regressed`.
+//!   served, a lookup returns [`Lookup::Unknown`]. The same applies to a key whose object cannot be
+//!   decoded.
+//! - A relist takes effect atomically for all readers, and handlers get a deletion event for each
+//!   vanished object.
+//! - Objects never go back to an older version, not even after a reconnect to an API server that
+//!   lags. Only if list after list is older (a restored etcd) does the store accept it; handlers
+//!   then get [`Event::Relisted`] with `regressed`.
 //! - An object of the same name with another UID is another object: a deletion and an addition.
-//! - A bad object is skipped, counted and named in a log line. It costs itself only.
+//! - A bad object is skipped, counted and logged. It does not affect other objects.
 //!
-//! Watches carry no label selector: an object that lost its label would look deleted.
+//! Watches have no label selector: an object that lost its label would look deleted.
 
 mod backoff;
 mod builder;

@@ -18,13 +18,14 @@ const METADATA_ONLY: &str =
 const METADATA_ONLY_LIST: &str =
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The annotation on the bookmark that ends the objects of a streaming list.
+/// The annotation of the bookmark that ends the objects of a streaming list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Reads Kubernetes' protobuf. Kinds of which only metadata is read are asked for as
-/// `PartialObjectMetadata`, custom resources too; whole custom resources travel as JSON only.
+/// Decodes Kubernetes' protobuf. Kinds of which only metadata is needed are requested as
+/// `PartialObjectMetadata`, including custom resources; whole custom resources are available as
+/// JSON only.
 ///
-/// To be used beside a [`JsonDecoder`](super::JsonDecoder), for servers that do not speak it:
+/// Combine it with a [`JsonDecoder`](super::JsonDecoder) for servers that do not support protobuf:
 /// [`Decoders::or`](super::Decoders::or).
 #[derive(Debug)]
 pub struct ProtobufDecoder<K> {
@@ -33,7 +34,7 @@ pub struct ProtobufDecoder<K> {
 }
 
 impl<K: SlimProtobuf> ProtobufDecoder<K> {
-    /// A decoder that keeps what `context` says.
+    /// A decoder that keeps what `context` selects.
     pub fn new(context: DecodeContext) -> Self {
         Self {
             context,
@@ -61,11 +62,11 @@ impl<K: SlimProtobuf> ProtobufDecoder<K> {
     }
 }
 
-/// A watch event before its object is read.
+/// A watch event before its object is decoded.
 #[derive(Default)]
 struct Raw<'a> {
     event: &'a [u8],
-    /// With its envelope.
+    /// The object with its envelope.
     object: &'a [u8],
 }
 
@@ -155,7 +156,7 @@ impl<K: SlimProtobuf> Decoder<K> for ProtobufDecoder<K> {
                 _ => {}
             }
         }
-        // Without it this is no list, and must not be taken for an empty one.
+        // A body without metadata is not a list and must not be taken for an empty one.
         if !has_metadata {
             return Err(DecodeError::Missing("metadata"));
         }
@@ -165,7 +166,7 @@ impl<K: SlimProtobuf> Decoder<K> for ProtobufDecoder<K> {
     fn decode_watch_event(&self, frame: &[u8]) -> WatchEvent<K> {
         let read = Raw::read(Fields::of(frame)).and_then(|raw| self.event(raw));
         read.unwrap_or_else(|why| {
-            // It may break off: what was read before stands.
+            // The frame may be truncated: the fields before are used.
             let mut raw = Raw::default();
             let _ = raw.read_on(Fields::of_broken(frame));
             let message = Envelope::open_broken(raw.object).map(|envelope| envelope.message);
@@ -208,7 +209,7 @@ fn bookmark<K>(message: &[u8]) -> Result<WatchEvent<K>, DecodeError> {
     })
 }
 
-/// `message` is that of the object, as far as it goes.
+/// `message` is that of the object and may be truncated.
 fn bad(message: &[u8], change: Option<Change>, why: DecodeError) -> BadObject {
     let identity = identity(message);
     BadObject {

@@ -7,48 +7,46 @@ use tokio_util::sync::CancellationToken;
 use super::store::Fit;
 use super::{Event, Informer, InformerState, Store};
 use crate::duration;
-use crate::failure_log::{News, Over};
+use crate::failure_log::{Failure, Recovered};
 use crate::http::{ErrorClass, RequestError};
 use crate::slim::Slim;
 
-/// Events after which other tasks of the thread get a turn.
+/// After this many events the task yields to others of its thread.
 const EVENTS_PER_TURN: usize = 256;
 
-/// Why a list is asked for.
+/// Why a list is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// It is the first.
+    /// It is the first list.
     Initial,
-    /// The server no longer has the history since our version: 410.
+    /// The server no longer has the history since the store's version: 410.
     Expired,
     /// The kind was not served for a while.
     Unserved,
-    /// The server keeps telling of a time before our version.
+    /// The server keeps sending events older than the store's version.
     Lagging,
-    /// The server keeps refusing to go on from our version.
+    /// The server keeps refusing a watch from the store's version.
     Refused,
-    /// Something came that did not even say whose it was: only a list can tell what is there.
+    /// An event did not identify its object: only a list shows what exists.
     Unreadable,
 }
 
 impl Cause {
-    /// For a log line.
+    /// The cause for a log line.
     fn in_words(self) -> &'static str {
         match self {
             Self::Initial => "it is the first list",
             Self::Expired => "the server no longer has the history since the last version",
             Self::Unserved => "the kind was not served for a while",
-            Self::Lagging => "the server keeps answering from before the last version",
+            Self::Lagging => "the server keeps sending events older than the last version",
             Self::Refused => "the server keeps refusing a watch from the last version",
-            Self::Unreadable => {
-                "the watch sent something that does not say which object it is about"
-            }
+            Self::Unreadable => "the watch sent an event that does not identify its object",
         }
     }
 }
 
 impl Cause {
-    /// As a metric label.
+    /// The cause as a metric label.
     pub(super) fn label(self, fit: Fit) -> &'static str {
         match (self, fit) {
             (Self::Initial, _) => cause::INITIAL,
@@ -59,20 +57,20 @@ impl Cause {
     }
 }
 
-/// Tells readers when the informer ends, however it ends.
-struct Running<K: Slim>(Store<K>);
+/// Marks the store as stopped when the informer ends, even by a panic.
+struct StopOnDrop<K: Slim>(Store<K>);
 
-impl<K: Slim> Drop for Running<K> {
+impl<K: Slim> Drop for StopOnDrop<K> {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
 impl<K: Slim> Informer<K> {
-    /// Lists and watches until `stop` is cancelled. The store keeps what it has then, and says
-    /// [`InformerState::Stopped`].
+    /// Lists and watches until `stop` is cancelled. The store then keeps its content, with the
+    /// state [`InformerState::Stopped`].
     pub async fn run(mut self, stop: CancellationToken) {
-        let _running = Running(self.store.clone());
+        let _stop_on_drop = StopOnDrop(self.store.clone());
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -93,23 +91,23 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    /// Tells the handlers, in order.
-    pub(super) async fn emit(&self, events: Vec<Event<K>>) {
+    /// Calls the handlers with the events, in order.
+    pub(super) async fn notify_all(&self, events: Vec<Event<K>>) {
         for (count, event) in events.iter().enumerate() {
             if count % EVENTS_PER_TURN == EVENTS_PER_TURN - 1 {
                 tokio::task::yield_now().await;
             }
-            self.tell(event);
+            self.notify(event);
         }
     }
 
-    pub(super) fn tell(&self, event: &Event<K>) {
+    pub(super) fn notify(&self, event: &Event<K>) {
         for handler in &self.handlers {
             handler.on(event);
         }
     }
 
-    /// Says what went wrong, and waits.
+    /// Logs the error and waits.
     pub(super) async fn back_off(&mut self, error: &RequestError) {
         if error.class() == ErrorClass::NotServed || error.class() == ErrorClass::NotFound {
             return self.wait_until_served().await;
@@ -120,7 +118,7 @@ impl<K: Slim> Informer<K> {
             InformerState::Failing { since, .. } => since,
             _ => tokio::time::Instant::now(),
         };
-        self.tell_failure(&reason, delay);
+        self.log_failure(&reason, delay);
         self.store.set_state(InformerState::Failing {
             since,
             reason: reason.into(),
@@ -128,18 +126,18 @@ impl<K: Slim> Informer<K> {
         self.sleep(delay).await;
     }
 
-    fn tell_failure(&mut self, reason: &str, delay: Duration) {
+    fn log_failure(&mut self, reason: &str, delay: Duration) {
         let kind = self.telemetry.kind();
-        match self.failure_log.fails(reason) {
-            News::Begins => tracing::warn!(
+        match self.failure_log.failed(reason) {
+            Failure::First => tracing::warn!(
                 kind,
                 reason,
-                "list or watch failed; it is tried again until it succeeds"
+                "list or watch failed; retrying until it succeeds"
             ),
-            News::OtherCause => {
+            Failure::NewCause => {
                 tracing::warn!(kind, reason, "list or watch fails for another reason");
             }
-            News::None => tracing::debug!(
+            Failure::Repeated => tracing::debug!(
                 kind,
                 reason,
                 delay = duration::format(delay),
@@ -148,26 +146,26 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    /// What was told to fail succeeds.
-    pub(super) fn works_again(&mut self) {
-        if let Some(Over { lasted, tries }) = self.failure_log.ends() {
+    /// Logs the end of an outage that was logged.
+    pub(super) fn log_recovery(&mut self) {
+        if let Some(Recovered { lasted, attempts }) = self.failure_log.recovered() {
             let kind = self.telemetry.kind();
             let lasted = crate::duration::format(lasted);
-            tracing::info!(kind, lasted, tries, "list and watch work again");
+            tracing::info!(kind, lasted, attempts, "list and watch work again");
         }
     }
 
-    /// The server does not know the kind. What is stored no longer says what is absent.
+    /// The server does not serve the kind. The store can no longer notify what is absent.
     pub(super) async fn wait_until_served(&mut self) {
         self.store.set_state(InformerState::NotServed);
         if !self.unserved {
             self.unserved = true;
             tracing::info!(
                 kind = self.telemetry.kind(),
-                "the kind is not served, waiting for it"
+                "the kind is not served; waiting for it"
             );
             self.store.unserve();
-            self.tell(&Event::Unserved);
+            self.notify(&Event::Unserved);
         }
         let delay = self.backoff.next_unserved();
         self.sleep(delay).await;
@@ -178,9 +176,9 @@ impl<K: Slim> Informer<K> {
         self.telemetry.waited();
     }
 
-    /// The server answers.
+    /// Records that the server answers.
     pub(super) fn recovered(&mut self) {
-        self.telemetry.heard();
+        self.telemetry.contacted();
         self.failure_log.answered();
         if self.store.is_synced() {
             self.store.set_state(InformerState::Synced);

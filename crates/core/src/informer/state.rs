@@ -4,31 +4,32 @@ use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
 
-/// How an informer is doing.
+/// The state of an informer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InformerState {
-    /// Nothing has been heard yet.
+    /// No response has been received yet.
     Starting,
-    /// The first list is in, its events have been handled, and the server answers.
+    /// The first list is complete, its events were handled, and the server answers.
     Synced,
-    /// The server does not know the kind: a CRD that is not installed. Asked again and again.
+    /// The server does not serve the kind, for example because a CRD is not installed. The informer
+    /// retries.
     NotServed,
-    /// The server cannot be reached or refuses. The store, if it was complete, keeps answering
-    /// from what it knows.
+    /// The server cannot be reached or refuses requests. A store that was complete keeps answering
+    /// from its content.
     Failing {
-        /// Since when.
+        /// The time of the first failure.
         since: Instant,
-        /// The last error, in words.
+        /// The message of the last error.
         reason: Arc<str>,
     },
-    /// The informer was stopped; nothing will change any more.
+    /// The informer was stopped; the store does not change any more.
     Stopped,
 }
 
-/// Why waiting for a version was in vain.
+/// Why a wait for a version failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    /// The store went back to an older version (a restored etcd): the version may never come.
+    /// The store went back to an older version (a restored etcd): the version may never be reached.
     #[error("the server's data went back to an older version")]
     Regressed,
     /// The informer was stopped.
@@ -36,13 +37,13 @@ pub enum WaitError {
     Stopped,
 }
 
-/// How far a store has come.
+/// The progress of a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
     pub(super) resource_version: ResourceVersion,
     /// How often the version went back.
     pub(super) regressions: u64,
-    /// How many lists have been taken.
+    /// How many lists were accepted.
     pub(super) lists: u64,
     pub(super) complete: bool,
     pub(super) stopped: bool,

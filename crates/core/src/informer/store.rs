@@ -16,20 +16,20 @@ use crate::watch;
 
 pub(super) use write::{Applied, Fit};
 
-/// The answer to "is there an object of this key?".
+/// The result of a lookup by key.
 #[derive(Debug)]
 pub enum Lookup<K> {
-    /// The store cannot say: its first list is not complete, the kind is not served, or what is
-    /// there cannot be read.
+    /// The store cannot tell: its first list is not complete, the kind is not served, or the object
+    /// cannot be decoded.
     Unknown,
-    /// As of the store's version there is none.
+    /// The object does not exist as of the store's version.
     Absent,
-    /// There is one.
+    /// The object exists.
     Found(Stored<K>),
 }
 
 impl<K> Lookup<K> {
-    /// The object, if one was found. Says nothing about why not.
+    /// The object, if it was found. `None` is not evidence of absence.
     pub fn found(self) -> Option<Stored<K>> {
         match self {
             Self::Found(stored) => Some(stored),
@@ -38,9 +38,9 @@ impl<K> Lookup<K> {
     }
 }
 
-/// What is known of one kind. Cheap to clone: all clones are one store.
+/// The objects of one kind. Cheap to clone: all clones are one store.
 ///
-/// Reads take a lock for as long as they copy references, never across an await.
+/// Reads hold a lock while they copy references, never across an await.
 pub struct Store<K> {
     shared: Arc<Shared<K>>,
 }
@@ -53,16 +53,16 @@ struct Shared<K> {
 
 struct Contents<K> {
     table: Table<K>,
-    /// Whether what is not in the table is absent.
+    /// Whether an object that is not in the table is absent.
     complete: bool,
     unreadable: Unreadable,
 }
 
-/// Objects that exist and cannot be read.
+/// Objects that exist and cannot be decoded.
 #[derive(Debug, Default)]
 pub(super) struct Unreadable {
     keys: BTreeSet<ObjectKey>,
-    /// How many said not even whose they were.
+    /// How many of them could not be identified.
     nameless: usize,
 }
 
@@ -115,7 +115,7 @@ impl<K: Slim> Store<K> {
         }
     }
 
-    /// The object of a key.
+    /// Looks up the object of a key.
     pub fn lookup(&self, key: &ObjectKey) -> Lookup<K> {
         let contents = self.shared.contents.read();
         if !contents.complete {
@@ -128,69 +128,74 @@ impl<K: Slim> Store<K> {
         }
     }
 
-    /// All objects with `value` in an index, in no order that means anything; `None` while the
-    /// store is not complete, or if there is no such index. Objects that cannot be read are not
-    /// among them: see [`Store::unreadable`].
+    /// All objects with `value` in an index, in no particular order; `None` while the store is not
+    /// complete, or without such an index. Objects that cannot be decoded are not included: see
+    /// [`Store::unreadable`].
     pub fn by_index(&self, index: &str, value: &str) -> Option<Vec<Stored<K>>> {
         let contents = self.shared.contents.read();
         let index = contents.table.index(index).filter(|_| contents.complete)?;
         Some(contents.table.find(index, value).cloned().collect())
     }
 
-    /// Shows the objects with `value` in an index to `look` until it breaks off; `None` while the
-    /// store is not complete, or if there is no such index. Writers wait meanwhile.
+    /// Calls `visit` with the objects that have `value` in an index until it breaks; `None` while
+    /// the store is not complete, or without such an index. Writers wait in the meantime.
     pub fn scan_index(
         &self,
         index: &str,
         value: &str,
-        mut look: impl FnMut(&Stored<K>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&Stored<K>) -> ControlFlow<()>,
     ) -> Option<()> {
         let contents = self.shared.contents.read();
         let index = contents.table.index(index).filter(|_| contents.complete)?;
-        let _ = contents.table.find(index, value).try_for_each(&mut look);
+        let _ = contents.table.find(index, value).try_for_each(&mut visit);
         Some(())
     }
 
-    /// How many [`Store::by_index`] would find.
+    /// The number of objects that [`Store::by_index`] would return.
     pub fn count_by_index(&self, index: &str, value: &str) -> Option<usize> {
         let contents = self.shared.contents.read();
         let index = contents.table.index(index).filter(|_| contents.complete)?;
         Some(contents.table.count(index, value))
     }
 
-    /// Shows every object that is held, complete or not, to `look`. Writers wait meanwhile: look,
-    /// do not work.
-    pub fn for_each(&self, mut look: impl FnMut(&Stored<K>)) {
-        self.shared.contents.read().table.iter().for_each(&mut look);
+    /// Calls `visit` with every object in the store, whether the store is complete or not. Writers
+    /// wait in the meantime, so `visit` must be short.
+    pub fn for_each(&self, mut visit: impl FnMut(&Stored<K>)) {
+        self.shared
+            .contents
+            .read()
+            .table
+            .iter()
+            .for_each(&mut visit);
     }
 
-    /// How many objects are held, complete or not.
+    /// The number of objects in the store, whether it is complete or not.
     pub fn len(&self) -> usize {
         self.shared.contents.read().table.len()
     }
 
-    /// Whether no object is held. Says nothing about whether there are any.
+    /// Whether the store has no objects. Not evidence that none exist.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many objects are known to exist that cannot be read. While there are any, the store's
-    /// silence about the whole kind proves nothing.
+    /// The number of objects that exist and cannot be decoded. While it is not zero, the store
+    /// cannot prove that an object of the kind is absent.
     pub fn unreadable(&self) -> usize {
         let contents = self.shared.contents.read();
         contents.unreadable.keys.len() + contents.unreadable.nameless
     }
 
-    /// The version that the store is as of. Rises with events, bookmarks and lists.
+    /// The version of the store. Rises with events, bookmarks and lists.
     pub fn resource_version(&self) -> ResourceVersion {
         self.shared.progress.borrow().resource_version
     }
 
-    /// Waits until the store is complete and as of `version` or later.
+    /// Waits until the store is complete and at `version` or later.
     ///
     /// # Errors
     ///
-    /// When that may never come: the versions started over, or the informer was stopped.
+    /// If that may never happen: the versions went back, or the informer was stopped.
     pub async fn wait_for(&self, version: ResourceVersion) -> Result<(), WaitError> {
         let mut progress = self.shared.progress.subscribe();
         let regressions = progress.borrow().regressions;
@@ -209,12 +214,12 @@ impl<K: Slim> Store<K> {
         Err(WaitError::Stopped)
     }
 
-    /// Whether the store is complete: what it does not hold is absent.
+    /// Whether the store is complete: an object that it does not contain is absent.
     pub fn is_synced(&self) -> bool {
         self.shared.contents.read().complete
     }
 
-    /// Waits until the first list is in and all handlers have seen it.
+    /// Waits until the first list is complete and all handlers were called.
     ///
     /// # Errors
     ///
@@ -232,12 +237,12 @@ impl<K: Slim> Store<K> {
         }
     }
 
-    /// How the informer is doing.
+    /// The state of the informer.
     pub fn state(&self) -> InformerState {
         self.shared.state.borrow().clone()
     }
 
-    /// Follows how the informer is doing.
+    /// Subscribes to the state of the informer.
     pub fn watch_state(&self) -> watch::Receiver<InformerState> {
         self.shared.state.subscribe()
     }

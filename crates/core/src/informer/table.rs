@@ -19,9 +19,9 @@ use slab::Slab;
 pub struct Stored<K> {
     /// The object.
     pub object: Arc<K>,
-    /// When the store first held this UID.
+    /// When the store first contained this UID.
     pub first_seen: LogicalTime,
-    /// When the store first held this UID with a deletion timestamp.
+    /// When the store first contained this UID with a deletion timestamp.
     pub deletion_seen: Option<LogicalTime>,
 }
 
@@ -53,7 +53,7 @@ impl<K> std::ops::Deref for Stored<K> {
 }
 
 impl<K: Slim> Stored<K> {
-    /// An object that comes into the store now.
+    /// An object that is new in the store.
     pub(super) fn fresh(object: Arc<K>, now: LogicalTime) -> Self {
         let deletion_seen = object.meta().is_deleting().then_some(now);
         Self {
@@ -78,8 +78,9 @@ impl<K: Slim> Stored<K> {
 
 /// Objects by key and by the values of the indexes.
 ///
-/// Every object has a slot; the key table and the indexes hold slot numbers only, so that no key
-/// and no value is stored twice. Nothing iterates over a hash table: order is that of the slots.
+/// Every object has a slot. The key table and the indexes contain only slot numbers, so that no key
+/// and no value is stored twice. Iteration follows the slots, never a hash table, so its order is
+/// deterministic.
 pub(super) struct Table<K> {
     definitions: Arc<[IndexDefinition<K>]>,
     slab: Slab<K>,
@@ -118,17 +119,17 @@ impl<K: Slim> Table<K> {
         self.slab.get_mut(self.slot(key)?)
     }
 
-    /// In the order in which they came, except that slots of objects that went are used again.
+    /// In the order of insertion, except that free slots are reused.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stored<K>> {
         self.slab.iter()
     }
 
-    /// As [`Table::iter`]. What is changed must not change key or index values.
+    /// As [`Table::iter`]. A change must not affect the key or index values.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stored<K>> {
         self.slab.iter_mut()
     }
 
-    /// Those with `value` in the index at `index`, in slot order.
+    /// The objects with `value` in the index at `index`, in slot order.
     pub(super) fn find(&self, index: usize, value: &str) -> impl Iterator<Item = &Stored<K>> {
         let slots = self.slots(index, value);
         slots
@@ -141,20 +142,20 @@ impl<K: Slim> Table<K> {
         self.slots(index, value).map_or(0, Slots::len)
     }
 
-    /// The place of the index called `name`.
+    /// The position of the index `name`.
     pub(super) fn index(&self, name: &str) -> Option<usize> {
         self.definitions
             .iter()
             .position(|definition| definition.name == name)
     }
 
-    /// How many values an index holds.
+    /// The number of values in an index.
     #[cfg(test)]
     pub(super) fn values(&self, index: usize) -> usize {
         self.indexes[index].len()
     }
 
-    /// Puts an object in the place of its key and hands back what was there.
+    /// Inserts an object under its key and returns the replaced one.
     pub(super) fn insert(&mut self, stored: Stored<K>) -> Option<Stored<K>> {
         if let Some(slot) = self.slot(stored.key()) {
             self.reindex(slot, &stored.object);
@@ -192,7 +193,8 @@ impl<K: Slim> Table<K> {
             .find_entry(hash, |slot| is_at(slab, *slot, key))
             .ok()?;
         let (slot, _) = found.remove();
-        // While the object is still there: it may be the one that says which value an entry is of.
+        // Unlinks while the object is still in its slot: an index entry may derive its value from
+        // it.
         let object = Arc::clone(&slab.get(slot)?.object);
         for (definition, index) in definitions.iter().zip(indexes) {
             (definition.values)(&object, &mut |value| {
@@ -215,7 +217,7 @@ impl<K: Slim> Table<K> {
         self.indexes.get(index)?.find(&value)
     }
 
-    /// To be called before the new object takes the old one's slot.
+    /// Must be called before the new object replaces the old one in its slot.
     fn reindex(&mut self, slot: u32, new: &K) {
         let Self {
             definitions,

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::BadObject;
 use crate::object::Resource;
 
-/// What an informer tells about itself: metrics, and a log line for each bad object.
+/// The metrics of an informer, and a log line for each bad object.
 pub(super) struct Telemetry {
     kind: SharedString,
     objects: Gauge,
@@ -30,19 +30,19 @@ impl Telemetry {
         &self.kind
     }
 
-    /// The server said something that fits: the store is as fresh as it can be.
-    pub(super) fn heard(&mut self) {
+    /// Records a valid response: the store is as fresh as it can be.
+    pub(super) fn contacted(&mut self) {
         self.contact = Instant::now();
         self.lag.set(0.0);
     }
 
-    /// Time has passed in silence.
+    /// Records that time has passed without a response.
     pub(super) fn waited(&self) {
         self.lag.set(self.contact.elapsed().as_secs_f64());
     }
 
     pub(super) fn holds(&self, objects: usize) {
-        // Exact up to 2^53 objects.
+        // `f64` is exact up to 2^53 objects.
         #[allow(clippy::cast_precision_loss)]
         self.objects.set(objects as f64);
     }
@@ -55,6 +55,6 @@ impl Telemetry {
     pub(super) fn skipped(&self, bad: &BadObject) {
         self.bad_objects.increment(1);
         let key = bad.key.as_ref().map(tracing::field::debug);
-        tracing::warn!(kind = %self.kind, key, why = %bad.why, "skipped an object that cannot be read");
+        tracing::warn!(kind = %self.kind, key, why = %bad.why, "skipped an object that cannot be decoded");
     }
 }

@@ -11,24 +11,24 @@ use crate::http::{AnswerStream, ApiError, ErrorClass, Request, RequestError};
 use crate::object::ResourceVersion;
 use crate::slim::{DecodeError, Slim};
 
-/// How often the lag is measured while nothing comes.
+/// How often the lag is measured while no event arrives.
 const LAG_PERIOD: Duration = Duration::from_secs(10);
 
-/// What a server may be late with ending a watch.
+/// How late the server may end a watch.
 const WATCH_SLACK: Duration = Duration::from_secs(30);
 
-/// A watch that ends sooner than this without a word is not opened again at once.
+/// A watch that ends within this time without an event is not reopened at once.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Watches in a row that may be refused before a list is asked for.
+/// How many consecutive watches may be refused before a list is requested.
 const REFUSED_WATCHES: u32 = 3;
 
-/// What a watch is asked to begin with.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Watching {
-    /// All objects, then a bookmark that says so: a streaming list.
+    /// All objects, then a bookmark that ends them: a streaming list.
     Everything,
-    /// What happened since a version.
+    /// The changes since a version.
     Since(ResourceVersion),
 }
 
@@ -39,17 +39,17 @@ pub(super) struct Stream<K> {
     decoder: Arc<dyn Decoder<K>>,
     limit: usize,
     opened: Instant,
-    /// The server has sent everything.
+    /// The server has ended the stream.
     ended: bool,
 }
 
 impl<K: Slim> Stream<K> {
-    /// The next event; `None` when the server ends the watch. Dropping the future loses nothing.
+    /// The next event; `None` when the server ends the watch. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<WatchEvent<K>>, RequestError> {
         while !self.ended {
             match self.frames.next() {
                 Some(Frame::Whole(frame)) => {
-                    // Much may have come at once: others get their turn.
+                    // Many events may arrive at once: lets other tasks run.
                     tokio::task::consume_budget().await;
                     return Ok(Some(self.decoder.decode_watch_event(&frame)));
                 }
@@ -65,8 +65,8 @@ impl<K: Slim> Stream<K> {
         Ok(None)
     }
 
-    /// What came after the last line end. A frame that breaks off is no event, for the next watch
-    /// brings it again; but it may be whole: an error that would come again and again.
+    /// The bytes after the last line end. A truncated frame is dropped, because the next watch
+    /// sends it again. A complete one is used: it may be an error that would otherwise repeat.
     fn last(&mut self) -> Option<WatchEvent<K>> {
         let event = self.decoder.decode_watch_event(&self.frames.rest()?);
         Some(event).filter(|event| !matches!(event, WatchEvent::Bad(_)))
@@ -102,15 +102,15 @@ impl<K: Slim> Stream<K> {
 enum End {
     /// The server closed it, or it was silent for too long.
     Over,
-    /// It told of the past only.
+    /// It delivered only old events.
     Lagging,
-    /// The server said why.
+    /// The server sent an error.
     Error(Box<ApiError>),
 }
 
 impl<K: Slim> Informer<K> {
-    /// Watches from the store's version on, one watch after the other, until that cannot be
-    /// continued: the answer says why.
+    /// Watches from the store's version on, one watch after the other, until that is not possible
+    /// any more. Returns the cause.
     pub(super) async fn watch_until_lost(&mut self, first: Option<Stream<K>>) -> Cause {
         let mut next = first;
         loop {
@@ -126,14 +126,15 @@ impl<K: Slim> Informer<K> {
                 Ok(End::Over) if self.store.has_nameless() => return Cause::Unreadable,
                 Ok(End::Over) => continue,
                 Ok(End::Lagging) => return Cause::Lagging,
-                // An object that nobody could read was deleted: its last state cannot be told.
+                // The server deleted an object that it cannot decode, and cannot send its last
+                // state.
                 Ok(End::Error(error)) if error.reason == "StoreReadError" => {
                     self.back_off(&RequestError::Api(error)).await;
                     return Cause::Unreadable;
                 }
                 Ok(End::Error(error)) => {
-                    // The server took the request and gave up on it: something about it does not
-                    // suit, unless it only asks for patience.
+                    // The server accepted the watch and then ended it with an error: it may refuse
+                    // this request, unless it is only busy.
                     match error.class() {
                         ErrorClass::Invalid | ErrorClass::TooManyRequests => {}
                         _ => self.refused_watches += 1,
@@ -149,7 +150,7 @@ impl<K: Slim> Informer<K> {
                     return Cause::Unserved;
                 }
                 ErrorClass::Invalid => self.refused_watches += 1,
-                // A version that the server has not reached: it lags, or was restored.
+                // A version that the server has not reached: the server lags, or was restored.
                 _ if error
                     .api()
                     .is_some_and(|e| e.has_cause("ResourceVersionTooLarge")) =>
@@ -165,7 +166,7 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    /// Asks for a watch.
+    /// Opens a watch.
     pub(super) async fn open(&mut self, watching: Watching) -> Result<Stream<K>, RequestError> {
         // Spread, so that watches that began together do not end together.
         let timeout = self.backoff.around(self.settings.watch_timeout);
@@ -198,18 +199,18 @@ impl<K: Slim> Informer<K> {
         })
     }
 
-    /// Follows one watch to its end.
+    /// Reads one watch to its end.
     async fn follow(
         &mut self,
         mut stream: Stream<K>,
         since: ResourceVersion,
     ) -> Result<End, RequestError> {
-        let mut heard = Instant::now();
-        let mut fruitful = false;
+        let mut last_event = Instant::now();
+        let mut progressed = false;
         let mut lagging: Option<Instant> = None;
         loop {
             let lost = lagging.map(|since| since + self.settings.lag_limit);
-            let idle = heard + self.idle_limit();
+            let idle = last_event + self.idle_limit();
             let until = lost.map_or(idle, |lost| lost.min(idle));
             let tick = Instant::now() + LAG_PERIOD;
             let event = match timeout_at(until.min(tick), stream.next()).await {
@@ -222,31 +223,34 @@ impl<K: Slim> Informer<K> {
                         return Ok(End::Lagging);
                     }
                     if idle <= Instant::now() {
-                        tracing::info!(kind = self.telemetry.kind(), "a watch fell silent");
+                        tracing::info!(
+                            kind = self.telemetry.kind(),
+                            "a watch was silent for too long; reopening it"
+                        );
                         return Ok(End::Over);
                     }
                     continue;
                 }
             };
-            heard = Instant::now();
-            self.telemetry.heard();
+            last_event = Instant::now();
+            self.telemetry.contacted();
             match self.apply(event, since).await {
-                Step::Forward => {
-                    fruitful = true;
+                Progress::Forward => {
+                    progressed = true;
                     lagging = None;
                     self.refused_watches = 0;
                     self.backoff.reset();
-                    self.works_again();
+                    self.log_recovery();
                 }
-                Step::Nowhere => {}
-                Step::Past => lagging = lagging.or(Some(heard)),
-                Step::Ended(error) => return Ok(End::Error(error)),
+                Progress::None => {}
+                Progress::Past => lagging = lagging.or(Some(last_event)),
+                Progress::Ended(error) => return Ok(End::Error(error)),
             }
-            if lagging.is_some_and(|since| since + self.settings.lag_limit <= heard) {
+            if lagging.is_some_and(|since| since + self.settings.lag_limit <= last_event) {
                 return Ok(End::Lagging);
             }
         }
-        if !fruitful && stream.opened.elapsed() < SHORT {
+        if !progressed && stream.opened.elapsed() < SHORT {
             let delay = self.backoff.next(None);
             self.sleep(delay).await;
         }
@@ -260,8 +264,8 @@ impl<K: Slim> Informer<K> {
         self.settings.watch_timeout.mul_f64(1.1) + WATCH_SLACK
     }
 
-    /// Takes one event of a watch that started at `since`.
-    async fn apply(&mut self, event: WatchEvent<K>, since: ResourceVersion) -> Step {
+    /// Applies one event of a watch that started at `since`.
+    async fn apply(&mut self, event: WatchEvent<K>, since: ResourceVersion) -> Progress {
         let (version, applied) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (
                 Some(object.resource_version()),
@@ -282,36 +286,36 @@ impl<K: Slim> Informer<K> {
                 };
                 (Some(resource_version), applied)
             }
-            WatchEvent::Error(error) => return Step::Ended(error),
+            WatchEvent::Error(error) => return Progress::Ended(error),
             WatchEvent::Bad(bad) => {
                 self.telemetry.skipped(&bad);
-                // Its version is not believed: a wrong one would hide all that follows.
+                // Its version is not used: a wrong one would hide all later events.
                 (None, Applied::Changed(self.store.skip(&bad)))
             }
         };
         let (events, step) = match applied {
-            Applied::Stale => return Step::Past,
-            Applied::Known => (Vec::new(), Step::Nowhere),
-            Applied::Changed(events) => (events, Step::Forward),
+            Applied::Stale => return Progress::Past,
+            Applied::Known => (Vec::new(), Progress::None),
+            Applied::Changed(events) => (events, Progress::Forward),
         };
-        // Visible to whoever waits before handlers run: the store holds it already.
+        // Visible to waiting readers before the handlers run: the store already contains it.
         let rises = version.is_some_and(|version| self.store.advance(version));
-        self.emit(events).await;
+        self.notify_all(events).await;
         self.telemetry.holds(self.store.len());
         if let Some(resource_version) = version.filter(|_| rises) {
-            self.tell(&Event::Advanced { resource_version });
+            self.notify(&Event::Advanced { resource_version });
         }
         step
     }
 }
 
-/// What an event did for the watch it came in.
-enum Step {
-    /// It told something new.
+/// The effect of an event on its watch.
+enum Progress {
+    /// It changed the store.
     Forward,
-    /// It was known.
-    Nowhere,
-    /// It was older than what is known.
+    /// It was known already.
+    None,
+    /// It was older than the store.
     Past,
     /// It ended the watch.
     Ended(Box<ApiError>),

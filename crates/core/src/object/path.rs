@@ -1,17 +1,16 @@
-//! Paths of requests. Names come from data, such as an owner reference that a tenant wrote: any name must
-//! stay one segment of its path.
+//! Paths of requests. Names come from data, such as an owner reference that a tenant wrote. A name
+//! must stay one segment of its path.
 //!
-//! Two measures ensure that: each segment is escaped when a path is built ([`push`]), and no request is sent
-//! whose path has a segment that cannot be a name ([`check`]).
+//! Two measures ensure this: [`push`] escapes each segment when a path is built, and [`check`]
+//! refuses a path with a segment that cannot be a name before a request is sent.
 
-/// The longest name that a request may contain, in bytes. Kubernetes' own kinds and custom resources take
-/// names of up to 253; no proxy refuses a path of this length.
+/// The longest name that a request may contain, in bytes. Kubernetes' kinds and custom resources
+/// allow up to 253; no proxy refuses a path of this length.
 pub const LONGEST_NAME: usize = 1024;
 
 /// Whether an object can have this name.
 ///
-/// The API server stores no object, of whatever kind, whose name client-go's
-/// `IsValidPathSegmentName` refuses: it could not be addressed.
+/// The API server stores no object whose name client-go's `IsValidPathSegmentName` refuses.
 pub fn is_possible_name(name: &str) -> bool {
     let length = 1..=LONGEST_NAME;
     length.contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(['/', '%'])
@@ -36,7 +35,8 @@ pub fn of_group(group: &str) -> String {
     path
 }
 
-/// The namespace in the path of a request: the one of its object, or the one that it is about.
+/// The namespace in the path of a request: that of its object, or the namespace that is itself the
+/// object.
 pub fn namespace(path: &str) -> Option<&str> {
     let mut segments = path.strip_prefix('/')?.split('/');
     match segments.next()? {
@@ -48,7 +48,7 @@ pub fn namespace(path: &str) -> Option<&str> {
     segments.next().filter(|name| !name.is_empty())
 }
 
-/// Adds one segment, escaped.
+/// Appends one segment, escaped.
 pub fn push(path: &mut String, segment: &str) {
     path.push('/');
     if segment.bytes().all(is_plain) {
@@ -74,7 +74,7 @@ fn is_plain(byte: u8) -> bool {
 ///
 /// # Errors
 ///
-/// The first segment that is not, as written in the path.
+/// The first invalid segment, as written in the path.
 pub fn check(path: &str) -> Result<(), &str> {
     let mut segments = path.split('/');
     // The part before the first slash.
@@ -160,7 +160,7 @@ mod tests {
     #[case("/api/v1/pods/a%2Fb", Err("a%2Fb"))]
     #[case("/api/v1/pods/a%", Err("a%"))]
     #[case("/api/v1/pods/a%ff", Err("a%ff"))]
-    fn t7_no_path_is_sent_that_leads_elsewhere(
+    fn t7_paths_with_an_invalid_segment_are_refused(
         #[case] path: &str,
         #[case] expected: Result<(), &str>,
     ) {

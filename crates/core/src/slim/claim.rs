@@ -1,10 +1,10 @@
 use super::{ObjectMeta, Slim};
 
-/// A PersistentVolumeClaim: whether it is being deleted, what holds it, and which pod it was made
+/// A PersistentVolumeClaim: whether it is being deleted, its finalizers, and the pod it was created
 /// for. All of that is metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Metadata. The controller owner of the claim of an ephemeral volume is its pod.
+    /// Metadata. The controller owner of the PVC of an ephemeral volume is its pod.
     pub meta: ObjectMeta,
 }
 

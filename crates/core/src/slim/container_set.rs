@@ -1,29 +1,30 @@
-//! Which containers of a pod of Argo Workflows are members of a container set.
+//! The members of Argo Workflows' container sets.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// The environment variable in which Argo Workflows gives its own containers the template of the pod.
+/// The environment variable in which Argo Workflows passes the pod's template to its own
+/// containers.
 const TEMPLATE: &str = "ARGO_TEMPLATE";
 
-/// The members of a container set, by the template that Argo writes into the pod. The status of a pod does not
-/// distinguish members from sidecars.
+/// The members of a container set, from the template that Argo writes into the pod. The status of a
+/// pod does not distinguish members from sidecars.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ContainerSet {
-    /// The pod is no container set: only the container `main` makes the result.
+    /// The pod is not a container set: only the container `main` determines the result.
     #[default]
     None,
-    /// It is one with these members.
+    /// The pod is a container set with these members.
     Of(Box<[Arc<str>]>),
-    /// The pod does not contain its template, because it is too large and was put into a ConfigMap, or because it
-    /// cannot be read.
+    /// The template is not in the pod, because it is too large and is in a ConfigMap, or it cannot
+    /// be decoded.
     Unknown,
 }
 
 impl ContainerSet {
-    /// Takes an environment variable of one of the pod's containers into account.
-    pub(super) fn note(&mut self, variable: &str, value: &str) {
+    /// Evaluates an environment variable of one of the pod's containers.
+    pub(super) fn add_variable(&mut self, variable: &str, value: &str) {
         if variable != TEMPLATE || *self == Self::Unknown {
             return;
         }
@@ -77,16 +78,16 @@ mod tests {
     #[case::in_a_config_map(&[(TEMPLATE, "offloaded")], ContainerSet::Unknown)]
     #[case::two_of_them(&[(TEMPLATE, r#"{"containerSet":{"containers":[{"name":"one"}]}}"#), (TEMPLATE, r#"{"containerSet":{"containers":[]}}"#)], ContainerSet::Unknown)]
     #[case::one_that_contradicts_itself(&[(TEMPLATE, "offloaded"), (TEMPLATE, "{}")], ContainerSet::Unknown)]
-    #[case::one_that_says_it_twice(&[(TEMPLATE, r#"{"containerSet":{"containers":[{"name":"one"}]}}"#), (TEMPLATE, "{}")], of(&["one"]))]
+    #[case::one_that_repeats_itself(&[(TEMPLATE, r#"{"containerSet":{"containers":[{"name":"one"}]}}"#), (TEMPLATE, "{}")], of(&["one"]))]
     #[case::a_set_of_another_shape(&[(TEMPLATE, r#"{"containerSet":[]}"#)], ContainerSet::Unknown)]
     #[case::not_what_a_user_wrote_into_it(&[(TEMPLATE, r#"{"resource":{"manifest":"{\"containerSet\":{}}"}}"#)], ContainerSet::None)]
-    fn a6_the_template_names_the_members_of_a_container_set(
+    fn a6_the_template_contains_the_members_of_a_container_set(
         #[case] env: &[(&str, &str)],
         #[case] expected: ContainerSet,
     ) {
         let mut set = ContainerSet::default();
         for (name, value) in env {
-            set.note(name, value);
+            set.add_variable(name, value);
         }
         assert_eq!(set, expected);
     }

@@ -10,15 +10,15 @@ use crate::object::OwnerReference;
 /// strings are shared. Cheap to clone; one [`Interner`] may serve all kinds.
 #[derive(Debug, Clone, Default)]
 pub struct DecodeContext {
-    /// Names of the labels and annotations that somebody reads.
+    /// Names of the labels and annotations that are read.
     pub keep: Keep,
-    /// Where strings that repeat are shared.
+    /// Where repeated strings are shared.
     pub interner: Interner,
 }
 
-/// Names of the labels and annotations that somebody reads; all others are skipped.
+/// Names of the labels and annotations that are read; all others are skipped.
 ///
-/// Fixed for the life of an informer: needing more means listing again.
+/// Fixed for the lifetime of an informer: more names require a new list.
 #[derive(Debug, Clone, Default)]
 pub struct Keep {
     labels: Arc<[Arc<str>]>,
@@ -45,7 +45,7 @@ impl Keep {
         self
     }
 
-    /// Keeps what either keeps: of what several components read.
+    /// Keeps what either of them keeps, for several components.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         Self {
@@ -72,10 +72,10 @@ fn sorted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Arc<[Arc<str>]> 
     names.into()
 }
 
-/// Equal things, stored once: namespaces, nodes and finalizers, and the owners of objects.
+/// Stores equal values once: namespaces, nodes and finalizers, and the owners of objects.
 ///
-/// It cannot leak: what nobody else holds is swept out whenever a table has doubled since its last
-/// sweep, so that it never holds more than twice what is alive (plus a floor).
+/// It does not leak: unused values are removed whenever a table has doubled since its last sweep,
+/// so that it never holds more than twice the used ones (plus a minimum).
 #[derive(Debug, Clone, Default)]
 pub struct Interner(Arc<Mutex<Tables>>);
 
@@ -92,7 +92,7 @@ struct Shared<T: ?Sized> {
     sweep_at: usize,
 }
 
-/// Below this many entries sweeping is not worth it.
+/// Tables with fewer entries are not swept.
 const SWEEP_FLOOR: usize = 1024;
 
 impl Interner {
@@ -110,12 +110,12 @@ impl Interner {
         owners.share(hasher, &owner, || Arc::new(owner.clone()))
     }
 
-    /// How many strings are held.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.0.lock().strings.table.len()
     }
 
-    /// Whether nothing is held.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_that_nobody_holds_go() {
+    fn unused_strings_are_removed() {
         let interner = Interner::default();
         let held = interner.intern("held");
         for i in 0..100_000 {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_either_keeps_is_kept_once() {
+    fn a_combination_keeps_each_name_once() {
         let one = Keep::nothing().labels(["b", "a"]).annotations(["x"]);
         let both = one.and(&Keep::nothing().labels(["c", "b"]));
         assert_eq!(both.label_names(), ["a", "b", "c"].map(Arc::from));

@@ -1,30 +1,30 @@
-/// Why bytes of the server are no object of the kind that was asked for.
+/// Why bytes cannot be decoded as an object of the expected kind.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not the format, or a field of another type than the API says.
+    /// Another format, or a field of another type than in the API.
     #[error("{0}")]
     Format(String),
-    /// A field without which there is no object.
+    /// A required field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A value that means nothing.
-    #[error("{field} is {value:?}")]
+    /// An invalid value.
+    #[error("invalid {field}: {value:?}")]
     Value {
         /// Path of the field.
         field: &'static str,
-        /// What was there, shortened.
+        /// The value, truncated.
         value: String,
     },
-    /// Larger than what is read.
+    /// Larger than the limit.
     #[error("larger than {limit} bytes")]
     TooLarge {
-        /// What is read, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
 impl DecodeError {
-    /// A value that means nothing; of a long one only the beginning is kept.
+    /// An invalid value; a long one is truncated.
     pub fn value(field: &'static str, value: &str) -> Self {
         Self::Value {
             field,

@@ -7,7 +7,7 @@ use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
 type Pairs = Vec<(Arc<str>, Arc<str>)>;
 
-/// Labels or annotations that somebody asked for by name, sorted by name.
+/// The labels or annotations that a decoder keeps, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(
     /// Most objects have none that is kept: then this is one word. Never empty.
@@ -54,9 +54,9 @@ pub struct ObjectMeta {
     pub key: ObjectKey,
     /// Identity.
     pub uid: Uid,
-    /// Version at which the object was last changed.
+    /// Version of the last change.
     pub resource_version: ResourceVersion,
-    /// `metadata.deletionTimestamp`: set once deletion was asked for, never unset.
+    /// `metadata.deletionTimestamp`: set when deletion is requested, never unset.
     pub deletion_timestamp: Option<Timestamp>,
     /// `metadata.deletionGracePeriodSeconds`, in seconds.
     pub deletion_grace_period: Option<i64>,
@@ -65,14 +65,14 @@ pub struct ObjectMeta {
     /// The owner reference with `controller: true`, if there is one. All objects of one owner share
     /// it.
     pub controller: Option<Arc<OwnerReference>>,
-    /// The labels that the informer was told to keep.
+    /// The labels that the informer keeps.
     pub labels: Labels,
-    /// The annotations that the informer was told to keep.
+    /// The annotations that the informer keeps.
     pub annotations: Labels,
 }
 
 impl ObjectMeta {
-    /// Metadata of an object about which nothing else is known: a start for tests and builders.
+    /// Metadata with all other fields empty: for tests and builders.
     pub fn new(key: ObjectKey, uid: Uid, resource_version: ResourceVersion) -> Self {
         Self {
             key,
@@ -87,17 +87,17 @@ impl ObjectMeta {
         }
     }
 
-    /// Whether deletion was asked for.
+    /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether `finalizer` is on the object.
+    /// Whether the object has `finalizer`.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|have| **have == *finalizer)
     }
 
-    /// About how many bytes it takes in addition to its own size.
+    /// The approximate size in bytes, without its own `size_of`.
     pub fn weight(&self) -> usize {
         let finalizers = self.finalizers.iter().map(|name| shared(name));
         let pairs = self.labels.iter().chain(self.annotations.iter());
@@ -118,12 +118,12 @@ impl ObjectMeta {
     }
 }
 
-/// About how many bytes a shared string takes, with the pointers to it.
+/// The approximate size of a shared string in bytes, with the pointers to it.
 fn shared(text: &str) -> usize {
     text.len() + size_of::<(Arc<str>, Arc<str>, usize)>()
 }
 
-/// An object of which only metadata is read, such as a workflow that owns pods.
+/// An object of which only the metadata is read, such as a workflow that owns pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerMeta(pub ObjectMeta);
 

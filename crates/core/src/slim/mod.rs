@@ -1,4 +1,4 @@
-//! Slim objects: of each kind only the fields that decisions read.
+//! Slim objects: only the fields of each kind that decisions read.
 
 mod claim;
 mod container_set;
@@ -23,19 +23,20 @@ pub use pod::{
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// An object as an informer keeps it.
+/// An object as an informer stores it.
 ///
-/// One struct per kind, the union of what all components read (charter: cheap by construction).
+/// Each kind has one struct with the fields that any component reads (charter: cheap by
+/// construction).
 pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     /// The metadata that every kind has.
     fn meta(&self) -> &ObjectMeta;
 
-    /// Whether `self` and `older` differ in anything but the resourceVersion. Events for which
-    /// this is false are dropped before any queueing.
+    /// Whether `self` and `older` differ in anything but the resourceVersion. Events for which this
+    /// is false are dropped before any queueing.
     fn differs(&self, older: &Self) -> bool;
 
-    /// Takes over what only earlier versions showed. The store calls it before `self` replaces `previous`,
-    /// the version of the same UID that it held.
+    /// Takes over what only earlier versions contained. The store calls it before `self` replaces
+    /// `previous`, the stored version of the same UID.
     fn inherit(&mut self, previous: &Self, transition: Transition) {
         let _ = (previous, transition);
     }
@@ -59,8 +60,8 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
 /// How a store got from one version of an object to a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
-    /// By the event of a watch: the later one is the very next version.
+    /// By the event of a watch: the later one is the next version.
     Watched,
-    /// By a list, or after an event that could not be decoded: versions between them may be missing.
+    /// By a list, or after an event that could not be decoded: versions in between may be missing.
     Missed,
 }

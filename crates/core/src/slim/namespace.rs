@@ -1,6 +1,6 @@
 use super::{ObjectMeta, Slim};
 
-/// A namespace: being deleted or not, and its labels.
+/// A namespace: whether it is being deleted, and its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     /// Metadata.

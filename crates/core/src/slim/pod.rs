@@ -10,18 +10,18 @@ pub enum Phase {
     /// Not all containers have started.
     #[default]
     Pending,
-    /// At least one container runs or starts.
+    /// At least one container runs or is starting.
     Running,
-    /// All containers ended with code 0.
+    /// All containers ended with exit code 0.
     Succeeded,
-    /// All containers ended, one of them badly; or the pod was rejected, evicted or lost.
+    /// All containers ended, at least one with a failure; or the pod was rejected, evicted or lost.
     Failed,
-    /// The node cannot be reached, or a value unknown to this version.
+    /// The node cannot be reached, or the value is unknown to this version.
     Unknown,
 }
 
 impl Phase {
-    /// From the API's text; anything unknown is [`Phase::Unknown`], nothing is `Pending`.
+    /// From the API's text; an unknown value is [`Phase::Unknown`], an empty one is `Pending`.
     pub fn parse(text: &str) -> Self {
         match text {
             "" | "Pending" => Self::Pending,
@@ -33,17 +33,17 @@ impl Phase {
     }
 }
 
-/// A pod: the fields that any component's decisions read.
+/// A pod: the fields that the decisions of any component read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Metadata.
     pub meta: ObjectMeta,
-    /// `spec.nodeName`: the node it is bound to.
+    /// `spec.nodeName`: the node that the pod is bound to.
     pub node_name: Option<Arc<str>>,
-    /// Names of the claims that its volumes refer to.
+    /// Names of the PVCs that its volumes refer to.
     pub claims: Box<[Arc<str>]>,
-    /// Names of the claims of its generic ephemeral volumes, `<pod>-<volume>`. A claim of that name
-    /// is the pod's only if the pod is its controller owner.
+    /// Names of the PVCs of its generic ephemeral volumes, `<pod>-<volume>`. A PVC of that name
+    /// belongs to the pod only if the pod is its controller owner.
     pub ephemeral_claims: Box<[Arc<str>]>,
     /// `status.phase`.
     pub phase: Phase,
@@ -51,58 +51,59 @@ pub struct Pod {
     pub reason: Option<Arc<str>>,
     /// Whether the pod has an IP.
     pub has_ip: bool,
-    /// Whether any container, init or ephemeral ones included, is known to have started at all.
+    /// Whether any container, including init and ephemeral ones, is known to have started.
     pub started: bool,
-    /// What is kept only while the phase is `Failed`.
+    /// Kept only while the phase is `Failed`.
     pub failure: Option<Box<Failure>>,
-    /// What is kept only while the pod is being deleted.
+    /// Kept only while the pod is being deleted.
     pub shutdown: Option<Box<Shutdown>>,
-    /// What is kept only of a pod that has not run: `None` once any version that the store held
-    /// showed that a container started, an IP, or that its sandbox was ready.
+    /// Kept only while the pod has not run: `None` once any version in the store showed that a
+    /// container started, an IP, or that the sandbox was ready.
     pub unstarted: Option<Box<Unstarted>>,
 }
 
-/// What is kept of a pod only once it has failed: rules that judge a failure read it, and the many
-/// pods that have not failed shall not pay for it.
+/// Fields of a failed pod. Only rules about failures read them, so other pods do not take memory
+/// for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
     /// `status.message`.
     pub message: Option<Arc<str>>,
-    /// `status.startTime`: when the kubelet took the pod.
+    /// `status.startTime`: when the kubelet accepted the pod.
     pub start_time: Option<Timestamp>,
-    /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so it is left
-    /// out of [`Slim::differs`].
+    /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so
+    /// [`Slim::differs`] ignores it.
     pub status_written: Option<Timestamp>,
     /// `metadata.creationTimestamp`: no node had the pod before.
     pub created: Option<Timestamp>,
 }
 
-/// What is kept of a pod only while it is being deleted. The rules that decide whether its deletion ended it
-/// read this; other pods should not take memory for it.
+/// Fields of a pod that is being deleted. Only the rules that decide whether its deletion ended it
+/// read them, so other pods do not take memory for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Its containers, as the kubelet reports them: init containers first, without ephemeral ones.
+    /// Its containers as the kubelet reports them: init containers first, without ephemeral ones.
     pub containers: Box<[Container]>,
-    /// Whether the condition `DisruptionTarget` says that pod garbage collection deletes it
-    /// (`DeletionByPodGC`): its node is gone, or it was never bound to one that is there.
+    /// Whether the condition `DisruptionTarget` has the reason `DeletionByPodGC`: pod garbage
+    /// collection deletes the pod because its node does not exist, or because it was never bound to
+    /// an existing one.
     pub by_pod_gc: bool,
     /// Which of the containers are members of a container set of Argo Workflows.
     pub container_set: ContainerSet,
-    /// What the store knows of the pod before its deletion.
+    /// What the store contained of the pod before its deletion.
     pub before: BeforeDeletion,
 }
 
-/// What the store knows of a pod at the time when its deletion began.
+/// What the store contained of a pod when its deletion began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BeforeDeletion {
-    /// Nothing: the first version with a deletion timestamp came by a list, or follows versions that were missed. A
-    /// container that has ended in it ended before the deletion or by it.
+    /// Nothing: the first version with a deletion timestamp came by a list, or after missed
+    /// versions. A container that has ended in it ended before the deletion or because of it.
     #[default]
     Unknown,
-    /// The version just before the first one with a deletion timestamp. What has ended in the first one had ended
-    /// before the deletion.
+    /// The version directly before the first one with a deletion timestamp. What has ended in the
+    /// first one had ended before the deletion.
     Watched,
-    /// A version without a deletion timestamp, and the pod had ended in it.
+    /// A version without a deletion timestamp in which the pod had ended.
     Ended,
 }
 
@@ -111,20 +112,20 @@ pub enum BeforeDeletion {
 pub struct Container {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it runs before the others or beside them.
+    /// Whether it runs before the others or alongside them.
     pub kind: ContainerKind,
     /// Its state in this version.
     pub state: ContainerState,
-    /// Whether it is known to have started at all.
+    /// Whether it is known to have started.
     pub started: bool,
-    /// Whether a version of the pod *with* a deletion timestamp was seen in which this container had
-    /// not terminated: so its end came after the deletion. Remembered by the store for as long as it
-    /// holds the pod; `false` proves nothing, for that version may have been missed.
+    /// Whether a version of the pod *with* a deletion timestamp was seen in which this container
+    /// had not terminated, so it ended after the deletion. Kept as long as the store contains the
+    /// pod; `false` proves nothing, because that version may have been missed.
     pub unfinished_at_deletion: bool,
 }
 
 impl Container {
-    /// A container as one version of its pod, which is being deleted, shows it.
+    /// A container as in one version of its pod, which is being deleted.
     pub fn new(name: Arc<str>, kind: ContainerKind, state: ContainerState, started: bool) -> Self {
         Self {
             name,
@@ -136,7 +137,7 @@ impl Container {
     }
 }
 
-/// Which list of the pod a container belongs to.
+/// The list of the pod that a container belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerKind {
     /// `initContainers`.
@@ -148,7 +149,7 @@ pub enum ContainerKind {
 /// The state of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
-    /// It waits to be started, or nothing is reported of it.
+    /// It waits to be started, or has no reported state.
     Waiting,
     /// It runs.
     Running,
@@ -156,36 +157,37 @@ pub enum ContainerState {
     Terminated {
         /// Its exit code.
         exit_code: i32,
-        /// Whether its end has a time. Without one its end was not observed: the kubelet or pod garbage
-        /// collection only assumes it.
+        /// Whether its end has a time. Without one the end was not observed: the kubelet or pod
+        /// garbage collection only assumes it.
         finished: bool,
     },
 }
 
-/// What is kept of a pod only as long as it has not run.
+/// Fields of a pod that has not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unstarted {
     /// Whether every version since the first one was seen.
     pub continuity: Continuity,
-    /// When the scheduler bound it: the last `lastTransitionTime` of a true condition `PodScheduled`,
-    /// which the kubelet drops when it rejects the pod. [`Timestamp::MIN`] if it cannot be read.
+    /// When the scheduler bound it: the last `lastTransitionTime` of a true condition
+    /// `PodScheduled`, which the kubelet drops when it rejects the pod. [`Timestamp::MIN`] if it
+    /// cannot be parsed.
     pub scheduled: Option<Timestamp>,
     /// Whether a kubelet had written a status (`startTime`) into a version that had not failed.
     pub kubelet_reported: bool,
 }
 
-/// Whether the store held every version of an object since the first that it saw.
+/// Whether the store has seen every version of an object since the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Continuity {
-    /// Each came as the event of a watch. Neither the watch cache nor etcd leaves one out.
+    /// Each came as the event of a watch. Neither the watch cache nor etcd omits one.
     #[default]
     Unbroken,
-    /// Some may have been missed: a list brought a later one, or one could not be read.
+    /// Some may have been missed: a list contained a later one, or one could not be decoded.
     Broken,
 }
 
 impl Pod {
-    /// A pending pod about which nothing but its metadata is known.
+    /// A pending pod with metadata only.
     pub fn new(meta: ObjectMeta) -> Self {
         Self {
             meta,
@@ -207,18 +209,18 @@ impl Pod {
         self.node_name.is_some()
     }
 
-    /// Whether it is shut down: deleted, and no grace is left. So the kubelet reports a pod of which
-    /// nothing runs any more.
+    /// Whether it is shut down: being deleted, with a grace period of zero. The kubelet reports
+    /// that when nothing of the pod runs any more.
     pub fn is_shut_down(&self) -> bool {
         self.meta.is_deleting() && self.meta.deletion_grace_period == Some(0)
     }
 
-    /// `status.message` of a pod that has failed.
+    /// `status.message` of a failed pod.
     pub fn message(&self) -> Option<&Arc<str>> {
         self.failure.as_ref()?.message.as_ref()
     }
 
-    /// The containers of a pod that is being deleted; none of another.
+    /// The containers of a pod that is being deleted; empty for other pods.
     pub fn containers(&self) -> &[Container] {
         self.shutdown.as_ref().map_or(&[], |of| &of.containers)
     }
@@ -235,7 +237,7 @@ impl Pod {
 }
 
 impl Default for Unstarted {
-    /// Seen for the first time, so its past is not known.
+    /// Seen for the first time, so its past is unknown.
     fn default() -> Self {
         Self {
             continuity: Continuity::Unbroken,
@@ -302,7 +304,7 @@ impl Slim for Pod {
         }
         match (&mut self.unstarted, &previous.unstarted) {
             (Some(now), Some(before)) => now.inherit(before, transition),
-            // It has run: a later version that does not show that changes nothing.
+            // The pod has run: a later version that does not show that does not change it.
             (_, None) => self.unstarted = None,
             (None, Some(_)) => {}
         }

@@ -1,16 +1,17 @@
-//! How long a failed key waits before its next try.
+//! How long a failed key waits before its next attempt.
 
 use std::time::Duration;
 
 /// An exponential curve with full jitter.
 ///
-/// The n-th failure in a row draws a delay evenly between [`floor`](Self::floor) and a ceiling that
-/// starts at [`first`](Self::first), doubles with every failure and ends at [`cap`](Self::cap).
-/// Full jitter spreads keys that failed together; without it they would all come back together.
+/// The n-th consecutive failure draws a delay evenly between [`floor`](Self::floor) and a ceiling
+/// that starts at [`first`](Self::first), doubles with every failure and ends at
+/// [`cap`](Self::cap). Full jitter spreads keys that failed together; without it they would all be
+/// retried together.
 ///
-/// The queue remembers the ceiling per key, not the exponent: when the curve changes between two
-/// failures the ceiling goes on from where it was, within the new curve's bounds. A key that met
-/// a few conflicts and is then denied starts the slow curve at its beginning, not at its end.
+/// The queue stores the ceiling per key, not the exponent: if the curve changes between two
+/// failures, the ceiling continues from its value, within the bounds of the new curve. A key that
+/// had a few conflicts and is then denied starts the slow curve at its beginning, not at its end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,11 +32,11 @@ impl Backoff {
     /// For failures of any kind: 5 ms, doubling up to 5 min.
     pub const ERROR: Self = Self::new(Duration::from_millis(5), Duration::from_secs(300));
 
-    /// For releases that lost a race (409): 5 ms, doubling up to 1 s. Somebody waits for them.
+    /// For releases that had a conflict (409): 5 ms, doubling up to 1 s. A deletion waits for them.
     pub const CONFLICT: Self = Self::new(Duration::from_millis(5), Duration::from_secs(1));
 
-    /// For writes that were refused (403, a webhook or a policy): at least 30 s, up to 10 min.
-    /// A person has to act first.
+    /// For writes that were refused (403, a webhook or a policy): at least 30 s, up to 10 min. A
+    /// user has to fix the cause first.
     pub const DENIED: Self = Self::new(Duration::from_secs(30), Duration::from_secs(600))
         .at_least(Duration::from_secs(30));
 
@@ -49,8 +50,8 @@ impl Backoff {
         }
     }
 
-    /// Never earlier than `floor`, even when that is above the cap: what the server asks for with
-    /// `Retry-After`. An earlier, lower floor gives way.
+    /// A minimum delay, which may exceed the cap: what the server asks for with `Retry-After`. A
+    /// lower floor set before is replaced.
     #[must_use]
     pub const fn at_least(self, floor: Duration) -> Self {
         if floor.as_nanos() > self.floor.as_nanos() {
@@ -78,8 +79,8 @@ impl Backoff {
         self.floor
     }
 
-    /// The ceiling that follows `previous`, the ceiling of the failure before (`None`: this is the
-    /// first in a row).
+    /// The ceiling after `previous`, the ceiling of the failure before (`None`: this is the first
+    /// of a row).
     #[must_use]
     pub fn ceiling_after(&self, previous: Option<Duration>) -> Duration {
         match previous {
@@ -88,12 +89,12 @@ impl Backoff {
         }
     }
 
-    /// The delay under `ceiling` for a `draw` from 0 to 1.
+    /// The delay below `ceiling` for a `draw` from 0 to 1.
     #[must_use]
     pub fn delay(&self, ceiling: Duration, draw: f64) -> Duration {
-        let room = ceiling.saturating_sub(self.floor);
-        let part = Duration::try_from_secs_f64(room.as_secs_f64() * draw.clamp(0.0, 1.0));
-        self.floor.saturating_add(part.unwrap_or(room))
+        let range = ceiling.saturating_sub(self.floor);
+        let part = Duration::try_from_secs_f64(range.as_secs_f64() * draw.clamp(0.0, 1.0));
+        self.floor.saturating_add(part.unwrap_or(range))
     }
 }
 
@@ -151,8 +152,8 @@ mod tests {
     #[case::full_jitter_ends_at_the_ceiling(Backoff::ERROR, MS(80), 1.0, MS(80))]
     #[case::a_floor_above_the_ceiling_is_kept_exactly(Backoff::ERROR.at_least(S(7)), MS(80), 1.0, S(7))]
     #[case::a_floor_above_the_cap_is_kept_exactly(Backoff::CONFLICT.at_least(S(90)), S(1), 0.3, S(90))]
-    #[case::a_floor_below_the_ceiling_shortens_the_room(Backoff::ERROR.at_least(S(1)), S(3), 0.5, S(2))]
-    #[case::a_lower_floor_gives_way(Backoff::DENIED.at_least(S(1)), S(30), 0.0, S(30))]
+    #[case::a_floor_below_the_ceiling_shortens_the_range(Backoff::ERROR.at_least(S(1)), S(3), 0.5, S(2))]
+    #[case::a_lower_floor_is_ignored(Backoff::DENIED.at_least(S(1)), S(30), 0.0, S(30))]
     #[case::a_draw_out_of_range_is_clamped(Backoff::ERROR, MS(80), 7.0, MS(80))]
     fn delays(
         #[case] backoff: Backoff,
@@ -166,7 +167,7 @@ mod tests {
     #[rstest]
     #[case::conflicts_then_a_denial_starts_the_slow_curve(Backoff::DENIED, MS(160), S(30))]
     #[case::a_denial_then_a_conflict_is_capped(Backoff::CONFLICT, S(600), S(1))]
-    #[case::an_error_after_conflicts_goes_on(Backoff::ERROR, S(1), S(2))]
+    #[case::an_error_after_conflicts_continues(Backoff::ERROR, S(1), S(2))]
     fn a_change_of_curve(
         #[case] backoff: Backoff,
         #[case] previous: Duration,

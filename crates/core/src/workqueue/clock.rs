@@ -1,25 +1,25 @@
-//! Time inside the queue: nanoseconds since the queue was made, half the size of an `Instant`.
+//! Time inside the queue: nanoseconds since the queue was created, half the size of an `Instant`.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Delays are cut here, so that no sum can overflow.
-const LONGEST_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Longer delays are shortened to this, so that no sum can overflow.
+const MAX_DELAY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A moment, in nanoseconds since the queue was made.
+/// A point in time, in nanoseconds since the queue was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tick(pub(super) u64);
 
 impl Tick {
-    /// Nanoseconds from `earlier` to this moment; 0 if it is not earlier (clocks are read before
-    /// the lock is taken, so two moments may be a little out of order).
+    /// Nanoseconds since `earlier`; 0 if it is not earlier (clocks are read before the lock is
+    /// taken, so two times may be slightly out of order).
     pub(super) const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     pub(super) fn after(self, delay: Duration) -> Self {
-        Self(self.0.saturating_add(nanos(delay.min(LONGEST_DELAY))))
+        Self(self.0.saturating_add(nanos(delay.min(MAX_DELAY))))
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn nanos(duration: Duration) -> u64 {
     whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
-/// PriorityChoice tokio's clock (which tests can pause) into ticks and back.
+/// Converts tokio's clock (which tests can pause) into ticks and back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     epoch: Instant,

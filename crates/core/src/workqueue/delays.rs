@@ -1,5 +1,5 @@
-//! Keys that are not due yet: a binary heap that tells each entry its position, so that moving a
-//! key to an earlier time or taking it out costs O(log n) and leaves nothing stale behind.
+//! Keys that are not due yet: a binary heap that stores the position in each entry, so that moving
+//! a key to an earlier time or removing it costs O(log n) and leaves no stale items.
 
 use super::clock::Tick;
 use super::table::{Entry, Place};
@@ -48,7 +48,7 @@ impl Delays {
         self.rise(entries, self.heap.len() - 1);
     }
 
-    /// Takes out the first key if it is due.
+    /// Removes the first key if it is due.
     pub(super) fn pop_due<K>(
         &mut self,
         entries: &mut [Entry<K>],
@@ -59,7 +59,7 @@ impl Delays {
         Some((first.index, first.due))
     }
 
-    /// Takes out everything; returns the indices. The entries are the caller's to remove.
+    /// Removes all keys and returns their indices. The caller removes the entries.
     pub(super) fn clear(&mut self) -> Vec<u32> {
         self.heap.drain(..).map(|delay| delay.index).collect()
     }
@@ -80,10 +80,10 @@ impl Delays {
                 break;
             }
             self.heap.swap(position, parent);
-            self.tell(entries, position);
+            self.set_position(entries, position);
             position = parent;
         }
-        self.tell(entries, position);
+        self.set_position(entries, position);
         position
     }
 
@@ -103,13 +103,13 @@ impl Delays {
                 break;
             }
             self.heap.swap(position, child);
-            self.tell(entries, position);
+            self.set_position(entries, position);
             position = child;
         }
-        self.tell(entries, position);
+        self.set_position(entries, position);
     }
 
-    fn tell<K>(&self, entries: &mut [Entry<K>], position: usize) {
+    fn set_position<K>(&self, entries: &mut [Entry<K>], position: usize) {
         let index = self.heap[position].index as usize;
         entries[index].place = Place::Delayed {
             position: position as u32,

@@ -1,17 +1,17 @@
-//! The one lock around the queue's state, and how to get by without it.
+//! The lock around the queue's state, and an inbox of operations that need not wait for it.
 //!
-//! Producers and consumers that meet at a lock cost each other far more than the work done under
-//! it: they pass its memory from processor to processor, spin, sleep and are woken. An operation
-//! whose result nobody waits for (an add; the end of work, where the lock is taken) therefore goes
-//! into the in-tray, which has a lock of its own that is held for one push. Whoever next needs the
-//! state works the tray off first, many operations at once. Nothing can be seen in between: every
-//! look at the state begins with the tray, so an add that has returned has happened.
+//! Producers and consumers that contend for one lock cost each other far more than the work under
+//! it: they move its memory between processors, spin, sleep and are woken. An operation without a
+//! result (an add; the end of work, if the lock is taken) is therefore put into the inbox, whose
+//! own lock is held for one push only. The next thread that needs the state applies the pending
+//! operations first, many at once. This is not visible from outside: every access to the state
+//! begins with the pending operations, so an add that has returned has taken effect.
 //!
-//! Nothing is left behind. While somebody waits for what an operation may bring about (a waiter
-//! sleeps, or the queue is closing) the tray is *watched*: who puts something in has to have it
-//! worked off, as has who finds the tray grown to [`BATCH`] operations. Where another holds the
-//! state's lock it is done by that one: it is marked as *urgent*; who marks it tries the lock
-//! afterwards, and who gives the lock back looks at the mark afterwards: one of the two sees the
+//! No operation is left behind. While a waiter sleeps or the queue is closing, the inbox is
+//! *watched*: the thread that puts in an operation makes sure that it is applied. So does a thread
+//! that finds [`BATCH`] pending operations. If another thread holds the state's lock, that thread
+//! applies them: the inbox is marked as *urgent*. The marking thread tries the lock after it sets
+//! the mark, and the unlocking thread checks the mark after it unlocks: one of the two sees the
 //! other.
 
 use std::collections::VecDeque;
@@ -25,34 +25,35 @@ use super::state::{Phase, State};
 use super::sync::{AtomicBool, AtomicUsize, Guard, Lock, Notify, Ordering, fence};
 use super::wait::Wakes;
 
-/// How many operations may lie in a tray that nobody watches. It bounds the memory that keys take
-/// which would merge.
+/// How many operations may be pending in an inbox that is not watched. It bounds the memory of keys
+/// that would merge.
 const BATCH: usize = 128;
 
-/// A tray that has grown past this many operations, while the lock was held for long, is given back
-/// when it is empty.
+/// An inbox that has grown beyond this many operations, because the lock was held for long, frees
+/// its memory when it is empty.
 const KEEP_CAPACITY: usize = 4096;
 
-/// The one lock, the tray, and what passes between them.
+/// The state with its lock, the pending operations, and the flags between them.
 pub(super) struct Inbox<K> {
-    state: Apart<Lock<State<K>>>,
-    tray: Apart<Lock<Tray<K>>>,
-    /// How many operations are in the tray.
-    left: Apart<AtomicUsize>,
-    /// Whether the tray is watched, as a hint: what counts stands in the tray.
+    state: CachePadded<Lock<State<K>>>,
+    pending: CachePadded<Lock<Pending<K>>>,
+    /// The number of pending operations.
+    pending_len: CachePadded<AtomicUsize>,
+    /// A copy of the flag in [`Pending`], as a hint.
     watched: AtomicBool,
-    /// Whether somebody has to work the tray off.
+    /// Whether a thread must apply the pending operations.
     urgent: AtomicBool,
     pub(super) meters: Meters,
-    /// Told when the queue is shut down and nothing is processed any more.
+    /// Notified when the queue is shut down and no key is being processed.
     pub(super) idle: Notify,
 }
 
-/// Something in cache lines of its own: who reads its neighbours need not wait for who writes it.
+/// A value in cache lines of its own: threads that read its neighbours do not wait for threads that
+/// write it.
 #[repr(align(128))]
-struct Apart<T>(T);
+struct CachePadded<T>(T);
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -61,19 +62,19 @@ impl<T> Deref for Apart<T> {
 }
 
 #[derive(Debug)]
-struct Tray<K> {
+struct Pending<K> {
     operations: VecDeque<Operation<K>>,
     watched: bool,
 }
 
-/// What an operation leaves to be done without the lock.
+/// What is left to do after the lock is released.
 #[derive(Debug)]
 struct After<K> {
-    /// A waker may run anything, this queue's methods included.
+    /// A waker may run any code, including this queue's methods.
     wakes: Wakes,
-    /// Dropping a key may run anything, too.
+    /// Dropping a key may also run any code.
     dropped: Vec<K>,
-    /// And so may a recorder of metrics.
+    /// So may a metrics recorder.
     durations: Option<Durations>,
     idle: bool,
 }
@@ -81,12 +82,12 @@ struct After<K> {
 impl<K: Eq> Inbox<K> {
     pub(super) fn new(ageing: Ageing, meters: Meters) -> Self {
         Self {
-            state: Apart(Lock::new(State::new(ageing, meters.durations()))),
-            tray: Apart(Lock::new(Tray {
+            state: CachePadded(Lock::new(State::new(ageing, meters.durations()))),
+            pending: CachePadded(Lock::new(Pending {
                 operations: VecDeque::new(),
                 watched: false,
             })),
-            left: Apart(AtomicUsize::new(0)),
+            pending_len: CachePadded(AtomicUsize::new(0)),
             watched: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             meters,
@@ -94,101 +95,101 @@ impl<K: Eq> Inbox<K> {
         }
     }
 
-    /// Does something to the state, as of now. What `act` hands back besides its result is dropped
+    /// Runs `act` on the state, after the pending operations. The keys that it returns are dropped
     /// without the lock.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State<K>) -> (R, Vec<K>)) -> R {
         let mut state = self.state.lock();
-        let mut dropped = self.work_off(&mut state);
+        let mut dropped = self.apply_pending(&mut state);
         let (result, more) = act(&mut state);
         dropped.extend(more);
-        self.give_back(state, dropped);
+        self.unlock(state, dropped);
         result
     }
 
-    /// Looks at the state, as of now.
-    pub(super) fn look<R>(&self, look: impl FnOnce(&State<K>) -> R) -> R {
-        self.with(|state| (look(state), Vec::new()))
+    /// Reads the state, after the pending operations.
+    pub(super) fn read<R>(&self, read: impl FnOnce(&State<K>) -> R) -> R {
+        self.with(|state| (read(state), Vec::new()))
     }
 
-    /// Reports the durations that have come together, however few.
+    /// Reports the collected durations, however few.
     pub(super) fn report_durations(&self) {
         let durations = self.with(|state| (state.take_durations(), Vec::new()));
         self.meters.report(durations);
     }
 
-    /// Does it, at the latest before anybody looks.
+    /// Applies the operation now, or at the latest before the next access to the state.
     pub(super) fn submit(&self, operation: Operation<K>) {
-        if self.goes_without_detour(&operation)
+        if self.tries_lock_first(&operation)
             && let Some(mut state) = self.state.try_lock()
         {
-            let mut dropped = self.work_off(&mut state);
+            let mut dropped = self.apply_pending(&mut state);
             state.apply(operation, &mut dropped);
-            return self.give_back(state, dropped);
+            return self.unlock(state, dropped);
         }
-        let mut tray = self.tray.lock();
-        tray.operations.push_back(operation);
-        let left = tray.operations.len();
-        self.left.store(left, Ordering::Release);
-        let urgent = tray.watched || left >= BATCH;
+        let mut pending = self.pending.lock();
+        pending.operations.push_back(operation);
+        let len = pending.operations.len();
+        self.pending_len.store(len, Ordering::Release);
+        let urgent = pending.watched || len >= BATCH;
         if urgent {
             self.urgent.store(true, Ordering::SeqCst);
         }
-        drop(tray);
+        drop(pending);
         if urgent {
-            self.relieve();
+            self.apply_if_urgent();
         }
     }
 
-    /// Whether a free lock is worth taking: somebody waits for the operation, or it is the end of
-    /// work, and whose work has ended comes for the next key and finds the state at hand.
-    fn goes_without_detour(&self, operation: &Operation<K>) -> bool {
+    /// Whether the lock should be tried first: a waiter waits for the operation, or it is the end
+    /// of work, whose worker takes the next key and needs the state anyway.
+    fn tries_lock_first(&self, operation: &Operation<K>) -> bool {
         matches!(operation, Operation::Finish { .. }) || self.watched.load(Ordering::Relaxed)
     }
 
-    /// How many operations are in the tray.
+    /// The number of pending operations.
     #[cfg(test)]
-    pub(super) fn left(&self) -> usize {
-        self.tray.lock().operations.len()
+    pub(super) fn pending_len(&self) -> usize {
+        self.pending.lock().operations.len()
     }
 
-    /// Works off what is in the tray. Returns keys to drop without the lock.
-    fn work_off(&self, state: &mut State<K>) -> Vec<K> {
+    /// Applies the pending operations. Returns keys to drop without the lock.
+    fn apply_pending(&self, state: &mut State<K>) -> Vec<K> {
         let mut dropped = Vec::new();
-        // A panic in comparing keys may have left some here.
-        state.work_off(&mut dropped);
-        if self.left.load(Ordering::Acquire) == 0 {
+        // A panic in comparing keys may have left operations here.
+        state.apply_pending(&mut dropped);
+        if self.pending_len.load(Ordering::Acquire) == 0 {
             return dropped;
         }
-        let mut tray = self.tray.lock();
-        std::mem::swap(&mut tray.operations, &mut state.tray);
-        self.left.store(0, Ordering::Release);
+        let mut pending = self.pending.lock();
+        std::mem::swap(&mut pending.operations, &mut state.pending);
+        self.pending_len.store(0, Ordering::Release);
         self.urgent.store(false, Ordering::SeqCst);
-        drop(tray);
-        state.work_off(&mut dropped);
-        if state.tray.capacity() > KEEP_CAPACITY {
-            state.tray = VecDeque::new();
+        drop(pending);
+        state.apply_pending(&mut dropped);
+        if state.pending.capacity() > KEEP_CAPACITY {
+            state.pending = VecDeque::new();
         }
         dropped
     }
 
-    /// Gives the lock back, does what is left to do without it, and looks at the tray again.
-    fn give_back(&self, state: Guard<'_, State<K>>, dropped: Vec<K>) {
-        self.give_back_once(state, dropped);
-        self.relieve();
+    /// Releases the lock, does what is left to do without it, and checks for urgent operations.
+    fn unlock(&self, state: Guard<'_, State<K>>, dropped: Vec<K>) {
+        self.unlock_once(state, dropped);
+        self.apply_if_urgent();
     }
 
-    fn give_back_once(&self, mut state: Guard<'_, State<K>>, mut dropped: Vec<K>) {
+    fn unlock_once(&self, mut state: Guard<'_, State<K>>, mut dropped: Vec<K>) {
         let mut wakes = Wakes::default();
         state.settle(&mut wakes);
         if self.watch(&mut state) {
-            // Of what came before it was watched nobody else will tell those who wait.
-            dropped.extend(self.work_off(&mut state));
+            // Operations submitted before the inbox was watched have not woken the waiters.
+            dropped.extend(self.apply_pending(&mut state));
             state.settle(&mut wakes);
         }
         let after = After {
             wakes,
             dropped,
-            durations: state.many_durations(),
+            durations: state.batch_of_durations(),
             idle: state.phase == Phase::ShutDown && state.idle(),
         };
         drop(state);
@@ -200,23 +201,24 @@ impl<K: Eq> Inbox<K> {
         drop(after.dropped);
     }
 
-    /// Has the tray watched for as long as anybody waits. Whether that begins now.
+    /// Sets whether the inbox is watched. Returns whether that begins now.
     fn watch(&self, state: &mut State<K>) -> bool {
-        let watched = state.somebody_waits();
+        let watched = state.has_waiters();
         if watched == state.watched {
             return false;
         }
         state.watched = watched;
-        self.tray.lock().watched = watched;
+        self.pending.lock().watched = watched;
         self.watched.store(watched, Ordering::Relaxed);
         watched
     }
 
-    /// Works off what is urgent, unless somebody holds the lock, who then will.
-    fn relieve(&self) {
+    /// Applies urgent operations, unless another thread holds the lock; then that thread applies
+    /// them.
+    fn apply_if_urgent(&self) {
         loop {
-            // Between giving back the lock and looking at the mark here, and between setting the
-            // mark and trying the lock there.
+            // Orders the release of the lock before the read of the mark, and in the other thread
+            // the write of the mark before the attempt to lock.
             fence(Ordering::SeqCst);
             if !self.urgent.load(Ordering::SeqCst) {
                 return;
@@ -224,8 +226,8 @@ impl<K: Eq> Inbox<K> {
             let Some(mut state) = self.state.try_lock() else {
                 return;
             };
-            let dropped = self.work_off(&mut state);
-            self.give_back_once(state, dropped);
+            let dropped = self.apply_pending(&mut state);
+            self.unlock_once(state, dropped);
         }
     }
 }

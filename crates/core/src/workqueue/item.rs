@@ -7,23 +7,23 @@ use super::backoff::Backoff;
 use super::clock::Tick;
 use super::operation::Operation;
 use super::priority::Priority;
-use super::state::{Finished, Taken, Verdict, When};
+use super::state::{Completion, Finished, Taken, When};
 use super::table::NONE;
 use super::{Key, Shared};
 
-/// A key handed out by [`WorkQueue::next`](super::WorkQueue::next). Nobody else gets the key while
-/// the item lives.
+/// A key handed out by [`WorkQueue::next`](super::WorkQueue::next). The key is not handed out again
+/// while the item lives.
 ///
-/// The item says how the work ended: [`succeeded`](Self::succeeded), [`again`](Self::again),
-/// [`retry`](Self::retry) or plain [`done`](Self::done). An item that is dropped, be it by a panic
-/// or because the future holding it was cancelled, counts as done: the key is not stuck, its
-/// failures are kept, and it runs again only if it was added meanwhile.
+/// The item reports how the work ended: [`succeeded`](Self::succeeded), [`again`](Self::again),
+/// [`retry`](Self::retry) or [`done`](Self::done). An item that is dropped, because of a panic or
+/// because its future was cancelled, counts as done: the key is not stuck, its failures are kept,
+/// and it runs again only if it was added in the meantime.
 pub struct Item<'q, K: Key> {
     queue: &'q Shared<K>,
     key: K,
-    /// `NONE` once the verdict is in.
+    /// `NONE` once the end of the work was reported.
     index: u32,
-    band: Priority,
+    priority: Priority,
     since: Tick,
     started: Tick,
     failures: u32,
@@ -34,7 +34,7 @@ impl<'q, K: Key> Item<'q, K> {
         let Taken {
             key,
             index,
-            band,
+            priority,
             since,
             started,
             failures,
@@ -43,7 +43,7 @@ impl<'q, K: Key> Item<'q, K> {
             queue,
             key,
             index,
-            band,
+            priority,
             since,
             started,
             failures,
@@ -56,75 +56,75 @@ impl<'q, K: Key> Item<'q, K> {
         &self.key
     }
 
-    /// The band it was served from.
+    /// The priority with which it was served.
     #[must_use]
-    pub fn band(&self) -> Priority {
-        self.band
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
-    /// How long the key waited from when it was ready (added, or its delay was over) until it was
-    /// handed out.
+    /// How long the key waited from when it was ready (it was added, or its delay ended) until it
+    /// was handed out.
     #[must_use]
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.started.since(self.since))
     }
 
-    /// Failures in a row before this attempt.
+    /// Consecutive failures before this attempt.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The work is over, with no word about success: failures are neither counted nor forgotten.
-    /// The key runs again if it was added meanwhile. The same as dropping the item.
+    /// Ends the work without success or failure: failures are neither counted nor reset. The key
+    /// runs again if it was added in the meantime. The same as dropping the item.
     pub fn done(self) {
         drop(self);
     }
 
-    /// The work is over and went well: failures are forgotten. The key runs again if it was added
-    /// meanwhile.
+    /// Ends the work with success: failures are reset. The key runs again if it was added in the
+    /// meantime.
     pub fn succeeded(mut self) {
-        self.finish(Verdict::Succeeded);
+        self.finish(Completion::Succeeded);
     }
 
-    /// The work went well, failures are forgotten, and the key comes back after `delay` in the band
-    /// it was served from: earlier if it was, or is, added for an earlier time.
+    /// Ends the work with success, resets failures, and adds the key again after `delay` with the
+    /// priority with which it was served; earlier if it was, or is, added for an earlier time.
     pub fn again(mut self, delay: Duration) {
         let when = if delay.is_zero() {
             When::Now
         } else {
             When::At(self.queue.clock.now().after(delay))
         };
-        self.finish(Verdict::Again(when));
+        self.finish(Completion::Again(when));
     }
 
-    /// The work failed: the failure is counted and the key comes back after a delay drawn from
-    /// `backoff`, in the band it was served from. Returns the delay. If the key was, or is, added
-    /// for an earlier time, it comes back then.
+    /// Ends the work with a failure: the failure is counted and the key is added again after a
+    /// delay drawn from `backoff`, with the priority with which it was served. Returns the delay.
+    /// If the key was, or is, added for an earlier time, it runs then.
     pub fn retry(mut self, backoff: Backoff) -> Duration {
-        self.finish(Verdict::Failed {
+        self.finish(Completion::Failed {
             backoff,
             draw: crate::ambient::unit(),
         })
     }
 
     /// Returns the delay of a failure.
-    fn finish(&mut self, verdict: Verdict) -> Duration {
+    fn finish(&mut self, completion: Completion) -> Duration {
         let index = std::mem::replace(&mut self.index, NONE);
         if index == NONE {
             return Duration::ZERO;
         }
         let now = self.queue.clock.now();
         let inbox = &self.queue.inbox;
-        if let Verdict::Failed { .. } = verdict {
+        if let Completion::Failed { .. } = completion {
             return inbox.with(|state| {
-                let Finished { dropped, delay } = state.finish(index, verdict, now);
+                let Finished { dropped, delay } = state.finish(index, completion, now);
                 (delay, dropped)
             });
         }
         inbox.submit(Operation::Finish {
             index,
-            verdict,
+            completion,
             now,
         });
         Duration::ZERO
@@ -133,7 +133,7 @@ impl<'q, K: Key> Item<'q, K> {
 
 impl<K: Key> Drop for Item<'_, K> {
     fn drop(&mut self) {
-        self.finish(Verdict::Done);
+        self.finish(Completion::Done);
     }
 }
 
@@ -141,7 +141,7 @@ impl<K: Key + fmt::Debug> fmt::Debug for Item<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
             .field("key", &self.key)
-            .field("band", &self.band)
+            .field("priority", &self.priority)
             .field("waited", &self.waited())
             .field("failures", &self.failures)
             .finish_non_exhaustive()

@@ -1,5 +1,5 @@
-//! A FIFO list threaded through the entries of the table: push, remove and pop cost O(1), also in
-//! the middle, so moving a key to another band needs no search.
+//! A FIFO list linked through the entries of the table: push, remove and pop cost O(1), also in the
+//! middle, so a change of a key's priority needs no search.
 
 use super::table::{Entry, NONE};
 

@@ -1,4 +1,4 @@
-//! The queue's numbers, under the names client-go gives them.
+//! The queue's metrics, with client-go's names.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) use belayer_metrics::{
 /// Whether a queue reports metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Metering {
-    /// Through the [`metrics`] facade. The recorder has to be installed before the queue is made:
+    /// Through the [`metrics`] facade. The recorder must be installed before the queue is created:
     /// handles are looked up once.
     #[default]
     On,
@@ -26,39 +26,39 @@ pub enum Metering {
     Off,
 }
 
-/// What a queue holds at one moment.
+/// The content of a queue at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snapshot {
-    /// Keys ready to be worked on by band, in the order of [`Priority::ALL`]. As in client-go, a key
-    /// that was added again while it is processed counts.
+    /// Keys ready to be worked on by priority, in the order of [`Priority::ALL`]. As in client-go,
+    /// a key that was added again while it is processed is included.
     pub depth: [usize; 3],
     /// Keys that are not due yet.
     pub delayed: usize,
     /// Keys being processed.
     pub processing: usize,
-    /// Distinct keys the queue remembers: ready, delayed, processing, and those that are only
-    /// remembered for their failures.
+    /// Distinct keys in the queue: ready, delayed, processing, and those that are only kept for
+    /// their failures.
     pub known: usize,
-    /// How often a key became ready so far; adds that merged with a ready key do not count.
+    /// How often a key became ready so far; adds that merged with a ready key are not counted.
     pub adds: u64,
-    /// Failures handed to the backoff so far.
+    /// Failures with backoff so far.
     pub retries: u64,
-    /// How long the keys being processed have been, summed up.
+    /// The sum of the times for which the keys being processed have been processed.
     pub unfinished: Duration,
-    /// How long the longest of them has been.
+    /// The longest of these times.
     pub longest: Duration,
 }
 
 impl Snapshot {
-    /// Keys of all bands that are ready to be worked on.
+    /// Ready keys of all priorities.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.depth.iter().sum()
     }
 }
 
-/// Handles, looked up once. Counters are kept by the queue under its lock, where they cost nothing,
-/// and published with the gauges; durations are reported some dozens at a time.
+/// Handles, looked up once. The queue keeps counters under its lock, where they cost nothing, and
+/// publishes them with the gauges; durations are reported in batches.
 pub(super) struct Meters {
     metering: Metering,
     queue_duration: Histogram,
@@ -95,7 +95,7 @@ impl Meters {
                 adds: counter!(ADDS, "name" => name.clone()),
                 retries: counter!(RETRIES, "name" => name.clone()),
                 depth: Priority::ALL
-                    .map(|band| gauge!(DEPTH, "name" => name.clone(), "priority" => band.as_str())),
+                    .map(|priority| gauge!(DEPTH, "name" => name.clone(), "priority" => priority.as_str())),
                 unfinished: gauge!(UNFINISHED_WORK, "name" => name.clone()),
                 longest: gauge!(LONGEST_RUNNING, "name" => name.clone()),
             }),
@@ -119,7 +119,7 @@ impl Meters {
         }
     }
 
-    /// Where durations come together; `None` where nobody wants to know.
+    /// The collection of durations; `None` if metrics are off.
     pub(super) fn durations(&self) -> Option<Durations> {
         (self.metering == Metering::On).then(Durations::default)
     }

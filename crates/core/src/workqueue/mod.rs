@@ -1,8 +1,8 @@
-//! A work queue: which key to work on next, never twice at once, soonest what matters most.
+//! A work queue: hands out keys by priority, each key to one worker at a time.
 //!
-//! It knows nothing of Kubernetes: a key is anything that can be cloned, compared and hashed. The
-//! semantics are those of client-go's queue, the order that of controller-runtime's priority queue,
-//! and what is added is what both lack.
+//! It is independent of Kubernetes: a key is anything that can be cloned, compared and hashed. The
+//! semantics are those of client-go's queue, the order is that of controller-runtime's priority
+//! queue, with a few additions.
 //!
 //! ```
 //! use std::time::Duration;
@@ -16,7 +16,7 @@
 //! queue.add("default/resynced", Priority::Resync); // merges
 //! queue.add_after("default/later", Priority::Normal, Duration::from_secs(10));
 //!
-//! // The higher band is served first. The work fails: the key comes back with backoff.
+//! // The higher priority is served first. The work fails: the key is added again with backoff.
 //! let item = queue.next().await.unwrap();
 //! assert_eq!(*item.key(), "default/deleted");
 //! item.retry(Backoff::CONFLICT);
@@ -42,29 +42,29 @@
 //!
 //! - **One at a time.** A key is never handed out twice at once. A key added while it is processed
 //!   runs once more afterwards, however often it was added.
-//! - **Merging.** A key waits at most once. Adding it again keeps the higher band and the earlier
+//! - **Merging.** A key waits at most once. Adding it again keeps the higher priority and the earlier
 //!   time: a delayed key that is added without delay is ready now, a ready key is not delayed by a
-//!   delayed add. A key that moves up goes to the end of its new band.
-//! - **Order.** Higher [`Priority`]s first, FIFO inside a band, exactly, whatever the number of
-//!   consumers. A delayed key joins its band when its delay is over, and one that is to run again
-//!   when its work is. [`Ageing`] gives overdue keys of lower bands a share of the turns.
+//!   delayed add. A key whose priority rises goes to the end of its new priority.
+//! - **Order.** Higher [`Priority`]s first, FIFO within a priority, exactly, whatever the number of
+//!   consumers. A delayed key joins its priority when its delay ends, and a key that is to run again
+//!   when its work ends. [`Ageing`] gives overdue keys of lower priorities a share of the turns.
 //! - **Delays.** [`add_after`](WorkQueue::add_after); the earliest wins. Adding is never rate
 //!   limited: only failures wait.
 //! - **Backoff.** [`Item::retry`] and [`WorkQueue::retry`] count failures per key and draw the
-//!   delay from a [`Backoff`] curve that each call may choose. Only success forgets failures:
-//!   [`Item::succeeded`], [`Item::again`], or [`WorkQueue::forget`] for a key whose object is gone.
-//!   A key that failed and was neither retried to success nor forgotten stays remembered.
-//! - **Wake-ups.** One waiter per key, the longest waiting first; one waiter keeps the time for all.
-//! - **Shutdown.** [`shutdown`](WorkQueue::shutdown) hands nothing out any more;
-//!   [`shutdown_with_drain`](WorkQueue::shutdown_with_drain) first hands out what was ready. Both let
-//!   work in progress finish, and neither accepts anything new.
+//!   delay from a [`Backoff`] curve that each call may choose. Only success resets failures:
+//!   [`Item::succeeded`], [`Item::again`], or [`WorkQueue::forget`] for a key whose object was deleted.
+//!   The failures of a key that failed and was neither retried to success nor forgotten are kept.
+//! - **Wake-ups.** One waiter per key, the longest waiting first; one waiter sets the timer for all.
+//! - **Shutdown.** [`shutdown`](WorkQueue::shutdown) hands out no more keys;
+//!   [`shutdown_with_drain`](WorkQueue::shutdown_with_drain) first hands out the ready ones. Both let
+//!   work in progress finish, and neither accepts new keys.
 //! - **Metrics** under client-go's names; see [`WorkQueue::refresh_metrics`].
 //!
-//! Every operation costs O(1) but for delays, which cost O(log n). There is one lock around all of
-//! it, for which neither an add nor the end of work ever waits: an add, unless a waiter sleeps, and the
-//! end of work that finds the lock taken are left in a tray for who takes the next key. Keys are hashed before the lock is taken; wakers are called,
-//! keys dropped and durations reported after it is released.
-//! [`Workers`] is the loop that most users want around it.
+//! Every operation costs O(1), except for delays, which cost O(log n). One lock protects the state,
+//! and neither an add nor the end of work waits for it: an add while no waiter sleeps, and the end
+//! of work while the lock is taken, go into an inbox that the next worker applies when it takes a
+//! key. Keys are hashed before the lock is taken; wakers are called, keys dropped and durations
+//! reported after it is released. [`Workers`] is the loop that most users need around it.
 
 mod backoff;
 mod clock;
@@ -111,16 +111,16 @@ use table::Hasher;
 /// How many keys [`WorkQueue::add_all`] adds under one lock.
 const BATCH: usize = 128;
 
-/// What can be a key. Cloning should be cheap (`Arc<str>` rather than `String`): it happens once
-/// per key handed out.
+/// A type that can be a key. Cloning should be cheap (`Arc<str>` rather than `String`): it happens
+/// once per key handed out.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}
 
-/// What a queue can be told.
+/// The options of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// When a key of a lower band gets a turn.
+    /// When a key of a lower priority gets a turn.
     pub ageing: Ageing,
     /// Whether metrics are reported.
     pub metering: Metering,
@@ -128,7 +128,7 @@ pub struct Options {
 
 /// The queue. Clones share it. See the [module](self) for its rules.
 ///
-/// It is used inside a tokio runtime with its time driver on; only [`next`](Self::next) needs it.
+/// [`next`](Self::next) requires a tokio runtime with time enabled.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -186,46 +186,47 @@ impl<K: Key> WorkQueue<K> {
         &self.shared.name
     }
 
-    /// What the queue holds now.
+    /// The current content of the queue.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let now = self.shared.clock.now();
-        self.shared.inbox.look(|state| state.snapshot(now))
+        self.shared.inbox.read(|state| state.snapshot(now))
     }
 
     /// Publishes gauges and counters: depth, adds, retries, unfinished work, longest running. Call
-    /// it on a ticker (client-go: every 500 ms) or before every scrape; [`Workers`] do. The gauges
-    /// go on rising while work hangs, for they come from the clock and not from finished work.
-    /// Durations are reported some dozens at a time as they happen, and the rest here.
+    /// it periodically (client-go: every 500 ms) or before every scrape; [`Workers`] do. The gauges
+    /// of unfinished work come from the clock, so they rise while work hangs. Durations are
+    /// reported in batches as they end, and the rest here.
     pub fn refresh_metrics(&self) {
         let inbox = &self.shared.inbox;
         inbox.report_durations();
         inbox.meters.publish(|| self.snapshot());
     }
 
-    /// Stops: from now on adds are ignored and [`next`](Self::next) hands nothing out. Keys that
-    /// wait are let go (they are levels, not edges: whoever comes next will add them again). Items
-    /// handed out before are not touched; [`drained`](Self::drained) waits for them.
+    /// Stops the queue: from now on adds are ignored and [`next`](Self::next) hands out nothing.
+    /// Waiting keys are dropped (they are level-triggered: the next process adds them again). Items
+    /// handed out before are not affected; [`drained`](Self::drained) waits for them.
     pub fn shutdown(&self) {
         self.close(Phase::ShutDown);
     }
 
-    /// Stops like [`shutdown`](Self::shutdown), but keys that are ready, and those being processed
-    /// that are to run again at once, are still handed out. Delayed keys are let go. Completes when
-    /// nothing is left and nothing is being processed, so consumers must go on until
-    /// [`next`](Self::next) says `None`. A [`shutdown`](Self::shutdown) meanwhile cuts it short.
+    /// Stops like [`shutdown`](Self::shutdown), but ready keys, and keys being processed that are
+    /// to run again at once, are still handed out. Delayed keys are dropped. Completes when nothing
+    /// is left and nothing is being processed, so consumers must continue until
+    /// [`next`](Self::next) returns `None`. A [`shutdown`](Self::shutdown) in the meantime ends the
+    /// drain.
     pub async fn shutdown_with_drain(&self) {
         self.close(Phase::Draining);
         self.drained().await;
     }
 
-    /// Waits until the queue is shut down and nothing is being processed any more.
+    /// Waits until the queue is shut down and no key is being processed.
     pub async fn drained(&self) {
         loop {
             let mut idle = pin!(self.shared.inbox.idle.notified());
             idle.as_mut().enable();
             let inbox = &self.shared.inbox;
-            if inbox.look(|state| state.phase == Phase::ShutDown && state.idle()) {
+            if inbox.read(|state| state.phase == Phase::ShutDown && state.idle()) {
                 return;
             }
             idle.await;
@@ -235,25 +236,25 @@ impl<K: Key> WorkQueue<K> {
     /// Whether adds are ignored, because of a shutdown with or without drain.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.shared.inbox.look(|state| state.phase != Phase::Open)
+        self.shared.inbox.read(|state| state.phase != Phase::Open)
     }
 
     fn close(&self, phase: Phase) {
         self.shared.inbox.with(|state| ((), state.close(phase)));
     }
 
-    /// Adds a key to be worked on as soon as its turn comes. Merges if it waits already.
-    pub fn add(&self, key: K, band: Priority) {
-        self.insert(key, band, None);
+    /// Adds a key to be worked on as soon as possible. Merges with a waiting one.
+    pub fn add(&self, key: K, priority: Priority) {
+        self.insert(key, priority, None);
     }
 
-    /// Adds a key to be worked on after `delay`. Merges if it waits already: the earliest wins.
-    pub fn add_after(&self, key: K, band: Priority, delay: Duration) {
-        self.insert(key, band, Some(delay).filter(|delay| !delay.is_zero()));
+    /// Adds a key to be worked on after `delay`. Merges with a waiting one: the earliest time wins.
+    pub fn add_after(&self, key: K, priority: Priority, delay: Duration) {
+        self.insert(key, priority, Some(delay).filter(|delay| !delay.is_zero()));
     }
 
     /// Adds many keys, in their order, with few locks: for the initial list.
-    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, band: Priority) {
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: Priority) {
         let shared = &*self.shared;
         let mut keys = keys.into_iter().map(|key| (shared.hasher.hash(&key), key));
         let mut batch = Vec::with_capacity(BATCH);
@@ -265,57 +266,57 @@ impl<K: Key> WorkQueue<K> {
             }
             let now = shared.clock.now();
             shared.inbox.with(|state| {
-                let add = |(hash, key)| state.add(hash, key, band, When::Now, now);
+                let add = |(hash, key)| state.add(hash, key, priority, When::Now, now);
                 ((), batch.drain(..).filter_map(add).collect())
             });
         }
     }
 
-    fn insert(&self, key: K, band: Priority, delay: Option<Duration>) {
+    fn insert(&self, key: K, priority: Priority, delay: Option<Duration>) {
         let shared = &*self.shared;
         let now = shared.clock.now();
         shared.inbox.submit(Operation::Add {
             hash: shared.hasher.hash(&key),
             key,
-            band,
+            priority,
             when: delay.map_or(When::Now, |delay| When::At(now.after(delay))),
             now,
         });
     }
 
-    /// Counts a failure of `key` and adds it after a delay drawn from `backoff`, which is returned.
-    /// For a key that is being worked on, [`Item::retry`] does the same. Does nothing once the queue
-    /// is shutting down.
-    pub fn retry(&self, key: K, band: Priority, backoff: Backoff) -> Duration {
+    /// Counts a failure of `key` and adds it after a delay drawn from `backoff`. Returns the delay.
+    /// For a key that is being worked on, [`Item::retry`] does the same. Does nothing once the
+    /// queue is shutting down.
+    pub fn retry(&self, key: K, priority: Priority, backoff: Backoff) -> Duration {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(&key);
         let draw = crate::ambient::unit();
         let now = shared.clock.now();
         shared.inbox.with(|state| {
-            let (delay, known) = state.retry(hash, key, band, (backoff, draw), now);
+            let (delay, known) = state.retry(hash, key, priority, (backoff, draw), now);
             (delay, known.into_iter().collect())
         })
     }
 
-    /// Forgets the failures of a key: its object is gone, or it succeeded elsewhere. A key that
-    /// waits goes on waiting.
+    /// Resets the failures of a key, because its object was deleted or it succeeded elsewhere. A
+    /// waiting key stays in the queue.
     pub fn forget(&self, key: &K) {
         let hash = self.shared.hasher.hash(key);
         let inbox = &self.shared.inbox;
         inbox.with(|state| ((), state.forget(hash, key)));
     }
 
-    /// Failures of a key in a row, since it last succeeded or was forgotten.
+    /// Consecutive failures of a key since it last succeeded or was forgotten.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {
         let hash = self.shared.hasher.hash(key);
-        self.shared.inbox.look(|state| state.failures(hash, key))
+        self.shared.inbox.read(|state| state.failures(hash, key))
     }
 
-    /// The next key to work on; waits for one. `None` once the queue is shut down.
+    /// Waits for the next key to work on. `None` once the queue is shut down.
     ///
-    /// Cancel safe: a future that is dropped takes nothing with it, and if it had been woken for a
-    /// key the next waiter is woken instead.
+    /// Cancel-safe: a dropped future loses no key; if it had been woken for a key, the next waiter
+    /// is woken instead.
     pub async fn next(&self) -> Option<Item<'_, K>> {
         // A loop over a full queue would otherwise never yield to its runtime.
         tokio::task::coop::consume_budget().await;

@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 use tokio::time::{Sleep, sleep_until};
 
 use super::item::Item;
-use super::state::Look;
+use super::state::Polled;
 use super::wait::Ticket;
 use super::{Key, Shared};
 
-/// Looks for a key, and sleeps in the queue's line of waiters until there is one.
+/// Takes a key, and sleeps among the queue's waiters until there is one.
 pub(super) struct Next<'q, K: Key> {
     queue: &'q Shared<K>,
     ticket: Option<Ticket>,
-    /// Only the waiter that keeps the time has one.
+    /// Only the timekeeper has one.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -38,11 +38,11 @@ impl<'q, K: Key> Future for Next<'q, K> {
             let now = this.queue.clock.now();
             let ticket = &mut this.ticket;
             let inbox = &this.queue.inbox;
-            let look = inbox.with(|state| (state.look(ticket, cx.waker(), now), Vec::new()));
-            let alarm = match look {
-                Look::Taken(taken) => return Poll::Ready(Some(Item::new(this.queue, taken))),
-                Look::Closed => return Poll::Ready(None),
-                Look::Nothing { alarm } => alarm,
+            let polled = inbox.with(|state| (state.poll(ticket, cx.waker(), now), Vec::new()));
+            let alarm = match polled {
+                Polled::Taken(taken) => return Poll::Ready(Some(Item::new(this.queue, taken))),
+                Polled::Closed => return Poll::Ready(None),
+                Polled::Nothing { alarm } => alarm,
             };
             let Some(due) = alarm else {
                 this.timer = None;

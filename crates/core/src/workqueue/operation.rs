@@ -1,52 +1,52 @@
-//! What is done to the state by whoever comes to it, not by who asked for it.
+//! Operations on the state that another thread may apply than the one that submitted them.
 
 use super::clock::Tick;
 use super::priority::Priority;
-use super::state::{State, Verdict, When};
+use super::state::{Completion, State, When};
 use super::table::KeyHash;
 
-/// Something to do to the state whose result nobody waits for.
+/// An operation without a result.
 #[derive(Debug)]
 pub(super) enum Operation<K> {
     /// A key is added.
     Add {
         hash: KeyHash,
         key: K,
-        band: Priority,
+        priority: Priority,
         when: When,
         now: Tick,
     },
     /// The work on a key ended.
     Finish {
         index: u32,
-        verdict: Verdict,
+        completion: Completion,
         now: Tick,
     },
 }
 
 impl<K: Eq> State<K> {
-    /// One by one: should comparing keys panic, the others are still there for who comes next.
-    pub(super) fn work_off(&mut self, dropped: &mut Vec<K>) {
-        while let Some(operation) = self.tray.pop_front() {
+    /// One by one: if comparing keys panics, the other operations are still there.
+    pub(super) fn apply_pending(&mut self, dropped: &mut Vec<K>) {
+        while let Some(operation) = self.pending.pop_front() {
             self.apply(operation, dropped);
         }
     }
 
-    /// What is pushed to `dropped` is dropped without the lock.
+    /// Keys that are pushed to `dropped` are dropped without the lock.
     pub(super) fn apply(&mut self, operation: Operation<K>, dropped: &mut Vec<K>) {
         match operation {
             Operation::Add {
                 hash,
                 key,
-                band,
+                priority,
                 when,
                 now,
-            } => dropped.extend(self.add(hash, key, band, when, now)),
+            } => dropped.extend(self.add(hash, key, priority, when, now)),
             Operation::Finish {
                 index,
-                verdict,
+                completion,
                 now,
-            } => dropped.extend(self.finish(index, verdict, now).dropped),
+            } => dropped.extend(self.finish(index, completion, now).dropped),
         }
     }
 }

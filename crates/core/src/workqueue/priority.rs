@@ -1,24 +1,25 @@
-//! Priority bands and the turns that keep a lower band from starving.
+//! Priorities, and the turns that prevent starvation of lower priorities.
 
 use std::time::Duration;
 
 use super::clock::{Tick, nanos};
 
-/// How urgent a key is. Keys of a higher band are served first; inside a band order is FIFO.
+/// How urgent a key is. Keys of a higher priority are served first; within a priority the order is
+/// FIFO.
 ///
-/// The order of the variants is the order of service: `Release` is the highest band.
+/// The order of the variants is the order of service: `Release` is the highest priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Something is blocked until this key is worked on: a deletion waits for our finalizer.
+    /// A deletion waits for a finalizer of Belayer's until this key is worked on.
     Release,
     /// An ordinary change.
     Normal,
-    /// Nothing is known to have changed: the initial list and the periodic resync.
+    /// No change is known: the initial list and the periodic resync.
     Resync,
 }
 
 impl Priority {
-    /// Every band, the highest first.
+    /// Every priority, the highest first.
     pub const ALL: [Self; 3] = [Self::Release, Self::Normal, Self::Resync];
 
     /// The value of the `priority` label in metrics.
@@ -31,7 +32,7 @@ impl Priority {
         }
     }
 
-    /// The more urgent of the two: what merging duplicates keeps.
+    /// The more urgent of the two, which merged adds keep.
     #[must_use]
     pub fn highest(self, other: Self) -> Self {
         self.min(other)
@@ -42,18 +43,17 @@ impl Priority {
     }
 }
 
-/// When a waiting key of a lower band gets a turn although higher bands have work.
+/// When a waiting key of a lower priority gets a turn although keys of higher priorities wait.
 ///
-/// Priority is strict until the oldest key of a lower band has waited longer than its band allows.
-/// From then on one turn in [`one_in`](Self::one_in) goes to an overdue band (to both in rotation if
-/// both are overdue), so a steady stream of urgent keys slows the others down but can never shut
-/// them out, and a huge overdue backlog (the resync of a big cluster) cannot shut out the urgent
-/// ones either.
+/// Priority is strict until the oldest key of a lower priority has waited longer than allowed. From
+/// then on one turn in [`one_in`](Self::one_in) goes to an overdue priority (alternating if both
+/// are overdue). So a steady stream of urgent keys slows the others down without starving them, and
+/// a large overdue backlog (the resync of a big cluster) does not starve the urgent ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ageing {
-    /// How long a [`Priority::Normal`] key may wait behind higher bands. Default: 10 s.
+    /// How long a [`Priority::Normal`] key may wait behind higher priorities. Default: 10 s.
     pub normal: Duration,
-    /// How long a [`Priority::Resync`] key may wait behind higher bands. Default: 60 s.
+    /// How long a [`Priority::Resync`] key may wait behind higher priorities. Default: 60 s.
     pub resync: Duration,
     /// One turn in this many goes to an overdue key. 0 switches ageing off. Default: 8.
     pub one_in: u32,
@@ -69,15 +69,15 @@ impl Default for Ageing {
     }
 }
 
-/// Decides whose turn it is.
+/// Chooses the priority of the next key.
 #[derive(Debug)]
 pub(super) struct PriorityChoice {
-    /// Allowed wait by band, in nanoseconds.
+    /// Allowed wait by priority, in nanoseconds.
     limits: [u64; 3],
     one_in: u32,
-    /// PriorityChoice since an overdue key was last given one.
+    /// Turns since the last overdue key was served.
     since_overdue: u32,
-    /// The band that got it.
+    /// The priority of that key.
     last_overdue: Priority,
 }
 
@@ -91,8 +91,8 @@ impl PriorityChoice {
         }
     }
 
-    /// The band to serve, with its head. `head` tells the first key of a band and since when it is
-    /// ready.
+    /// The priority to serve, with its head. `head` returns the first key of a priority and since
+    /// when it is ready.
     pub(super) fn choose<T>(
         &mut self,
         head: impl Fn(Priority) -> Option<(T, Tick)>,
@@ -100,7 +100,7 @@ impl PriorityChoice {
     ) -> Option<(Priority, (T, Tick))> {
         let best = Priority::ALL
             .into_iter()
-            .find_map(|band| Some((band, head(band)?)))?;
+            .find_map(|priority| Some((priority, head(priority)?)))?;
         if self.one_in > 0
             && self.since_overdue.saturating_add(1) >= self.one_in
             && let Some(overdue) = self.overdue_below(best.0, head, now)
@@ -113,7 +113,7 @@ impl PriorityChoice {
         Some(best)
     }
 
-    /// The overdue band below `best`; of two, the one that was not served last time.
+    /// The overdue priority below `best`; of two, the one that was not served last time.
     fn overdue_below<T>(
         &self,
         best: Priority,
@@ -122,10 +122,11 @@ impl PriorityChoice {
     ) -> Option<(Priority, (T, Tick))> {
         let mut overdue = Priority::ALL
             .into_iter()
-            .filter(|band| *band > best)
-            .filter_map(|band| {
-                let (key, since) = head(band)?;
-                (now.since(since) > self.limits[band.index()]).then_some((band, (key, since)))
+            .filter(|priority| *priority > best)
+            .filter_map(|priority| {
+                let (key, since) = head(priority)?;
+                (now.since(since) > self.limits[priority.index()])
+                    .then_some((priority, (key, since)))
             });
         match (overdue.next(), overdue.next()) {
             (Some(first), Some(second)) if first.0 == self.last_overdue => Some(second),

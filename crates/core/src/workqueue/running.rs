@@ -1,5 +1,5 @@
-//! Keys that are being processed, apart from the table: a handful of places that are used again and
-//! again and stay in the cache.
+//! Keys that are being processed, apart from the table: a few slots that are reused and stay in the
+//! cache.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use super::clock::Tick;
 use super::priority::Priority;
 use super::state::When;
 
-/// What was asked for a key while it was being processed.
+/// How a key is to run again that was added while it was being processed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rerun {
     /// Nothing.
     No,
-    /// To run again as soon as it is done.
-    Ready { band: Priority, since: Tick },
-    /// To run again at this time.
-    Delayed { band: Priority, due: Tick },
+    /// As soon as its work ends.
+    Ready { priority: Priority, since: Tick },
+    /// At this time.
+    Delayed { priority: Priority, due: Tick },
 }
 
 /// The work on one key.
@@ -25,57 +25,57 @@ pub(super) struct Run {
     pub(super) rerun: Rerun,
 }
 
-/// All work in progress. A run keeps its place until it ends.
+/// All work in progress. A run keeps its slot until it ends.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    places: Vec<Option<Run>>,
+    slots: Vec<Option<Run>>,
     free: Vec<u32>,
 }
 
 impl Running {
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// Returns the place of the new run.
+    /// Returns the slot of the new run.
     pub(super) fn begin(&mut self, now: Tick) -> u32 {
         let run = Some(Run {
             started: now,
             rerun: Rerun::No,
         });
         match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = run;
-                place
+            Some(slot) => {
+                self.slots[slot as usize] = run;
+                slot
             }
             None => {
-                self.places.push(run);
-                (self.places.len() - 1) as u32
+                self.slots.push(run);
+                (self.slots.len() - 1) as u32
             }
         }
     }
 
-    /// `None` where no run is.
-    pub(super) fn end(&mut self, place: u32) -> Option<Run> {
-        let run = self.places[place as usize].take()?;
-        self.free.push(place);
+    /// `None` if the slot is empty.
+    pub(super) fn end(&mut self, slot: u32) -> Option<Run> {
+        let run = self.slots[slot as usize].take()?;
+        self.free.push(slot);
         Some(run)
     }
 
-    /// What was asked for the key of this run. `None` where no run is.
-    pub(super) fn rerun(&mut self, place: u32) -> Option<&mut Rerun> {
-        let run = self.places[place as usize].as_mut()?;
+    /// How the key of this run is to run again. `None` if the slot is empty.
+    pub(super) fn rerun(&mut self, slot: u32) -> Option<&mut Rerun> {
+        let run = self.slots[slot as usize].as_mut()?;
         Some(&mut run.rerun)
     }
 
     pub(super) fn reruns(&mut self) -> impl Iterator<Item = &mut Rerun> {
-        self.places.iter_mut().flatten().map(|run| &mut run.rerun)
+        self.slots.iter_mut().flatten().map(|run| &mut run.rerun)
     }
 
-    /// How long all the runs have been, summed up, and how long the longest has been. It is asked
-    /// for now and then, and there are no more runs than workers: not worth keeping.
+    /// The sum of the ages of all runs, and the longest. Computed on demand, because it is rarely
+    /// needed and there are no more runs than workers.
     pub(super) fn ages(&self, now: Tick) -> (Duration, Duration) {
-        let ages = || self.places.iter().flatten().map(|run| run.started);
+        let ages = || self.slots.iter().flatten().map(|run| run.started);
         let sum = ages().fold(0_u64, |sum, started| sum.saturating_add(now.since(started)));
         let longest = ages().map(|started| now.since(started)).max().unwrap_or(0);
         (Duration::from_nanos(sum), Duration::from_nanos(longest))
@@ -83,20 +83,29 @@ impl Running {
 }
 
 impl Rerun {
-    pub(super) fn merge(self, band: Priority, when: When, now: Tick) -> Self {
+    pub(super) fn merge(self, priority: Priority, when: When, now: Tick) -> Self {
         match (self, when) {
-            (Self::No, When::Now) => Self::Ready { band, since: now },
-            (Self::No, When::At(due)) => Self::Delayed { band, due },
-            (Self::Ready { band: old, since }, _) => Self::Ready {
-                band: old.highest(band),
-                since,
-            },
-            (Self::Delayed { band: old, .. }, When::Now) => Self::Ready {
-                band: old.highest(band),
+            (Self::No, When::Now) => Self::Ready {
+                priority,
                 since: now,
             },
-            (Self::Delayed { band: old, due }, When::At(other)) => Self::Delayed {
-                band: old.highest(band),
+            (Self::No, When::At(due)) => Self::Delayed { priority, due },
+            (
+                Self::Ready {
+                    priority: old,
+                    since,
+                },
+                _,
+            ) => Self::Ready {
+                priority: old.highest(priority),
+                since,
+            },
+            (Self::Delayed { priority: old, .. }, When::Now) => Self::Ready {
+                priority: old.highest(priority),
+                since: now,
+            },
+            (Self::Delayed { priority: old, due }, When::At(other)) => Self::Delayed {
+                priority: old.highest(priority),
                 due: due.min(other),
             },
         }

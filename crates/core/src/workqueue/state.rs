@@ -1,5 +1,5 @@
-//! What the queue knows, and every operation on it: plain code under one lock, with the time passed
-//! in.
+//! The state of the queue and every operation on it: plain code under one lock, with the time as a
+//! parameter.
 
 mod end;
 
@@ -19,17 +19,17 @@ use super::running::{Rerun, Running};
 use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
 
-/// Whether work is accepted and handed out.
+/// Whether keys are accepted and handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// Nothing is accepted; what was ready is still handed out.
+    /// No key is accepted; ready keys are still handed out.
     Draining,
-    /// Nothing is accepted or handed out.
+    /// No key is accepted or handed out.
     ShutDown,
 }
 
-/// When a key shall be worked on.
+/// When a key is to be worked on.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
     Now,
@@ -38,14 +38,14 @@ pub(super) enum When {
 
 /// How the work on a key ended.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Verdict {
-    /// No word about success: failures stay as they are.
+pub(super) enum Completion {
+    /// Without success or failure: failures stay as they are.
     Done,
-    /// Failures are forgotten.
+    /// With success: failures are reset.
     Succeeded,
-    /// Failures are forgotten, and the key comes back at this time.
+    /// With success: failures are reset, and the key is added again for this time.
     Again(When),
-    /// One more failure. `draw` (0 to 1) picks the delay.
+    /// With a failure. `draw` (0 to 1) selects the delay.
     Failed { backoff: Backoff, draw: f64 },
 }
 
@@ -54,55 +54,55 @@ pub(super) enum Verdict {
 pub(super) struct Taken<K> {
     pub(super) key: K,
     pub(super) index: u32,
-    pub(super) band: Priority,
+    pub(super) priority: Priority,
     pub(super) since: Tick,
     pub(super) started: Tick,
     pub(super) failures: u32,
 }
 
-/// What a waiter finds.
+/// The result of one poll of a waiter.
 #[derive(Debug)]
-pub(super) enum Look<K> {
+pub(super) enum Polled<K> {
     Taken(Taken<K>),
-    /// Nothing is ready. The waiter that keeps the time has to look again at `alarm`.
+    /// Nothing is ready. The timekeeper must poll again at `alarm`.
     Nothing {
         alarm: Option<Tick>,
     },
     Closed,
 }
 
-/// What the end of work leaves behind.
+/// What the end of work returns.
 #[derive(Debug)]
 pub(super) struct Finished<K> {
-    /// Keys of entries that are not needed any more, to be dropped outside the lock.
+    /// Keys of entries that are not needed any more, to be dropped outside of the lock.
     pub(super) dropped: Vec<K>,
-    /// The backoff drawn by [`Verdict::Failed`].
+    /// The backoff drawn by [`Completion::Failed`].
     pub(super) delay: Duration,
 }
 
 #[derive(Debug)]
 pub(super) struct State<K> {
     pub(super) table: Table<K>,
-    /// Operations from the inbox's tray, while they are worked off.
-    pub(super) tray: VecDeque<Operation<K>>,
-    /// Whether the inbox's tray is watched.
+    /// Operations from the inbox, while they are applied.
+    pub(super) pending: VecDeque<Operation<K>>,
+    /// Whether the inbox is watched.
     pub(super) watched: bool,
-    /// Keys to hand out, by band.
+    /// Keys to hand out, by priority.
     ready: [List; 3],
-    /// Keys being processed that are to run again at once, by band.
+    /// Keys being processed that are to run again at once, by priority.
     reruns: [usize; 3],
     /// Keys being processed.
     running: Running,
     delays: Delays,
-    /// Entries that were not needed any more when they were put here; some twice, some needed
-    /// again. They are removed many at a time.
+    /// Entries that were not needed when they were put here; some are listed twice, some are needed
+    /// again. They are removed in batches.
     unneeded: Vec<u32>,
     turns: PriorityChoice,
     waiters: Waiters,
     pub(super) phase: Phase,
     adds: u64,
     retries: u64,
-    /// Not reported yet; `None` where nobody wants to know.
+    /// Not reported yet; `None` if metrics are off.
     durations: Option<Durations>,
 }
 
@@ -110,7 +110,7 @@ impl<K> State<K> {
     pub(super) fn new(ageing: Ageing, durations: Option<Durations>) -> Self {
         Self {
             table: Table::new(),
-            tray: VecDeque::new(),
+            pending: VecDeque::new(),
             watched: false,
             ready: [List::EMPTY; 3],
             reruns: [0; 3],
@@ -126,13 +126,13 @@ impl<K> State<K> {
         }
     }
 
-    /// Adds a key, or merges with what is known of it: the higher band, the earlier time. Returns
-    /// a key to drop outside the lock.
+    /// Adds a key, or merges it with its entry: the higher priority, the earlier time. Returns a
+    /// key to drop outside of the lock.
     pub(super) fn add(
         &mut self,
         hash: KeyHash,
         key: K,
-        band: Priority,
+        priority: Priority,
         when: When,
         now: Tick,
     ) -> Option<K>
@@ -143,25 +143,25 @@ impl<K> State<K> {
             return Some(key);
         }
         self.release_due(now);
-        match self.table.find_or_insert(hash, key, band) {
+        match self.table.find_or_insert(hash, key, priority) {
             Found::New(index) => {
-                self.enqueue(index, band, when, now);
+                self.enqueue(index, priority, when, now);
                 None
             }
             Found::Known(index, key) => {
-                self.merge(index, band, when, now);
+                self.merge(index, priority, when, now);
                 Some(key)
             }
         }
     }
 
     /// Counts a failure of a key and adds it with backoff. Returns the delay and a key to drop
-    /// outside the lock.
+    /// outside of the lock.
     pub(super) fn retry(
         &mut self,
         hash: KeyHash,
         key: K,
-        band: Priority,
+        priority: Priority,
         (backoff, draw): (Backoff, f64),
         now: Tick,
     ) -> (Duration, Option<K>)
@@ -172,12 +172,12 @@ impl<K> State<K> {
             return (Duration::ZERO, Some(key));
         }
         self.release_due(now);
-        let (index, spare) = match self.table.find_or_insert(hash, key, band) {
+        let (index, spare) = match self.table.find_or_insert(hash, key, priority) {
             Found::New(index) => (index, None),
             Found::Known(index, key) => (index, Some(key)),
         };
         let delay = self.fail(index, backoff, draw);
-        self.merge(index, band, When::At(now.after(delay)), now);
+        self.merge(index, priority, When::At(now.after(delay)), now);
         (delay, spare)
     }
 
@@ -192,7 +192,7 @@ impl<K> State<K> {
         backoff.delay(ceiling, draw)
     }
 
-    /// Returns keys to drop outside the lock.
+    /// Returns keys to drop outside of the lock.
     pub(super) fn forget(&mut self, hash: KeyHash, key: &K) -> Vec<K>
     where
         K: Eq,
@@ -213,32 +213,32 @@ impl<K> State<K> {
             .map_or(0, |index| self.table.entry(index).failures)
     }
 
-    fn merge(&mut self, index: u32, band: Priority, when: When, now: Tick) {
+    fn merge(&mut self, index: u32, priority: Priority, when: When, now: Tick) {
         let entry = self.table.entry_mut(index);
         match entry.place {
-            Place::Idle => self.enqueue(index, band, when, now),
+            Place::Idle => self.enqueue(index, priority, when, now),
             Place::Ready { .. } => {
-                if band < entry.band {
-                    let old = std::mem::replace(&mut entry.band, band);
+                if priority < entry.priority {
+                    let old = std::mem::replace(&mut entry.priority, priority);
                     self.ready[old.index()].remove(&mut self.table.entries, index);
-                    self.ready[band.index()].push_back(&mut self.table.entries, index);
+                    self.ready[priority.index()].push_back(&mut self.table.entries, index);
                 }
             }
             Place::Delayed { position } => {
-                let band = entry.band.highest(band);
-                entry.band = band;
+                let priority = entry.priority.highest(priority);
+                entry.priority = priority;
                 let earlier = match when {
                     When::Now => true,
                     When::At(due) => due < self.delays.due(position),
                 };
                 if earlier {
                     self.delays.remove(&mut self.table.entries, position);
-                    self.enqueue(index, band, when, now);
+                    self.enqueue(index, priority, when, now);
                 }
             }
             Place::Processing { run } => {
                 if let Some(rerun) = self.running.rerun(run) {
-                    let merged = rerun.merge(band, when, now);
+                    let merged = rerun.merge(priority, when, now);
                     let before = std::mem::replace(rerun, merged);
                     self.count_rerun(before, merged);
                 }
@@ -248,76 +248,81 @@ impl<K> State<K> {
 
     fn count_rerun(&mut self, old: Rerun, new: Rerun) {
         match old {
-            Rerun::Ready { band, .. } => self.reruns[band.index()] -= 1,
+            Rerun::Ready { priority, .. } => self.reruns[priority.index()] -= 1,
             Rerun::No | Rerun::Delayed { .. } if matches!(new, Rerun::Ready { .. }) => {
                 self.adds += 1;
             }
             Rerun::No | Rerun::Delayed { .. } => {}
         }
-        if let Rerun::Ready { band, .. } = new {
-            self.reruns[band.index()] += 1;
+        if let Rerun::Ready { priority, .. } = new {
+            self.reruns[priority.index()] += 1;
         }
     }
 
-    /// Puts an entry that is in no list where it belongs.
-    fn enqueue(&mut self, index: u32, band: Priority, when: When, now: Tick) {
+    /// Puts an entry that is in no list into the right one.
+    fn enqueue(&mut self, index: u32, priority: Priority, when: When, now: Tick) {
         match when {
             When::At(due) if due > now => {
-                self.table.entry_mut(index).band = band;
+                self.table.entry_mut(index).priority = priority;
                 self.delays.push(&mut self.table.entries, index, due);
             }
-            When::At(due) => self.enqueue_ready(index, band, due),
-            When::Now => self.enqueue_ready(index, band, now),
+            When::At(due) => self.enqueue_ready(index, priority, due),
+            When::Now => self.enqueue_ready(index, priority, now),
         }
     }
 
-    fn enqueue_ready(&mut self, index: u32, band: Priority, since: Tick) {
+    fn enqueue_ready(&mut self, index: u32, priority: Priority, since: Tick) {
         self.adds += 1;
-        self.push_ready(index, band, since);
+        self.push_ready(index, priority, since);
     }
 
-    fn push_ready(&mut self, index: u32, band: Priority, since: Tick) {
+    fn push_ready(&mut self, index: u32, priority: Priority, since: Tick) {
         let entry = self.table.entry_mut(index);
-        entry.band = band;
+        entry.priority = priority;
         entry.place = Place::Ready { since };
-        self.ready[band.index()].push_back(&mut self.table.entries, index);
+        self.ready[priority.index()].push_back(&mut self.table.entries, index);
     }
 
     /// Moves the keys that are due to the ready lists, in the order of their times.
     fn release_due(&mut self, now: Tick) {
         while let Some((index, due)) = self.delays.pop_due(&mut self.table.entries, now) {
-            let band = self.table.entry(index).band;
-            self.enqueue_ready(index, band, due);
+            let priority = self.table.entry(index).priority;
+            self.enqueue_ready(index, priority, due);
         }
     }
 
-    /// A waiter looks for work, and sleeps if there is none.
-    pub(super) fn look(&mut self, ticket: &mut Option<Ticket>, waker: &Waker, now: Tick) -> Look<K>
+    /// A waiter polls for a key, and sleeps if there is none.
+    pub(super) fn poll(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+        now: Tick,
+    ) -> Polled<K>
     where
         K: Clone,
     {
         if let Some(ticket) = *ticket {
-            self.waiters.look(ticket);
+            self.waiters.awake(ticket);
         }
-        let look = match self.take(now) {
-            Some(taken) => Look::Taken(taken),
-            None if self.closed() => Look::Closed,
+        let polled = match self.take(now) {
+            Some(taken) => Polled::Taken(taken),
+            None if self.closed() => Polled::Closed,
             None => {
                 let due = self.delays.next_due();
                 let (new, alarm) = self.waiters.sleep(*ticket, waker, due);
                 *ticket = Some(new);
-                return Look::Nothing { alarm };
+                return Polled::Nothing { alarm };
             }
         };
         if let Some(ticket) = ticket.take() {
             self.waiters.leave(ticket);
         }
-        look
+        polled
     }
 
-    /// A waiter gives up.
+    /// A waiter was dropped.
     pub(super) fn give_up(&mut self, ticket: Ticket) {
-        self.waiters.look(ticket);
+        self.waiters.awake(ticket);
         self.waiters.leave(ticket);
     }
 
@@ -330,17 +335,17 @@ impl<K> State<K> {
             return None;
         }
         self.release_due(now);
-        let since = |band: Priority| {
-            let head = self.ready[band.index()].front()?;
+        let since = |priority: Priority| {
+            let head = self.ready[priority.index()].front()?;
             match self.table.entry(head).place {
                 Place::Ready { since } => Some((head, since)),
                 _ => None,
             }
         };
-        let (band, (index, since)) = self.turns.choose(since, now)?;
-        // Cloned before anything is changed: a clone may panic.
+        let (priority, (index, since)) = self.turns.choose(since, now)?;
+        // Cloned before any change: a clone may panic.
         let key = self.table.entry(index).key.clone()?;
-        self.ready[band.index()].remove(&mut self.table.entries, index);
+        self.ready[priority.index()].remove(&mut self.table.entries, index);
         let run = self.running.begin(now);
         let entry = self.table.entry_mut(index);
         entry.place = Place::Processing { run };
@@ -351,14 +356,14 @@ impl<K> State<K> {
         Some(Taken {
             key,
             index,
-            band,
+            priority,
             since,
             started: now,
             failures,
         })
     }
 
-    /// Nothing more will ever be handed out.
+    /// Whether no key will be handed out any more.
     pub(super) fn closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -367,14 +372,14 @@ impl<K> State<K> {
         }
     }
 
-    /// Nothing is being processed.
+    /// Whether no key is being processed.
     pub(super) fn idle(&self) -> bool {
         self.running.len() == 0
     }
 
-    /// Wakes whom the last operations gave something to do. Whoever gives the lock back does it.
+    /// Wakes the waiters after the last operations. Called before the lock is released.
     pub(super) fn settle(&mut self, wakes: &mut Wakes) {
-        if self.waiters.nobody_asleep() {
+        if self.waiters.none_asleep() {
             return;
         }
         if self.closed() {
@@ -385,17 +390,17 @@ impl<K> State<K> {
         }
     }
 
-    /// Whether anybody waits for what an operation may bring about: a key, or the end.
-    pub(super) fn somebody_waits(&self) -> bool {
-        !self.waiters.nobody_asleep() || self.phase != Phase::Open
+    /// Whether a waiter waits for the effect of an operation: a key, or the end.
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiters.none_asleep() || self.phase != Phase::Open
     }
 
-    /// The durations that have come together, once they are many.
-    pub(super) fn many_durations(&mut self) -> Option<Durations> {
-        self.durations.as_mut().and_then(Durations::take_many)
+    /// Takes the durations if a batch is complete.
+    pub(super) fn batch_of_durations(&mut self) -> Option<Durations> {
+        self.durations.as_mut().and_then(Durations::take_batch)
     }
 
-    /// The durations that have come together.
+    /// Takes all durations.
     pub(super) fn take_durations(&mut self) -> Option<Durations> {
         self.durations.as_mut().map(Durations::take)
     }
@@ -407,7 +412,8 @@ impl<K> State<K> {
     pub(super) fn snapshot(&self, now: Tick) -> Snapshot {
         let (unfinished, longest) = self.running.ages(now);
         Snapshot {
-            depth: [0, 1, 2].map(|band: usize| self.ready[band].len() + self.reruns[band]),
+            depth: [0, 1, 2]
+                .map(|priority: usize| self.ready[priority].len() + self.reruns[priority]),
             delayed: self.delays.len(),
             processing: self.running.len(),
             known: self.table.len() - self.still_unneeded().len(),

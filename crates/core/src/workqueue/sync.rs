@@ -1,4 +1,4 @@
-//! The primitives under the inbox, in one place so that a model checker's can stand in for them.
+//! The primitives under the inbox, in one place so that a model checker can replace them.
 
 use std::hint::spin_loop;
 
@@ -7,20 +7,20 @@ use parking_lot::{Mutex, MutexGuard};
 pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 pub(super) use tokio::sync::Notify;
 
-/// How often who finds a lock taken looks away and tries again before it sleeps.
-const TRIES: usize = 10;
+/// How often a thread that finds the lock taken pauses and tries again before it sleeps.
+const ATTEMPTS: usize = 10;
 
-/// How long it looks away: some microseconds, many times as long as the lock is held.
+/// How long it pauses: some microseconds, many times as long as the lock is held.
 const PAUSES: usize = 100;
 
-/// What holds a lock.
+/// The guard of a lock.
 pub(super) type Guard<'a, T> = MutexGuard<'a, T>;
 
-/// A lock that is held for less than a microsecond, over and over.
+/// A lock that is held for less than a microsecond, very often.
 ///
-/// Processors that come to it in turn spend their time waiting for each other's memory. Who finds it
-/// taken therefore looks away for long: meanwhile the other does many things in a row with
-/// everything at hand, and then they change over.
+/// Processors that use it alternately spend their time waiting for each other's memory. A thread
+/// that finds it taken therefore pauses for long: in the meantime the holder does many operations
+/// in a row with a warm cache, and then they change over.
 pub(super) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
@@ -38,7 +38,7 @@ impl<T> Lock<T> {
 
     #[cold]
     fn lock_later(&self) -> Guard<'_, T> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             for _ in 0..PAUSES {
                 spin_loop();
             }

@@ -1,7 +1,7 @@
-//! The keys the queue knows: a slab of entries, found by key through a hash table of their indices.
+//! The keys of the queue: a slab of entries, found by key through a hash table of their indices.
 //!
-//! Everything else in the queue (ready lists, delays, what is being processed) speaks of entries by
-//! index, so a key is hashed once, before the lock is taken, and compared once.
+//! All other parts of the queue (ready lists, delays, running work) refer to entries by index, so a
+//! key is hashed once, before the lock is taken, and compared once.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -13,17 +13,18 @@ use super::priority::Priority;
 /// No entry: the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A slab that has grown past this many entries gives its memory back when it runs empty twice in a
-/// row with little use in between: after a burst, but not between the waves of steady load.
+/// A slab that has grown beyond this many entries frees its memory when it becomes empty twice in a
+/// row with little use in between: after a burst, but not between the peaks of a steady load.
 const KEEP_CAPACITY: usize = 4096;
 
-/// The hash of a key. 32 bits are enough to tell a million keys apart but for a hundred pairs, and
-/// keep a table slot at eight bytes.
+/// The hash of a key. 32 bits distinguish a million keys except for about a hundred pairs, and keep
+/// a table slot at eight bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyHash(u32);
 
 impl KeyHash {
-    /// Spread over 64 bits: the table takes its bucket from the low bits and its tag from the high.
+    /// Spread over 64 bits: the table takes its bucket from the low bits and its tag from the high
+    /// ones.
     const fn spread(self) -> u64 {
         (self.0 as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
@@ -43,13 +44,13 @@ impl Hasher {
 /// Where a key is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place {
-    /// Nowhere; only its failures are remembered.
+    /// In no list; only its failures are kept.
     Idle,
-    /// In the ready list of its band.
+    /// In the ready list of its priority.
     Ready { since: Tick },
     /// Among the delays, at this position of the heap.
     Delayed { position: u32 },
-    /// Handed out: the work on it is at this place among all that runs.
+    /// Handed out: the work on it is in this slot of the running work.
     Processing { run: u32 },
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Entry<K> {
     /// `None` only while the entry is free.
     pub(super) key: Option<K>,
     hash: KeyHash,
-    pub(super) band: Priority,
+    pub(super) priority: Priority,
     pub(super) place: Place,
     /// Failures in a row.
     pub(super) failures: u32,
@@ -81,13 +82,13 @@ pub(super) struct Table<K> {
     slots: HashTable<Slot>,
     pub(super) entries: Vec<Entry<K>>,
     free: u32,
-    /// The most entries in use since the table last ran empty.
+    /// The maximum number of entries in use since the table was last empty.
     peak: usize,
 }
 
-/// The answer of [`Table::find_or_insert`].
+/// The result of [`Table::find_or_insert`].
 pub(super) enum Found<K> {
-    /// The key is known; the one given is handed back, to be dropped outside the lock.
+    /// The key has an entry; the given key is returned, to be dropped outside of the lock.
     Known(u32, K),
     New(u32),
 }
@@ -125,7 +126,7 @@ impl<K> Table<K> {
     }
 
     /// A new entry is [`Place::Idle`].
-    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K, band: Priority) -> Found<K>
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: K, priority: Priority) -> Found<K>
     where
         K: Eq,
     {
@@ -143,7 +144,7 @@ impl<K> Table<K> {
         let entry = Entry {
             key: Some(key),
             hash,
-            band,
+            priority,
             place: Place::Idle,
             failures: 0,
             prev: NONE,
@@ -151,7 +152,7 @@ impl<K> Table<K> {
             ceiling: 0,
         };
         let index = if self.free == NONE {
-            // Four thousand million keys do not fit in memory long before they do not fit in u32.
+            // Four billion keys do not fit into memory.
             let index = entries.len() as u32;
             entries.push(entry);
             index
@@ -167,11 +168,12 @@ impl<K> Table<K> {
         Found::New(index)
     }
 
-    /// Forgets entries, each named once, and hands their keys back, to be dropped outside the lock.
+    /// Removes entries, each listed once, and returns their keys, to be dropped outside of the
+    /// lock.
     ///
-    /// Many at once, and looked up before the first is removed: in a large table each look-up is a
-    /// cache miss, and independent ones overlap. Done one by one this was a third of all the time
-    /// spent on a queue with a backlog.
+    /// Many are removed at once, and all are looked up before the first is removed: in a large
+    /// table each lookup is a cache miss, and independent ones overlap. One by one, removal took a
+    /// third of the time of a queue with a backlog.
     pub(super) fn remove(&mut self, indices: &[u32]) -> Vec<K> {
         let find = |index: &u32| {
             let hash = self.entry(*index).hash.spread();

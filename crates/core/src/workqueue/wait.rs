@@ -1,19 +1,19 @@
-//! Who waits for work, and who is woken.
+//! Which waiters sleep, and which are woken.
 //!
-//! All of it lives under the queue's one lock, so there is no wake-up protocol to get wrong: after
-//! every operation [`Waiters::settle`] restores two rules.
+//! All of this state is under the queue's lock, so no wake-up can be lost. After every operation
+//! [`Waiters::settle`] restores two rules.
 //!
-//! 1. While anybody sleeps, every ready key has a waiter that was woken and has not looked yet: one
+//! 1. While a waiter sleeps, every ready key has a waiter that was woken and has not polled yet: one
 //!    waiter per key, the longest sleeper first.
-//! 2. While anybody sleeps and a key is delayed, exactly one waiter (the timekeeper) has its timer
-//!    set to the earliest due time, or a woken waiter is about to look and become it.
+//! 2. While a waiter sleeps and a key is delayed, exactly one waiter (the timekeeper) has its timer
+//!    set to the earliest due time, or a woken waiter is about to poll and become it.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
 use super::clock::Tick;
 
-/// A waiter's place in the line. It is kept over spurious wake-ups.
+/// A waiter's place in the queue of waiters. It is kept over spurious wake-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
@@ -26,13 +26,14 @@ struct Timekeeper {
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     asleep: BTreeMap<Ticket, Waker>,
-    /// Woken, but they have not looked yet.
+    /// Woken waiters that have not polled yet.
     woken: usize,
     timekeeper: Option<Timekeeper>,
     tickets: u64,
 }
 
-/// Wakers to call once the lock is free: a waker may run anything, this queue's methods included.
+/// Wakers to call after the lock is released: a waker may run any code, including this queue's
+/// methods.
 #[derive(Debug, Default)]
 pub(super) struct Wakes {
     first: Option<Waker>,
@@ -56,19 +57,20 @@ impl Wakes {
 }
 
 impl Waiters {
-    /// Nobody sleeps: there is nothing to settle.
-    pub(super) fn nobody_asleep(&self) -> bool {
+    /// Whether no waiter sleeps.
+    pub(super) fn none_asleep(&self) -> bool {
         self.asleep.is_empty()
     }
 
-    /// Restores the module's two rules. `ready` counts ready keys, `next_due` is the first delay.
+    /// Restores the module's two rules. `ready` counts ready keys, `next_due` is the time of the
+    /// first delayed key.
     pub(super) fn settle(&mut self, ready: usize, next_due: Option<Tick>, wakes: &mut Wakes) {
         while self.woken < ready && self.wake_one(wakes) {}
         let Some(due) = next_due else { return };
         match &mut self.timekeeper {
             Some(keeper) if due < keeper.set_to => {
                 keeper.set_to = due;
-                // Not asleep means woken: it sets its timer anew when it looks.
+                // If it does not sleep it was woken, and sets its timer when it polls.
                 if let Some(waker) = self.asleep.get(&keeper.ticket) {
                     wakes.push(waker.clone());
                 }
@@ -94,8 +96,8 @@ impl Waiters {
         while self.wake_one(wakes) {}
     }
 
-    /// The waiter looks and finds nothing: it sleeps (on). Returns its ticket and whether it has to
-    /// keep the time.
+    /// A waiter has polled and found nothing: it sleeps. Returns its ticket and, if it is the
+    /// timekeeper, the time of its timer.
     pub(super) fn sleep(
         &mut self,
         ticket: Option<Ticket>,
@@ -116,14 +118,14 @@ impl Waiters {
         (ticket, next_due.filter(|_| self.keeps_time(ticket)))
     }
 
-    /// The waiter looks: it neither sleeps nor is it on its way any more.
-    pub(super) fn look(&mut self, ticket: Ticket) {
+    /// A waiter polls: it does not sleep, and its wake-up has arrived.
+    pub(super) fn awake(&mut self, ticket: Ticket) {
         if self.asleep.remove(&ticket).is_none() {
             self.woken -= 1;
         }
     }
 
-    /// The waiter, which has looked, goes away for good.
+    /// Removes a waiter, which has polled.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         if self.keeps_time(ticket) {
             self.timekeeper = None;

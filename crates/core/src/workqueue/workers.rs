@@ -1,4 +1,4 @@
-//! Plain workers around a queue.
+//! Workers that process the keys of a queue.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -21,23 +21,23 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// How the work on a key ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well, and nothing is left to do.
+    /// With success; nothing is left to do.
     Done,
-    /// Well, but the key wants to be looked at again after `after`.
+    /// With success, and the key is requeued after `after`.
     Again {
-        /// From now on; 0 is at once.
+        /// From now on; zero means at once.
         after: Duration,
     },
-    /// Badly: the key comes back after a delay drawn from this curve.
+    /// With a failure: the key is requeued after a delay drawn from this curve.
     Retry(Backoff),
-    /// Not at all: something else adds the key again. Its failures are neither counted nor reset.
+    /// Not done: another component adds the key again. Its failures are neither counted nor reset.
     Waiting,
 }
 
-/// Tasks that take keys from a queue and hand them to a handler. The queue alone serialises them.
+/// Tasks that take keys from a queue and pass them to a handler. Only the queue serialises them.
 ///
-/// A handler that panics costs its key one [`Backoff::ERROR`] and nobody else anything; the panic
-/// is counted. Dropping the workers aborts the handlers where they stand;
+/// A handler that panics causes one [`Backoff::ERROR`] for its key and does not affect other keys;
+/// the panic is counted. Dropping the workers aborts the running handlers;
 /// [`shutdown`](Self::shutdown) and [`drain`](Self::drain) let them finish.
 ///
 /// ```
@@ -58,7 +58,7 @@ pub enum Outcome {
 pub struct Workers<K: Key> {
     queue: WorkQueue<K>,
     tasks: JoinSet<()>,
-    /// Publishes metrics until the workers are gone.
+    /// Publishes metrics while the workers exist.
     ticker: JoinSet<()>,
     panics: Arc<Panics>,
 }
@@ -101,25 +101,25 @@ impl<K: Key + Debug> Workers<K> {
         }
     }
 
-    /// Panics caught so far.
+    /// The number of panics caught so far.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.panics.count.load(Ordering::Relaxed)
     }
 
-    /// Stops the queue, lets the handlers that run finish, and returns. What waits is let go.
+    /// Stops the queue, waits for the running handlers, and returns. Waiting keys are dropped.
     pub async fn shutdown(self) {
         self.queue.shutdown();
         self.join().await;
     }
 
-    /// Stops the queue, works off what is ready, and returns. Delayed keys are let go.
+    /// Stops the queue, processes the ready keys, and returns. Delayed keys are dropped.
     pub async fn drain(self) {
         self.queue.shutdown_with_drain().await;
         self.join().await;
     }
 
-    /// Waits until the workers have ended because somebody shut the queue down.
+    /// Waits until the workers have ended because the queue was shut down.
     pub async fn join(mut self) {
         while self.tasks.join_next().await.is_some() {}
         self.ticker.abort_all();
@@ -135,9 +135,9 @@ where
 {
     while let Some(item) = queue.next().await {
         let key = item.key().clone();
-        // The block makes a panic before the first await one of the future as well.
+        // The block also catches a panic of the handler before it returns its future.
         let run = async { handler(key).await };
-        // Nothing of ours is touched by the unwinding; the handler's own state is its business.
+        // The unwinding touches no state of the queue; the handler is responsible for its own.
         match AssertUnwindSafe(run).catch_unwind().await {
             Ok(Outcome::Done) => item.succeeded(),
             Ok(Outcome::Again { after }) => item.again(after),
@@ -160,7 +160,7 @@ where
     }
 }
 
-/// What a panic said, if it said it in words.
+/// The message of a panic, if it is a text.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

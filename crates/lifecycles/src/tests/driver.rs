@@ -52,7 +52,7 @@ async fn a_new_object_of_a_name_waits_until_the_work_of_the_older_uid_has_finish
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_do_not_wait_for_each_other() {
+async fn names_do_not_block_each_other() {
     let world = World::new();
     world.script("sync u-1", [Act::UntilCancelled]);
     let workers = world.start();
@@ -64,7 +64,7 @@ async fn names_do_not_wait_for_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_known_until_the_first_pass_and_unknown_is_not_absent() {
+async fn objects_are_unknown_until_the_first_pass() {
     let workers = World::new().start();
     let stranger = workers.known(&web("u-1"));
     assert_eq!(stranger, Known::Unknown);
@@ -90,12 +90,12 @@ async fn a_cancelled_run_is_run_again_at_once_if_something_is_pending() {
     sleep(SECOND).await;
     workers.observe(&web("u-1"), stop_within("b", 5));
     soon(workers.finished(&web("u-1"))).await;
-    // No failure was counted and no backoff was waited for.
+    // No failure was counted, and there was no backoff.
     assert_eq!(world.times("terminate u-1 b in 5s"), [SECOND]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_sync_says_after_it_was_cancelled_does_not_count() {
+async fn the_result_of_a_cancelled_sync_is_ignored() {
     for act in [
         Act::UntilCancelled,
         Act::FailWhenCancelled,
@@ -115,7 +115,7 @@ async fn what_a_sync_says_after_it_was_cancelled_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_back_off_and_a_success_forgets_them() {
+async fn errors_back_off_and_a_success_resets_the_backoff() {
     let world =
         World::backing_off(Backoff::new(Duration::from_millis(1), SECOND * 4).at_least(SECOND));
     world.script("sync u-1", [Act::Fail; 3]);
@@ -133,7 +133,7 @@ async fn errors_back_off_and_a_success_forgets_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_caught_and_its_work_tried_again_and_neighbours_do_not_notice() {
+async fn a_panic_is_caught_and_retried_without_effect_on_other_names() {
     let world = World::new();
     for call in ["sync u-1", "terminate u-1", "clean u-1"] {
         world.script(call, [Act::Panic]);
@@ -155,7 +155,7 @@ async fn a_panic_is_caught_and_its_work_tried_again_and_neighbours_do_not_notice
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_cancels_what_runs_waits_for_it_and_begins_nothing_more() {
+async fn a_shutdown_cancels_running_work_waits_for_it_and_begins_none() {
     let world = World::new();
     world.script("sync u-1", [Act::LingerWhenCancelled(SECOND * 5)]);
     world.script("sync u-2", [Act::Fail]);
@@ -170,12 +170,12 @@ async fn a_shutdown_cancels_what_runs_waits_for_it_and_begins_nothing_more() {
     workers.created(&named("c", "u-3"), "c");
     sleep(SECOND * 60).await;
     assert_eq!(world.news(), "");
-    // What will never be done is nothing to wait for.
+    // There is no wait for work that will never be done.
     soon(workers.settled()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_last_handle_cancels_what_runs() {
+async fn dropping_the_last_handle_cancels_running_work() {
     let world = World::new();
     world.script("sync u-1", [Act::UntilCancelled]);
     let workers = world.start();
@@ -190,7 +190,7 @@ async fn dropping_the_last_handle_cancels_what_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_leaves_alone_what_was_heard_of_after_it_had_begun() {
+async fn a_pass_ignores_objects_observed_after_it_began() {
     let world = World::new();
     let workers = world.start();
     workers.created(&named("old", "u-1"), "a");
@@ -210,7 +210,7 @@ async fn a_pass_leaves_alone_what_was_heard_of_after_it_had_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_does_not_bring_back_what_was_forgotten_after_it_had_begun() {
+async fn a_pass_does_not_begin_objects_removed_after_it_began() {
     let world = World::new();
     let workers = world.start();
     workers.created(&web("u-1"), "a");
@@ -224,7 +224,7 @@ async fn a_pass_does_not_bring_back_what_was_forgotten_after_it_had_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_finds_everything_as_it_is_does_nothing() {
+async fn a_pass_without_changes_does_nothing() {
     let world = World::new();
     world.script("terminate u-2", [Act::Fail; 3]);
     let workers = world.start();
@@ -243,7 +243,7 @@ async fn a_pass_that_finds_everything_as_it_is_does_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_without_work_have_no_task_and_names_without_objects_are_forgotten() {
+async fn names_without_work_have_no_task_and_names_without_objects_are_removed() {
     let world = World::new();
     let workers = world.start();
     for n in 0..100 {
@@ -261,14 +261,14 @@ async fn names_without_work_have_no_task_and_names_without_objects_are_forgotten
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_who_observe_at_once_lose_nothing() {
+async fn concurrent_observations_are_not_lost() {
     let world = World::new();
     let workers = world.start();
     let mut tellers = tokio::task::JoinSet::new();
-    for teller in 0..8 {
+    for observer in 0..8 {
         let workers = workers.clone();
         tellers.spawn(async move {
-            let object = named(&format!("web-{teller}"), "u-1");
+            let object = named(&format!("web-{observer}"), "u-1");
             workers.created(&object, "first");
             for _ in 0..200 {
                 workers.updated(&object, "next");
@@ -276,7 +276,7 @@ async fn many_who_observe_at_once_lose_nothing() {
             }
             workers.updated(&object, "last");
             workers.deleted(&object);
-            workers.created(&named(&format!("web-{teller}"), "u-2"), "new");
+            workers.created(&named(&format!("web-{observer}"), "u-2"), "new");
         });
     }
     while tellers.join_next().await.is_some() {}
@@ -290,7 +290,7 @@ async fn many_who_observe_at_once_lose_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_object_to_finish_does_not_wait_for_its_successor() {
+async fn waiting_for_an_object_does_not_wait_for_its_successor() {
     let world = World::new();
     world.script("sync u-2", [Act::UntilCancelled]);
     let workers = world.start();

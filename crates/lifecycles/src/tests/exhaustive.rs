@@ -1,7 +1,7 @@
-//! Every state that three objects of one name can get into, and in each of them every event.
+//! Every state that three objects of one name can reach, and in each of them every event.
 //!
-//! The state space is finite: snapshots are told apart only where it matters, one failure in a row
-//! stands for many, and there is one deadline. So this is a proof about the table, not a sample.
+//! The state space is finite: snapshots are distinguished only where it matters, one failure stands
+//! for many, and there is one deadline. So this is a proof about the table, not a sample.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ enum Event {
 }
 
 fn events() -> Vec<Event> {
-    let told: [fn(u8, Deadline) -> Observation<u8>; 6] = [
+    let reported: [fn(u8, Deadline) -> Observation<u8>; 6] = [
         |snapshot, _| Observation::Created(snapshot),
         |snapshot, _| Observation::Updated(snapshot),
         |snapshot, _| Observation::Terminating {
@@ -48,7 +48,7 @@ fn events() -> Vec<Event> {
     ];
     let mut events = vec![Event::Begin, Event::Pass(None)];
     for uid in 0..UIDS.len() {
-        events.extend(told.map(|told| Event::Told(uid, told)));
+        events.extend(reported.map(|reported| Event::Told(uid, reported)));
         events.extend([Event::Found(uid), Event::Pass(Some(uid))]);
     }
     let ends = [
@@ -61,14 +61,14 @@ fn events() -> Vec<Event> {
     events
 }
 
-/// One world: fixed times, so that equal states are equal.
+/// A setup with fixed times, so that equal states are equal.
 struct Explorer {
     now: Instant,
     deadline: Deadline,
     uids: Vec<Uid>,
 }
 
-/// What one event did.
+/// The result of one event.
 struct Transition {
     effects: Effects,
     step: Option<Step<u8>>,
@@ -89,8 +89,8 @@ impl Explorer {
         let mut step = None;
         let heard = LogicalTime::BEGINNING;
         let effects = match event {
-            Event::Told(uid, told) => {
-                let observation = told(snapshot, self.deadline);
+            Event::Told(uid, reported) => {
+                let observation = reported(snapshot, self.deadline);
                 slot.observe(&self.uids[uid], observation, heard)
             }
             Event::Found(uid) => slot.found(&self.uids[uid], Deadline::NONE, heard),
@@ -111,7 +111,8 @@ impl Explorer {
         Some(Transition { effects, step })
     }
 
-    /// Everything succeeds, an hour later: the runs until there is nothing to do.
+    /// Runs everything successfully, an hour later, and returns the runs until nothing is left to
+    /// do.
     fn drain(&self, slot: &mut Slot<u8>) -> Vec<Run<u8>> {
         let later = self.now + HOUR * 2;
         let mut runs = Vec::new();
@@ -128,7 +129,7 @@ impl Explorer {
         panic!("no end: {runs:?}");
     }
 
-    /// Every state that can be reached; `check` sees every event in each of them.
+    /// Visits every reachable state; calls `check` for every event in each of them.
     fn explore(
         &self,
         mut check: impl FnMut(&Slot<u8>, Event, &Slot<u8>, &Transition),
@@ -162,8 +163,14 @@ fn is_sync(step: &Option<Step<u8>>) -> bool {
     matches!(step, Some(Step::Run(run)) if matches!(run.work, Work::Sync { .. }))
 }
 
-/// What must hold of every event in every state.
-fn lawful(explorer: &Explorer, before: &Slot<u8>, event: Event, after: &Slot<u8>, it: &Transition) {
+/// The invariants of every event in every state.
+fn check_invariants(
+    explorer: &Explorer,
+    before: &Slot<u8>,
+    event: Event,
+    after: &Slot<u8>,
+    it: &Transition,
+) {
     let context = || format!("{event:?}\nbefore {before:#?}\nafter {after:#?}");
     let restarted = |uid: &Uid| {
         it.effects.restarts > 0
@@ -186,10 +193,10 @@ fn lawful(explorer: &Explorer, before: &Slot<u8>, event: Event, after: &Slot<u8>
                 context()
             );
         }
-        // What is in flight stays until it is completed, and nothing else begins.
+        // The run in flight stays until it is completed, and no other run begins.
         if old.activity == Activity::Running && !matches!(event, Event::Ended(_)) {
             let still = new.is_some_and(|new| new.activity == Activity::Running);
-            assert!(still, "a run was forgotten: {}", context());
+            assert!(still, "a run was lost: {}", context());
             assert!(
                 !matches!(it.step, Some(Step::Run(_))),
                 "two runs at once: {}",
@@ -202,8 +209,8 @@ fn lawful(explorer: &Explorer, before: &Slot<u8>, event: Event, after: &Slot<u8>
                 .view(&old.uid)
                 .is_none_or(|it| it.phase == Phase::Finished)
         {
-            let told = it.effects.finished.iter().any(|it| it.uid == old.uid);
-            assert!(told, "an object ended without a word: {}", context());
+            let reported = it.effects.finished.iter().any(|it| it.uid == old.uid);
+            assert!(reported, "an object ended without a report: {}", context());
         }
     }
     if is_sync(&it.step) {
@@ -217,17 +224,13 @@ fn lawful(explorer: &Explorer, before: &Slot<u8>, event: Event, after: &Slot<u8>
     if let Some(cancelled) = running_cancelled(before, it) {
         let after = after.view(&cancelled.uid);
         let ending = after.is_some_and(|after| after.phase == Phase::Terminating);
-        assert!(
-            ending,
-            "a run was cancelled that need not end: {}",
-            context()
-        );
+        assert!(ending, "a run was cancelled without need: {}", context());
     }
     let woken = it.effects.wake || matches!(event, Event::Begin);
     let could = |slot: &Slot<u8>| matches!(slot.clone().begin(explorer.now), Step::Run(_));
     assert!(
         woken || could(before) || !could(after),
-        "nobody is woken: {}",
+        "no worker is woken: {}",
         context()
     );
 }
@@ -236,27 +239,27 @@ fn running_cancelled(before: &Slot<u8>, it: &Transition) -> Option<View<u8>> {
     running(before).filter(|_| it.effects.cancel)
 }
 
-/// The states, reached once for all tests, with the laws checked on the way.
+/// The states, computed once for all tests, with the invariants checked for each event.
 fn states() -> &'static (Explorer, HashSet<Slot<u8>>) {
     static STATES: OnceLock<(Explorer, HashSet<Slot<u8>>)> = OnceLock::new();
     STATES.get_or_init(|| {
         let explorer = Explorer::new();
         let states = explorer.explore(|before, event, after, transition| {
-            lawful(&explorer, before, event, after, transition);
+            check_invariants(&explorer, before, event, after, transition);
         });
         (explorer, states)
     })
 }
 
 #[test]
-fn in_every_reachable_state_every_event_keeps_the_laws() {
+fn every_event_in_every_reachable_state_keeps_the_invariants() {
     let (_, states) = states();
     assert!(states.len() > 1000, "only {} states", states.len());
     println!("{} states", states.len());
 }
 
 #[test]
-fn from_every_reachable_state_everything_that_must_stop_comes_to_its_end() {
+fn from_every_reachable_state_everything_that_must_stop_finishes() {
     let (explorer, states) = states();
     for state in states {
         let mut slot = state.clone();
@@ -270,12 +273,12 @@ fn from_every_reachable_state_everything_that_must_stop_comes_to_its_end() {
             let _ = slot.observe(uid, Observation::Deleted, LogicalTime::BEGINNING);
         }
         explorer.drain(&mut slot);
-        assert!(slot.is_empty(), "something is remembered: {state:#?}");
+        assert!(slot.is_empty(), "the slot is not empty: {state:#?}");
     }
 }
 
 /// The snapshot of the last run for an object.
-fn acted_on(runs: &[Run<u8>], uid: &Uid) -> Option<u8> {
+fn last_snapshot(runs: &[Run<u8>], uid: &Uid) -> Option<u8> {
     let last = runs.iter().rev().find(|run| run.uid == *uid)?;
     match last.work {
         Work::Sync { snapshot } | Work::Terminate { snapshot, .. } | Work::CleanUp { snapshot } => {
@@ -286,14 +289,14 @@ fn acted_on(runs: &[Run<u8>], uid: &Uid) -> Option<u8> {
 }
 
 #[test]
-fn in_every_reachable_state_a_creation_is_acted_on_whatever_came_before() {
+fn in_every_reachable_state_a_creation_is_acted_on() {
     let (explorer, states) = states();
     for state in states {
         for uid in &explorer.uids {
             let mut slot = state.clone();
             let _ = slot.observe(uid, Observation::Created(NEW), LogicalTime::BEGINNING);
             let runs = explorer.drain(&mut slot);
-            assert_eq!(acted_on(&runs, uid), Some(NEW), "{uid} {state:#?}");
+            assert_eq!(last_snapshot(&runs, uid), Some(NEW), "{uid} {state:#?}");
             let wanted = slot.view(uid).map(|view| view.phase);
             assert_eq!(wanted, Some(Phase::Sync), "{uid} {state:#?}");
         }
@@ -301,7 +304,7 @@ fn in_every_reachable_state_a_creation_is_acted_on_whatever_came_before() {
 }
 
 #[test]
-fn in_every_reachable_state_an_update_is_acted_on_unless_the_object_is_at_its_end() {
+fn in_every_reachable_state_an_update_is_acted_on_unless_the_object_is_ending() {
     let (explorer, states) = states();
     for state in states {
         for uid in &explorer.uids {
@@ -312,7 +315,7 @@ fn in_every_reachable_state_an_update_is_acted_on_unless_the_object_is_at_its_en
             let mut slot = state.clone();
             let _ = slot.observe(uid, Observation::Updated(NEW), LogicalTime::BEGINNING);
             let runs = explorer.drain(&mut slot);
-            assert_eq!(acted_on(&runs, uid), Some(NEW), "{uid} {state:#?}");
+            assert_eq!(last_snapshot(&runs, uid), Some(NEW), "{uid} {state:#?}");
         }
     }
 }
@@ -328,7 +331,7 @@ fn in_every_reachable_state_an_update_does_not_undo_a_termination() {
             assert!(after >= Some(view.phase), "{state:#?}");
             if view.phase == Phase::Finished {
                 let runs = explorer.drain(&mut slot);
-                assert_ne!(acted_on(&runs, &view.uid), Some(NEW), "{state:#?}");
+                assert_ne!(last_snapshot(&runs, &view.uid), Some(NEW), "{state:#?}");
             }
         }
     }

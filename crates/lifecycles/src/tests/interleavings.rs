@@ -1,8 +1,8 @@
-//! The gate under a model checker: every interleaving of the threads that meet at its lock.
+//! The gate under a model checker: every interleaving of the threads that use its lock.
 //!
-//! The file of the gate is compiled a second time here, over loom's lock, signal and token instead of
-//! parking_lot's and tokio's. loom runs each scene once per interleaving, up to three preemptions,
-//! and reports a deadlock if somebody waits for what nobody will give.
+//! The file of the gate is compiled a second time here, with loom's lock, signal and token instead
+//! of those of parking_lot and tokio. loom runs each test once per interleaving, up to three
+//! preemptions, and reports deadlocks.
 #![allow(dead_code, reason = "the second copy of the gate is not used in full")]
 
 use std::sync::Arc as StdArc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use loom::thread::{self, JoinHandle};
 use tokio::time::Instant;
 
-// The names by which the gate knows its neighbours.
+// The names by which the gate refers to its sibling modules.
 use crate::{object, slot, step};
 
 use belayer_core::moment::LogicalTime;
@@ -46,7 +46,7 @@ mod sync {
         }
     }
 
-    /// A flag that somebody may wait for.
+    /// A flag that a thread can wait for.
     struct Flag {
         up: Mutex<bool>,
         raised: Condvar,
@@ -74,7 +74,7 @@ mod sync {
         }
     }
 
-    /// Keeps one signal that is given while nobody listens.
+    /// Keeps one signal that is given while no thread waits.
     pub(super) struct Signal(Flag);
 
     impl Signal {
@@ -114,10 +114,10 @@ const PACE: Pace = Pace {
     draw: 1.0,
 };
 
-/// What the work does with a run; the token is there to be waited for.
+/// The work of a run, which may wait for its token.
 type Act = fn(&Run<u8>, &sync::Token) -> Ended;
 
-/// Workers and those who observe, over one gate.
+/// Workers and observers of one gate.
 #[derive(Clone)]
 struct Scene(StdArc<Inner>);
 
@@ -125,7 +125,7 @@ struct Inner {
     gate: Gate<u8>,
     act: Act,
     now: Instant,
-    /// What was run, in order. Not loom's: it is no part of what is checked.
+    /// The runs in order. Not loom's type, because it is not part of what is checked.
     runs: StdMutex<Vec<Run<u8>>>,
     alive: StdMutex<bool>,
     workers: StdMutex<Vec<JoinHandle<()>>>,
@@ -147,8 +147,8 @@ impl Scene {
         ObjectKey::new("shop", "web")
     }
 
-    /// Tells the gate something, and does what it calls for as the driver does.
-    fn told(&self, uid: &'static str, observation: Observation<u8>) {
+    /// Records an observation and makes the calls as the driver does.
+    fn observe(&self, uid: &'static str, observation: Observation<u8>) {
         let object = Identity::new(Self::key(), Uid::new(uid));
         let calls = self
             .0
@@ -166,7 +166,8 @@ impl Scene {
         }
     }
 
-    /// The driver's worker, over threads. Time stands still, so that who sleeps has to be woken.
+    /// The driver's worker as a thread. Time does not advance, so a sleeping worker has to be
+    /// woken.
     fn work(&self, key: &ObjectKey, signal: &sync::Signal) {
         loop {
             match self.0.gate.begin(key, self.0.now) {
@@ -184,7 +185,7 @@ impl Scene {
         }
     }
 
-    /// Waits until all workers have gone, and says what was run.
+    /// Waits until all workers have ended and returns the runs.
     fn end(&self) -> Vec<(String, u8)> {
         loop {
             let Some(worker) = self.0.workers.lock().unwrap().pop() else {
@@ -219,9 +220,9 @@ fn the_last_observation_is_always_acted_on() {
     check(|| {
         let scene = Scene::new(succeed);
         let other = scene.clone();
-        scene.told("u-1", Observation::Created(1));
-        let told = thread::spawn(move || other.told("u-1", Observation::Updated(2)));
-        told.join().unwrap();
+        scene.observe("u-1", Observation::Created(1));
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(2)));
+        observe.join().unwrap();
         let runs = scene.end();
         assert_eq!(runs.last(), Some(&("sync u-1".to_owned(), 2)));
         assert!(runs.len() <= 2, "{runs:?}");
@@ -229,21 +230,21 @@ fn the_last_observation_is_always_acted_on() {
 }
 
 #[test]
-fn two_who_observe_at_once_start_one_worker() {
+fn two_concurrent_observations_start_one_worker() {
     check(|| {
         let scene = Scene::new(succeed);
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Updated(1)));
-        scene.told("u-1", Observation::Updated(2));
-        told.join().unwrap();
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(1)));
+        scene.observe("u-1", Observation::Updated(2));
+        observe.join().unwrap();
         let runs = scene.end();
         assert!((1..=2).contains(&runs.len()), "{runs:?}");
     });
 }
 
 #[test]
-fn becoming_terminating_always_reaches_the_sync_in_flight() {
-    // A sync that ends when it is cancelled and not before: if that were lost, nobody would go on.
+fn a_termination_always_reaches_the_sync_in_flight() {
+    // A sync that ends only when it is cancelled: a lost cancellation would be a deadlock.
     fn until_cancelled(run: &Run<u8>, token: &sync::Token) -> Ended {
         if matches!(run.work, Work::Sync { .. }) {
             token.cancelled();
@@ -252,13 +253,13 @@ fn becoming_terminating_always_reaches_the_sync_in_flight() {
     }
     check(|| {
         let scene = Scene::new(until_cancelled);
-        scene.told("u-1", Observation::Created(1));
+        scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Updated(2)));
-        // Not a deletion: an update that came after that would be one of an unknown object.
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(2)));
+        // Not a deletion: a later update would be one of an unknown object.
         let deadline = Deadline::NONE;
-        scene.told("u-1", Observation::Kill { deadline });
-        told.join().unwrap();
+        scene.observe("u-1", Observation::Kill { deadline });
+        observe.join().unwrap();
         let runs = scene.end();
         assert!(runs.iter().any(|(run, _)| run == "clean u-1"), "{runs:?}");
         assert!(runs.iter().filter(|(run, _)| run == "sync u-1").count() <= 1);
@@ -267,7 +268,7 @@ fn becoming_terminating_always_reaches_the_sync_in_flight() {
 
 #[test]
 fn a_shorter_deadline_always_reaches_the_termination_in_flight() {
-    fn until_the_deadline_is_there(run: &Run<u8>, token: &sync::Token) -> Ended {
+    fn until_the_deadline_is_set(run: &Run<u8>, token: &sync::Token) -> Ended {
         match run.work {
             Work::Terminate { deadline, .. } if deadline == Deadline::NONE => {
                 token.cancelled();
@@ -277,10 +278,10 @@ fn a_shorter_deadline_always_reaches_the_termination_in_flight() {
         }
     }
     check(|| {
-        let scene = Scene::new(until_the_deadline_is_there);
+        let scene = Scene::new(until_the_deadline_is_set);
         let deadline = Deadline::at(scene.0.now);
         let snapshot = 1;
-        scene.told(
+        scene.observe(
             "u-1",
             Observation::Terminating {
                 snapshot,
@@ -288,8 +289,8 @@ fn a_shorter_deadline_always_reaches_the_termination_in_flight() {
             },
         );
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Kill { deadline }));
-        told.join().unwrap();
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Kill { deadline }));
+        observe.join().unwrap();
         let runs = scene.end();
         assert_eq!(runs.last(), Some(&("clean u-1".to_owned(), 1)));
     });
@@ -308,10 +309,10 @@ fn a_worker_that_backs_off_is_always_woken_by_a_change() {
     }
     check(|| {
         let scene = Scene::new(fail_the_first);
-        scene.told("u-1", Observation::Created(1));
+        scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Updated(2)));
-        told.join().unwrap();
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(2)));
+        observe.join().unwrap();
         let runs = scene.end();
         assert_eq!(runs.last(), Some(&("sync u-1".to_owned(), 2)));
     });
@@ -321,11 +322,11 @@ fn a_worker_that_backs_off_is_always_woken_by_a_change() {
 fn a_new_object_of_a_name_never_begins_before_the_older_one_has_finished() {
     check(|| {
         let scene = Scene::new(succeed);
-        scene.told("u-1", Observation::Created(1));
+        scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Deleted));
-        scene.told("u-2", Observation::Created(2));
-        told.join().unwrap();
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Deleted));
+        scene.observe("u-2", Observation::Created(2));
+        observe.join().unwrap();
         let runs = scene.end();
         let first = runs.iter().position(|(run, _)| run == "sync u-2");
         let last = runs.iter().rposition(|(run, _)| run.ends_with("u-1"));
@@ -335,33 +336,33 @@ fn a_new_object_of_a_name_never_begins_before_the_older_one_has_finished() {
 }
 
 #[test]
-fn a_name_whose_work_has_finished_is_forgotten_and_can_come_back() {
+fn a_name_whose_work_has_finished_is_removed_and_can_be_reused() {
     check(|| {
         let scene = Scene::new(succeed);
-        scene.told("u-1", Observation::Created(1));
+        scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Deleted));
-        told.join().unwrap();
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Deleted));
+        observe.join().unwrap();
         scene.end();
         assert_eq!(scene.0.gate.names(), 0);
-        scene.told("u-1", Observation::Created(3));
+        scene.observe("u-1", Observation::Created(3));
         assert_eq!(scene.end().last(), Some(&("sync u-1".to_owned(), 3)));
     });
 }
 
 #[test]
-fn a_name_that_becomes_empty_while_its_worker_is_there_gets_no_second_one() {
+fn a_name_that_becomes_empty_while_it_has_a_worker_gets_no_second_worker() {
     check(|| {
         let scene = Scene::new(succeed);
         let (snapshot, deadline) = (1, Deadline::NONE);
-        scene.told("u-1", Observation::Terminating { snapshot, deadline });
+        scene.observe("u-1", Observation::Terminating { snapshot, deadline });
         let other = scene.clone();
-        let told = thread::spawn(move || {
-            other.told("u-1", Observation::Deleted);
-            other.told("u-2", Observation::Created(2));
+        let observe = thread::spawn(move || {
+            other.observe("u-1", Observation::Deleted);
+            other.observe("u-2", Observation::Created(2));
         });
-        told.join().unwrap();
-        // That no worker asks while another is at it is asserted by the gate.
+        observe.join().unwrap();
+        // The gate asserts that a name has one worker at a time.
         assert_eq!(scene.end().last(), Some(&("sync u-2".to_owned(), 2)));
     });
 }
@@ -374,13 +375,13 @@ fn a_shutdown_reaches_every_run_and_every_worker() {
     }
     check(|| {
         let scene = Scene::new(until_cancelled);
-        scene.told("u-1", Observation::Created(1));
+        scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
-        let told = thread::spawn(move || other.told("u-1", Observation::Updated(2)));
+        let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(2)));
         for calls in scene.0.gate.close() {
             scene.call(calls);
         }
-        told.join().unwrap();
+        observe.join().unwrap();
         assert!(scene.end().len() <= 1);
     });
 }

@@ -1,5 +1,4 @@
-//! What the kubelet learned with its pod workers, lesson by lesson, as bugs it had or changes that it
-//! made to have them no more.
+//! Bugs of the kubelet's pod workers, and changes that it made to prevent them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,9 +26,9 @@ pub(super) fn phase(workers: &Lifecycles<World>, uid: &str) -> Phase {
     view(workers, uid).phase
 }
 
-/// A test that read what workers were changing was a data race that nobody could reproduce.
+/// A test that read state while workers changed it was a data race that was hard to reproduce.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_reads_state_can_wait_until_the_workers_are_stable() {
+async fn readers_can_wait_until_the_workers_are_stable() {
     let world = World::new();
     let workers = world.start();
     for round in 0..50 {
@@ -42,8 +41,8 @@ async fn whoever_reads_state_can_wait_until_the_workers_are_stable() {
     }
 }
 
-/// An error while a force-deleted pod was terminating left it there until the kubelet restarted:
-/// nobody delivered updates for it any more.
+/// An error while a force-deleted pod was terminating left it until the kubelet restarted, because
+/// it got no more updates.
 #[tokio::test(start_paused = true)]
 async fn a_force_deleted_object_whose_termination_fails_is_terminated_until_it_succeeds() {
     let world = World::new();
@@ -79,9 +78,9 @@ async fn a_pod_orphaned_by_its_config_is_replayed_with_its_last_snapshot_until_i
     );
 }
 
-/// Third parties saw updates before the worker had begun to synchronise them.
+/// Other components saw updates before the worker had begun to sync them.
 #[tokio::test(start_paused = true)]
-async fn others_do_not_see_an_update_before_its_worker_acts_on_it() {
+async fn readers_do_not_see_an_update_before_its_worker_acts_on_it() {
     let world = World::new();
     world.script("sync u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -95,9 +94,9 @@ async fn others_do_not_see_an_update_before_its_worker_acts_on_it() {
     assert_eq!(world.log(), ["sync u-1 a", "sync u-1 b"]);
 }
 
-/// The update channel became a mere notifier, so that the pending update is one that can be replaced.
+/// The update channel became a notifier, so that the pending update can be replaced.
 #[tokio::test(start_paused = true)]
-async fn updates_that_come_while_a_worker_is_busy_become_one_and_it_is_the_last() {
+async fn of_updates_while_a_worker_is_busy_only_the_last_counts() {
     let world = World::new();
     world.script("sync u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -110,7 +109,7 @@ async fn updates_that_come_while_a_worker_is_busy_become_one_and_it_is_the_last(
     assert_eq!(world.log(), ["sync u-1 a", "sync u-1 d"]);
 }
 
-/// Pods calculated from the runtime lack their spec and must not be mixed with those of the config.
+/// Pods computed from the runtime have no spec and must not be mixed with those of the config.
 #[tokio::test(start_paused = true)]
 async fn remains_are_never_taken_for_an_object_of_the_store() {
     let world = World::new();
@@ -121,7 +120,7 @@ async fn remains_are_never_taken_for_an_object_of_the_store() {
     assert_eq!(view(&workers, "u-1").snapshot, None);
     assert_eq!(view(&workers, "u-1").config, Config::Orphan);
     soon(workers.finished(&web("u-1"))).await;
-    // Neither a sync nor a cleanup: both would need to know what it was.
+    // Neither a sync nor a cleanup: both need a snapshot.
     assert_eq!(
         world.news(),
         "remains u-1 in 10s, remains u-1 in 9s, finished u-1"
@@ -129,9 +128,9 @@ async fn remains_are_never_taken_for_an_object_of_the_store() {
     assert_eq!(workers.all(), []);
 }
 
-/// Housekeeping terminates what runs and is not known, and launches what is admitted and not known.
+/// Housekeeping terminates what runs and is unknown, and starts what is admitted and unknown.
 #[tokio::test(start_paused = true)]
-async fn a_pass_ends_what_is_found_but_unknown_and_begins_what_is_desired_but_unknown() {
+async fn a_pass_terminates_unknown_remains_and_begins_unknown_desired_objects() {
     let world = World::new();
     let workers = world.start();
     let pass = Pass::begin()
@@ -146,9 +145,9 @@ async fn a_pass_ends_what_is_found_but_unknown_and_begins_what_is_desired_but_un
     assert_eq!(log, expected.map(str::to_owned).into());
 }
 
-/// Remains of the predecessor are ended before the object that has its name now is begun.
+/// Remains of the predecessor are terminated before the object that has its name now is begun.
 #[tokio::test(start_paused = true)]
-async fn what_is_found_of_an_older_object_goes_before_the_new_one_comes() {
+async fn remains_of_an_older_object_are_terminated_before_the_new_one_begins() {
     let world = World::new();
     world.script("remains u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -163,8 +162,7 @@ async fn what_is_found_of_an_older_object_goes_before_the_new_one_comes() {
 
 /// After a restart an object may wait behind remains and have remains itself.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_waits_behind_remains_is_terminated_for_a_process_before_may_have_begun_it()
-{
+async fn an_object_that_waits_behind_remains_is_terminated() {
     let world = World::new();
     world.script("remains u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -180,7 +178,7 @@ async fn an_object_that_waits_behind_remains_is_terminated_for_a_process_before_
 
 /// A pod was reported terminal while containers still ran.
 #[tokio::test(start_paused = true)]
-async fn an_object_is_terminated_to_others_only_when_nothing_of_it_runs() {
+async fn an_object_is_reported_terminated_only_when_nothing_of_it_runs() {
     let world = World::new();
     world.script("sync u-1", [Act::Terminal]);
     world.script("terminate u-1", [Act::Take(SECOND)]);
@@ -200,15 +198,16 @@ async fn an_object_is_terminated_to_others_only_when_nothing_of_it_runs() {
     assert_eq!(phase(&workers, "u-1"), Phase::Finished);
 }
 
-/// That a sync is terminal is a result of its own, next to success and error.
+/// A terminal sync is a separate result, besides success and error.
 #[tokio::test(start_paused = true)]
-async fn terminal_is_a_result_and_not_an_error() {
+async fn terminal_is_a_result_not_an_error() {
     let world = World::new();
     world.script("sync u-1", [Act::Fail, Act::Terminal]);
     let workers = world.start();
     workers.created(&web("u-1"), "a");
     soon(workers.finished(&web("u-1"))).await;
-    // The error is tried again in the same phase, after its backoff; the terminal result moves on.
+    // The error is retried in the same phase, after its backoff; the terminal result starts the
+    // next phase.
     assert_eq!(
         world.log(),
         [
@@ -244,7 +243,7 @@ async fn an_object_may_start_if_what_blocks_it_was_terminated_before_it_started(
     );
 }
 
-/// A pod that cannot start and has already been terminated has to exit cleanly.
+/// A pod that cannot start and has already been terminated has to end cleanly.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_start_and_is_terminated_ends_at_once_without_a_run() {
     let world = World::new();
@@ -260,10 +259,11 @@ async fn an_object_that_cannot_start_and_is_terminated_ends_at_once_without_a_ru
     assert!(!world.news().contains(" u-2 c"));
 }
 
-/// A create seen after a kill means that the UID is used again: the worker's history goes when it is
-/// done, so that the object can start, and whoever asked for the kill learns that it was not final.
+/// A create after a kill means that the UID is reused: the worker's history is removed when its
+/// work is done, so that the object can start, and the component that requested the kill sees that
+/// it was not final.
 #[tokio::test(start_paused = true)]
-async fn a_create_seen_during_termination_is_remembered_and_runs_after() {
+async fn a_create_during_termination_is_stored_and_runs_afterwards() {
     let world = World::new();
     world.script("terminate u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -280,7 +280,7 @@ async fn a_create_seen_during_termination_is_remembered_and_runs_after() {
     assert_eq!(phase(&workers, "u-1"), Phase::Sync);
 }
 
-/// Even when the first life had ended before the second was seen.
+/// Also if the first life had ended before the second was observed.
 #[tokio::test(start_paused = true)]
 async fn a_finished_object_that_is_created_again_starts_again() {
     let world = World::new();
@@ -296,9 +296,9 @@ async fn a_finished_object_that_is_created_again_starts_again() {
     assert_eq!(world.news(), "sync u-1 b");
 }
 
-/// A desired pod that its workers do not know was usually deleted and created again with one UID.
+/// A desired pod that is unknown to its workers was usually deleted and created again with one UID.
 #[tokio::test(start_paused = true)]
-async fn an_object_forgotten_and_still_desired_is_begun_by_the_next_pass() {
+async fn a_removed_object_that_is_desired_is_begun_by_the_next_pass() {
     let world = World::new();
     let workers = world.start();
     workers.created(&web("u-1"), "a");
@@ -310,8 +310,8 @@ async fn an_object_forgotten_and_still_desired_is_begun_by_the_next_pass() {
     assert_eq!(world.news(), "sync u-1 b");
 }
 
-/// Admission has to count pods that no worker has seen yet: known to be terminated is the weaker
-/// question, and could run is the stronger.
+/// Admission has to count pods that no worker has seen yet: `is_known_terminated` is the weaker
+/// check, `could_run` the stronger one.
 #[tokio::test(start_paused = true)]
 async fn admission_counts_objects_that_no_worker_has_seen_yet() {
     let workers = World::new().start();
@@ -323,10 +323,10 @@ async fn admission_counts_objects_that_no_worker_has_seen_yet() {
     assert!(workers.known(&web("u-1")).is_known_terminated());
 }
 
-/// A terminated pod must not be terminated again because a stale cache still shows a container; once
-/// nothing is known of it, the next look may.
+/// A terminated pod must not be terminated again because a stale cache still shows a container;
+/// once it was removed, the next pass may do so.
 #[tokio::test(start_paused = true)]
-async fn an_out_of_date_sighting_of_a_terminated_object_is_ignored() {
+async fn stale_remains_of_a_terminated_object_are_ignored() {
     let world = World::new();
     world.script("clean u-1", [Act::Take(SECOND)]);
     let workers = world.start();
@@ -342,9 +342,9 @@ async fn an_out_of_date_sighting_of_a_terminated_object_is_ignored() {
     assert_eq!(world.news(), "remains u-1, finished u-1");
 }
 
-/// Removing containers is background work: it must not bring the pod back to terminating.
+/// Removing containers is background work: it must not return the pod to terminating.
 #[tokio::test(start_paused = true)]
-async fn a_cleanup_that_fails_does_not_bring_the_termination_back() {
+async fn a_failed_cleanup_does_not_repeat_the_termination() {
     let world = World::new();
     world.script("clean u-1", [Act::Fail, Act::Panic]);
     let workers = world.start();
@@ -359,9 +359,9 @@ async fn a_cleanup_that_fails_does_not_bring_the_termination_back() {
     );
 }
 
-/// Every ten seconds all pods were synced at once. Now each worker asks for its own next sync.
+/// Every ten seconds all pods were synced at once. Now each worker schedules its own next sync.
 #[tokio::test(start_paused = true)]
-async fn each_object_resyncs_by_itself_and_those_that_came_together_drift_apart() {
+async fn objects_resync_individually_and_drift_apart() {
     let world = World::new();
     let every = SECOND * 60;
     let workers = Lifecycles::new(world.clone(), Options::new("test").resync(every));
@@ -375,16 +375,16 @@ async fn each_object_resyncs_by_itself_and_those_that_came_together_drift_apart(
     let mut at = BTreeSet::new();
     for object in &objects {
         let times = world.times(&format!("sync {} a", object.uid));
-        assert_eq!(times.len(), 2, "{object} resyncs once in its interval");
+        assert_eq!(times.len(), 2, "{object} resyncs once per interval");
         assert!(times[1] >= every);
         at.insert(times[1].as_millis());
     }
-    assert!(at.len() > 10, "resyncs come together: {at:?}");
+    assert!(at.len() > 10, "resyncs happen together: {at:?}");
 }
 
-/// A sync that an update triggered puts the next resync off.
+/// A sync triggered by an update delays the next resync.
 #[tokio::test(start_paused = true)]
-async fn an_update_puts_the_resync_off() {
+async fn an_update_delays_the_resync() {
     let world = World::new();
     let workers = Lifecycles::new(world.clone(), Options::new("test").resync(SECOND * 60));
     workers.created(&web("u-1"), "a");
@@ -396,9 +396,9 @@ async fn an_update_puts_the_resync_off() {
     assert_eq!(world.news(), "sync u-1 b");
 }
 
-/// The worker may ask to be called again sooner, and errors reach the worker, which does so.
+/// The worker may request an earlier sync, and after an error it does so.
 #[tokio::test(start_paused = true)]
-async fn a_sync_that_failed_or_asks_for_it_comes_back_before_the_resync() {
+async fn a_failed_sync_or_a_requested_one_runs_before_the_resync() {
     let world = World::new();
     world.script("sync u-1", [Act::Fail, Act::Again(SECOND * 5)]);
     let workers = Lifecycles::new(world.clone(), Options::new("test").resync(SECOND * 60));
@@ -410,9 +410,9 @@ async fn a_sync_that_failed_or_asks_for_it_comes_back_before_the_resync() {
     );
 }
 
-/// Transitions between the three functions are visible to others.
+/// The phase transitions are visible to other components.
 #[tokio::test(start_paused = true)]
-async fn every_phase_is_visible_while_it_lasts() {
+async fn every_phase_is_visible() {
     let world = World::new();
     for call in ["sync u-1", "terminate u-1", "clean u-1"] {
         world.script(call, [Act::Take(SECOND)]);
@@ -439,7 +439,7 @@ async fn every_phase_is_visible_while_it_lasts() {
     assert_eq!(seen, phases);
 }
 
-/// A grace period only shrinks, and one that does interrupts the wait for the longer one.
+/// A grace period only shrinks, and a shorter one interrupts the wait for the longer one.
 #[tokio::test(start_paused = true)]
 async fn a_shorter_grace_period_interrupts_the_termination_and_a_longer_one_does_nothing() {
     let world = World::new();
@@ -467,9 +467,9 @@ async fn a_shorter_grace_period_interrupts_the_termination_and_a_longer_one_does
     );
 }
 
-/// Only the worker knows whether something is being started, so only it can end the starting.
+/// Only the worker knows whether something is being started, so only it can end the start.
 #[tokio::test(start_paused = true)]
-async fn termination_stops_what_is_being_started_and_no_update_undoes_it() {
+async fn termination_stops_a_start_and_no_update_undoes_it() {
     let world = World::new();
     world.script("sync u-1", [Act::UntilCancelled]);
     let workers = world.start();

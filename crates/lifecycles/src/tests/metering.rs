@@ -1,4 +1,4 @@
-//! The numbers, as the kubelet has them.
+//! The metrics, as in the kubelet.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::{Deadline, Pass};
 
-/// What a scraper reads after a scene: values by name and the labels besides the controller.
+/// The scraped values after a scene, by name and by the labels other than the controller.
 fn scrape<F: Future<Output = ()>>(scene: impl FnOnce(World) -> F) -> BTreeMap<String, f64> {
     let (recorder, exporter) = Exporter::detached().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -50,7 +50,7 @@ fn workers(numbers: &BTreeMap<String, f64>) -> Vec<String> {
 }
 
 #[test]
-fn every_combination_is_written_each_pass_whether_or_not_it_counts_anything() {
+fn every_combination_is_written_by_each_pass() {
     let numbers = scrape(|world| async move {
         let lifecycles = world.start();
         lifecycles.reconcile(Pass::begin());
@@ -98,15 +98,15 @@ fn workers_are_counted_by_phase_and_by_whether_they_are_desired() {
             "terminated desired 1"
         ]
     );
-    // All but u-3; u-5 has finished and is still there.
+    // All but u-3; u-5 has finished and is still in the store.
     assert_eq!(numbers["belayer_workers_desired"], 5.0);
     assert_eq!(numbers["belayer_workers_active"], 4.0);
-    // Its deletion was seen: that is nothing to worry about.
+    // Its deletion was observed, so it does not count as an orphan.
     assert_eq!(numbers["belayer_worker_orphans_total"], 0.0);
 }
 
 #[test]
-fn what_is_over_is_written_as_zero() {
+fn finished_work_is_written_as_zero() {
     let numbers = scrape(|world| async move {
         let lifecycles = world.start();
         lifecycles.created(&web("u-1"), "a");
@@ -131,7 +131,7 @@ fn an_object_created_again_before_its_work_had_finished_is_a_restart() {
 }
 
 #[test]
-fn what_vanished_without_a_word_and_what_was_found_are_orphans() {
+fn vanished_objects_and_remains_are_orphans() {
     let numbers = scrape(|world| async move {
         let lifecycles = world.start();
         lifecycles.created(&named("a", "u-1"), "a");

@@ -1,4 +1,4 @@
-//! Random interleavings against a model that is as simple as can be.
+//! Random interleavings against a simple model.
 
 mod line;
 
@@ -24,14 +24,14 @@ const PACE: Pace = Pace {
 enum Op {
     Created(u8),
     Updated(u8),
-    /// Milliseconds from now; 0 is no deadline.
+    /// Milliseconds from now; 0 means no deadline.
     Terminating(u8, u64),
     Kill(u8, u64),
     Deleted(u8),
     Begin,
     Complete(Ended),
     Advance(u64),
-    /// A look begun at the n-th of the moments so far, counted from the last, that found this UID.
+    /// A pass begun at the n-th of the times so far, counted from the last, that found this UID.
     Pass(usize, Option<u8>),
     Found(u8, u64),
 }
@@ -70,12 +70,12 @@ fn at(epoch: Instant, ms: Option<u64>) -> Deadline {
     })
 }
 
-/// The table and the model side by side.
+/// The table and the model.
 struct Pair {
     slot: Slot<u32>,
     model: Model,
     epoch: Instant,
-    moments: Vec<LogicalTime>,
+    times: Vec<LogicalTime>,
     values: u32,
 }
 
@@ -85,7 +85,7 @@ impl Pair {
             slot: Slot::default(),
             model: Model::default(),
             epoch: Instant::now(),
-            moments: vec![LogicalTime::now()],
+            times: vec![LogicalTime::now()],
             values: 0,
         }
     }
@@ -94,7 +94,7 @@ impl Pair {
         self.epoch + Duration::from_millis(self.model.now)
     }
 
-    /// When the model has something to do; `None` is never.
+    /// When the next run of the model is due; `None` means never.
     fn due(&self) -> Option<u64> {
         let first = self.model.line.first()?;
         first.due.filter(|_| first.flight.is_none())
@@ -102,7 +102,7 @@ impl Pair {
 
     fn apply(&mut self, op: &Op) -> Result<(), TestCaseError> {
         let heard = LogicalTime::now();
-        self.moments.push(heard);
+        self.times.push(heard);
         let due = self.due();
         self.values += 1;
         let value = self.values;
@@ -125,7 +125,7 @@ impl Pair {
                 self.slot.complete(ended, PACE, self.now())
             }
             Op::Pass(age, name) => {
-                let as_of = self.moments[self.moments.len().saturating_sub(1 + age)];
+                let as_of = self.times[self.times.len().saturating_sub(1 + age)];
                 let listed = name.map(|name| (name, value));
                 self.model.pass(as_of, listed, &mut expected);
                 let name = name.map(uid);
@@ -147,7 +147,7 @@ impl Pair {
                     _ => None,
                 };
                 self.model
-                    .told(name, op, value, deadline, heard, &mut expected);
+                    .observe(name, op, value, deadline, heard, &mut expected);
                 let observation = match op {
                     Op::Created(_) => Observation::Created(value),
                     Op::Updated(_) => Observation::Updated(value),
@@ -168,8 +168,11 @@ impl Pair {
             (Some(before), Some(after)) => after < before,
             (before, after) => before.is_none() && after.is_some(),
         };
-        prop_assert!(happened.wake || !sooner, "nobody is woken for what is due");
-        // To wake for nothing is allowed.
+        prop_assert!(
+            happened.wake || !sooner,
+            "no worker is woken although work is due"
+        );
+        // A needless wake-up is allowed.
         expected.wake = happened.wake;
         prop_assert_eq!(happened, expected);
         Ok(())
@@ -192,7 +195,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Faults stop: every run succeeds. Whatever has to stop does, and what is wanted was acted on.
+    /// From here every run succeeds: all work that must end does, and the last observation of
+    /// desired objects was used.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..40 {
             self.apply(&Op::Begin)?;
@@ -204,7 +208,7 @@ impl Pair {
         }
         let first = self.model.line.first();
         if let Some(view) = self.slot.views().find(|view| view.phase == Phase::Sync) {
-            let last = first.and_then(|first| first.told.last().copied());
+            let last = first.and_then(|first| first.observations.last().copied());
             prop_assert_eq!(view.snapshot, last, "the last observation was not acted on");
         }
         Ok(())
@@ -215,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_interleavings_behave_like_a_line_at_a_counter(
+    fn random_interleavings_behave_like_the_model(
         ops in prop::collection::vec(op(), 1..80),
     ) {
         let mut pair = Pair::new();

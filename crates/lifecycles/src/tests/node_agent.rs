@@ -1,5 +1,5 @@
-//! What re-creating rejected pods taught about agents on nodes: before the state of a pod is wiped,
-//! everything that handles the pod must have ended, and nothing may bring the pod back.
+//! Lessons of the node agent that wipes rejected pods: before the state of a pod is removed,
+//! everything that handles the pod must have ended, and nothing may start the pod again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::world::{Act, SECOND, World, named, soon, stop_within, web};
 use crate::{Deadline, Known, Pass};
 
 #[tokio::test(start_paused = true)]
-async fn the_wipe_begins_only_when_every_handler_has_really_ended() {
+async fn the_wipe_begins_only_when_every_handler_has_ended() {
     let world = World::new();
     world.script("sync u-1", [Act::LingerWhenCancelled(SECOND * 9)]);
     let workers = world.start();
@@ -28,7 +28,7 @@ async fn the_wipe_begins_only_when_every_handler_has_really_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_updates_of_a_wiped_pod_change_nothing_and_its_deletion_gets_through() {
+async fn late_updates_of_a_wiped_pod_are_ignored_and_its_deletion_is_applied() {
     let world = World::new();
     let workers = world.start();
     workers.observe(&web("u-1"), stop_within("rejected", 10));
@@ -46,7 +46,7 @@ async fn late_updates_of_a_wiped_pod_change_nothing_and_its_deletion_gets_throug
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tombstone_goes_with_the_first_pass_that_does_not_find_its_uid() {
+async fn a_tombstone_is_removed_by_the_first_pass_without_its_uid() {
     let workers = World::new().start();
     workers.observe(&web("u-1"), stop_within("rejected", 10));
     soon(workers.finished(&web("u-1"))).await;
@@ -57,7 +57,7 @@ async fn a_tombstone_goes_with_the_first_pass_that_does_not_find_its_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_pods_of_one_name_in_quick_succession_are_told_apart_by_their_uid() {
+async fn two_pods_of_one_name_in_quick_succession_are_distinguished_by_their_uid() {
     let world = World::new();
     world.script("terminate u-1", [Act::Fail]);
     let workers = world.start();
@@ -94,7 +94,7 @@ async fn two_hundred_wipes_run_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wipe_that_cannot_complete_keeps_the_next_pod_of_that_name_waiting() {
+async fn a_wipe_that_cannot_complete_blocks_the_next_pod_of_that_name() {
     let world = World::new();
     world.script("terminate u-1", [Act::Fail; 30]);
     let workers = world.start();

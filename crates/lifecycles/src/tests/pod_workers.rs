@@ -1,5 +1,5 @@
-//! Cases of the kubelet's own tests of its pod workers and of their housekeeping, as far as no lesson
-//! in [`kubelet`](super::kubelet) has them.
+//! Cases of the kubelet's own tests of its pod workers and of their housekeeping that
+//! [`kubelet`](super::kubelet) does not cover.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::kubelet::{phase, view};
 use super::world::{Act, SECOND, World, named, soon, web};
 use crate::{Activity, Deadline, Known, Pass, Phase};
 
-/// A pod created, killed and updated in one breath: the update must not make anybody forget the kill.
+/// A pod is created, killed and updated at once: the update must not undo the kill.
 #[tokio::test(start_paused = true)]
-async fn a_kill_is_not_forgotten_between_a_creation_and_an_update() {
+async fn a_kill_between_a_creation_and_an_update_counts() {
     let world = World::new();
     let workers = world.start();
     for n in 0..20 {
@@ -38,9 +38,9 @@ async fn a_kill_is_not_forgotten_between_a_creation_and_an_update() {
     }
 }
 
-/// The replay of an orphan takes up what came last, though no worker had begun with it.
+/// The replay of an orphan uses the last update, even if no worker had begun with it.
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_ended_with_the_newest_snapshot_even_if_nobody_had_acted_on_it() {
+async fn an_orphan_is_ended_with_the_newest_snapshot_even_if_it_was_not_used() {
     for call in ["sync u-1", "terminate u-1", "clean u-1"] {
         let world = World::new();
         world.script(call, [Act::Take(SECOND)]);
@@ -62,7 +62,8 @@ async fn an_orphan_is_ended_with_the_newest_snapshot_even_if_nobody_had_acted_on
     }
 }
 
-/// A worker that had not started is removed when its pod is orphaned; one that might have is not.
+/// A worker that had not started is removed when its pod is orphaned; one that might have started
+/// is not.
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_waited_ends_without_a_run() {
     let world = World::new();
@@ -71,7 +72,7 @@ async fn an_orphan_that_waited_ends_without_a_run() {
     workers.created(&web("u-1"), "a");
     workers.created(&web("u-2"), "b");
     sleep(SECOND).await;
-    // While it is still wanted it goes on waiting.
+    // While it is desired it waits.
     workers.reconcile(Pass::begin().desired(web("u-2"), "b"));
     assert_eq!(view(&workers, "u-2").activity, Activity::Blocked);
     workers.reconcile(Pass::begin());
@@ -86,21 +87,21 @@ async fn an_orphan_that_waited_ends_without_a_run() {
     assert_eq!(workers.all(), []);
 }
 
-/// A pod that could not start, and yet is found running: a process before this one had begun it.
+/// A pod that could not start is found running: an earlier process had begun it.
 #[tokio::test(start_paused = true)]
-async fn remains_of_an_object_that_waited_in_vain_are_ended_when_the_name_is_free() {
+async fn remains_of_an_object_that_was_never_begun_are_terminated_when_the_name_is_free() {
     let world = World::new();
     world.script("terminate u-1", [Act::Take(SECOND * 5)]);
     world.script("remains u-2", [Act::Fail]);
     let workers = world.start();
     workers.created(&web("u-1"), "a");
     workers.created(&web("u-2"), "b");
-    let look = || Pass::begin().found(web("u-2"), Deadline::NONE);
-    workers.reconcile(look());
+    let pass = || Pass::begin().found(web("u-2"), Deadline::NONE);
+    workers.reconcile(pass());
     sleep(SECOND).await;
     assert!(!world.log().iter().any(|line| line.starts_with("remains")));
     soon(workers.finished(&web("u-1"))).await;
-    workers.reconcile(look());
+    workers.reconcile(pass());
     soon(workers.finished(&web("u-2"))).await;
     assert_eq!(
         world.news(),

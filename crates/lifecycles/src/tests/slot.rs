@@ -8,39 +8,39 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 
-type Told = (&'static str, Observation<&'static str>);
+type Event = (&'static str, Observation<&'static str>);
 
 const PACE: Pace = Pace {
     resync: None,
     draw: 0.0,
 };
 
-fn created(uid: &'static str) -> Told {
+fn created(uid: &'static str) -> Event {
     (uid, Observation::Created("new"))
 }
 
-fn updated(uid: &'static str) -> Told {
+fn updated(uid: &'static str) -> Event {
     (uid, Observation::Updated("new"))
 }
 
-fn terminating(uid: &'static str) -> Told {
+fn terminating(uid: &'static str) -> Event {
     let (snapshot, deadline) = ("new", Deadline::NONE);
     (uid, Observation::Terminating { snapshot, deadline })
 }
 
-fn kill(uid: &'static str) -> Told {
+fn kill(uid: &'static str) -> Event {
     let deadline = Deadline::NONE;
     (uid, Observation::Kill { deadline })
 }
 
-fn deleted(uid: &'static str) -> Told {
+fn deleted(uid: &'static str) -> Event {
     (uid, Observation::Deleted)
 }
 
-/// A name in some state, with what has happened to it since.
+/// A name in some state, with its history since then.
 struct Name {
     slot: Slot<&'static str>,
-    story: Vec<String>,
+    history: Vec<String>,
     running: bool,
     now: Instant,
 }
@@ -48,7 +48,7 @@ struct Name {
 fn free() -> Name {
     Name {
         slot: Slot::default(),
-        story: Vec::new(),
+        history: Vec::new(),
         running: false,
         now: Instant::now(),
     }
@@ -56,18 +56,18 @@ fn free() -> Name {
 
 /// u-1 is in sync, with a run in flight.
 fn in_sync() -> Name {
-    free().told(("u-1", Observation::Created("old"))).begun()
+    free().observe(("u-1", Observation::Created("old"))).begun()
 }
 
 /// u-1 is terminating, with a run in flight.
 fn in_termination() -> Name {
     free()
-        .told(("u-1", Observation::Created("old")))
-        .told(kill("u-1"))
+        .observe(("u-1", Observation::Created("old")))
+        .observe(kill("u-1"))
         .begun()
 }
 
-/// u-1 is terminated and being cleaned up after.
+/// u-1 is terminated and being cleaned up.
 fn in_cleanup() -> Name {
     in_termination().ended(Ended::Done).begun()
 }
@@ -79,16 +79,16 @@ fn finished() -> Name {
 
 /// u-2 waits until the work of u-1 has finished.
 fn waiting() -> Name {
-    in_termination().told(("u-2", Observation::Created("old")))
+    in_termination().observe(("u-2", Observation::Created("old")))
 }
 
 impl Name {
-    fn told(mut self, (uid, observation): Told) -> Self {
+    fn observe(mut self, (uid, observation): Event) -> Self {
         let fx = self
             .slot
             .observe(&Uid::new(uid), observation, LogicalTime::now());
         if fx.cancel {
-            self.story.push("cancel".into());
+            self.history.push("cancel".into());
         }
         for (count, what) in [
             (fx.restarts, "restart"),
@@ -97,7 +97,7 @@ impl Name {
         ] {
             assert!(count <= 1);
             if count == 1 {
-                self.story.push(what.into());
+                self.history.push(what.into());
             }
         }
         self.finished(&fx.finished);
@@ -106,7 +106,7 @@ impl Name {
 
     fn finished(&mut self, finished: &[crate::Finished]) {
         for finished in finished {
-            self.story.push(match finished.end {
+            self.history.push(match finished.end {
                 End::Done => format!("{} done", finished.uid),
                 End::Unstarted => format!("{} unstarted", finished.uid),
                 End::Restarting => format!("{} restarting", finished.uid),
@@ -124,7 +124,7 @@ impl Name {
         let Step::Run(run) = self.slot.begin(self.now) else {
             return false;
         };
-        self.story.push(match run.work {
+        self.history.push(match run.work {
             Work::Sync { snapshot } => format!("sync {} {snapshot}", run.uid),
             Work::Terminate { snapshot, .. } => format!("terminate {} {snapshot}", run.uid),
             Work::TerminateFound { .. } => format!("remains {}", run.uid),
@@ -140,14 +140,14 @@ impl Name {
         self
     }
 
-    fn forget_the_story(mut self) -> Self {
-        self.story.clear();
+    fn clear_history(mut self) -> Self {
+        self.history.clear();
         self
     }
 
-    /// Everything succeeds from here on: what happens until there is nothing to do, and what is
-    /// remembered then.
-    fn played_out(mut self) -> String {
+    /// Runs everything successfully from here on; returns the history until nothing is left to do,
+    /// and the final state.
+    fn run_to_end(mut self) -> String {
         while self.running || self.begin() {
             self = self.ended(Ended::Done);
         }
@@ -156,8 +156,8 @@ impl Name {
             .views()
             .map(|view| format!("{} {:?} {:?}", view.uid, view.phase, view.config))
             .collect();
-        let story = self.story.join(", ");
-        format!("{story} | {}", left.join(", "))
+        let history = self.history.join(", ");
+        format!("{history} | {}", left.join(", "))
     }
 }
 
@@ -268,8 +268,8 @@ impl Name {
 )]
 #[case::taken_killed(in_sync(), kill("u-2"), " | u-1 Sync Desired")]
 #[case::taken_deleted(in_sync(), deleted("u-2"), " | u-1 Sync Desired")]
-fn table(#[case] name: Name, #[case] told: Told, #[case] story: &str) {
-    assert_eq!(name.forget_the_story().told(told).played_out(), story);
+fn table(#[case] name: Name, #[case] observe: Event, #[case] history: &str) {
+    assert_eq!(name.clear_history().observe(observe).run_to_end(), history);
 }
 
 #[test]
@@ -280,10 +280,10 @@ fn a_name_has_at_most_one_run_at_a_time() {
 }
 
 #[test]
-fn only_the_newest_of_those_that_wait_is_ever_worked_on() {
-    let name = waiting().forget_the_story().told(created("u-3"));
+fn only_the_newest_waiting_object_is_worked_on() {
+    let name = waiting().clear_history().observe(created("u-3"));
     assert_eq!(
-        name.told(updated("u-2")).played_out(),
+        name.observe(updated("u-2")).run_to_end(),
         "u-2 unstarted, dropped, clean u-1 old, u-1 done, sync u-3 new \
          | u-3 Sync Desired, u-1 Finished Desired, u-2 Finished Desired"
     );
@@ -293,29 +293,29 @@ fn only_the_newest_of_those_that_wait_is_ever_worked_on() {
 fn an_object_promoted_but_not_begun_ends_without_a_run_too() {
     let name = waiting().ended(Ended::Done).begun().ended(Ended::Done);
     assert_eq!(
-        name.forget_the_story().told(deleted("u-2")).played_out(),
+        name.clear_history().observe(deleted("u-2")).run_to_end(),
         "u-2 unstarted | u-1 Finished Desired"
     );
 }
 
 #[test]
-fn an_object_seen_first_when_it_had_to_stop_is_terminated_all_the_same() {
-    // A process before this one may have begun it.
-    let told = free().told(terminating("u-1")).told(deleted("u-1"));
+fn an_object_first_observed_terminating_is_terminated() {
+    // An earlier process may have begun it.
+    let observe = free().observe(terminating("u-1")).observe(deleted("u-1"));
     assert_eq!(
-        told.played_out(),
+        observe.run_to_end(),
         "terminate u-1 new, clean u-1 new, u-1 done | "
     );
 }
 
 #[test]
-fn news_after_a_second_creation_is_about_the_second_life() {
+fn updates_after_a_second_creation_belong_to_the_second_life() {
     let name = in_termination()
-        .forget_the_story()
-        .told(("u-1", Observation::Created("second")))
-        .told(updated("u-1"));
+        .clear_history()
+        .observe(("u-1", Observation::Created("second")))
+        .observe(updated("u-1"));
     assert_eq!(
-        name.played_out(),
+        name.run_to_end(),
         "restart, clean u-1 old, u-1 restarting, sync u-1 new | u-1 Sync Desired"
     );
 }
@@ -325,49 +325,49 @@ fn news_after_a_second_creation_is_about_the_second_life() {
 #[case::seen_to_stop(terminating("u-1"))]
 #[case::gone(deleted("u-1"))]
 #[case::replaced(created("u-2"))]
-fn a_second_creation_is_forgotten_when_the_object_has_to_stop_again(#[case] told: Told) {
-    let name = in_termination().told(created("u-1"));
-    assert!(name.told(told).played_out().contains("u-1 done"));
+fn a_second_creation_is_dropped_when_the_object_must_terminate_again(#[case] observe: Event) {
+    let name = in_termination().observe(created("u-1"));
+    assert!(name.observe(observe).run_to_end().contains("u-1 done"));
 }
 
 #[test]
-fn a_second_creation_takes_the_name_from_whoever_waits() {
+fn a_second_creation_takes_the_name_from_the_waiting_object() {
     assert_eq!(
         waiting()
-            .forget_the_story()
-            .told(created("u-1"))
-            .played_out(),
+            .clear_history()
+            .observe(created("u-1"))
+            .run_to_end(),
         "restart, u-2 unstarted, clean u-1 old, u-1 restarting, sync u-1 new \
          | u-1 Sync Desired, u-2 Finished Desired"
     );
 }
 
 #[test]
-fn a_replaced_object_stays_remembered_until_somebody_says_that_it_is_gone() {
-    let name = in_sync().told(created("u-2")).ended(Ended::Settled);
+fn a_replaced_object_is_kept_until_its_deletion_is_observed() {
+    let name = in_sync().observe(created("u-2")).ended(Ended::Settled);
     let name = name.begun().ended(Ended::Done).begun().ended(Ended::Done);
-    let late = name.told(updated("u-1")).forget_the_story();
+    let late = name.observe(updated("u-1")).clear_history();
     assert_eq!(
-        late.told(deleted("u-1")).played_out(),
+        late.observe(deleted("u-1")).run_to_end(),
         "sync u-2 new | u-2 Sync Desired"
     );
 }
 
 #[test]
-fn a_change_is_acted_on_at_once_and_does_not_wait_for_the_retry() {
+fn a_change_is_acted_on_before_the_retry() {
     let mut name = in_sync().ended(Ended::Failed(Backoff::DENIED));
     let retry = name.now + Backoff::DENIED.floor();
     assert_eq!(name.slot.begin(name.now), Step::Sleep(retry));
-    let mut name = name.told(updated("u-1"));
+    let mut name = name.observe(updated("u-1"));
     assert!(name.begin());
 }
 
 #[test]
-fn news_that_changes_nothing_for_the_work_does_not_cut_its_backoff_short() {
+fn an_observation_that_does_not_affect_the_work_keeps_its_backoff() {
     let mut name = in_termination().ended(Ended::Failed(Backoff::DENIED));
     let retry = name.now + Backoff::DENIED.floor();
-    for told in [kill("u-1"), deleted("u-1"), created("u-2"), created("u-3")] {
-        name = name.told(told);
+    for observe in [kill("u-1"), deleted("u-1"), created("u-2"), created("u-3")] {
+        name = name.observe(observe);
         assert_eq!(name.slot.begin(name.now), Step::Sleep(retry));
     }
 }

@@ -1,4 +1,4 @@
-//! A world in which lifecycles run: work that does what a test wrote down, and keeps a log.
+//! A scripted implementation of the work, with a log.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,19 +14,19 @@ use crate::{Deadline, End, Identity, Lifecycle, Lifecycles, Observation, Options
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
 
-/// What one call does. What is not written down succeeds at once.
+/// What one call does. A call without a script succeeds at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Act {
     Fail,
-    /// Comes to its end by itself.
+    /// The object ends by itself.
     Terminal,
     Again(Duration),
     Take(Duration),
-    /// Until it is cancelled, and then says that all is well.
+    /// Runs until it is cancelled, then returns success.
     UntilCancelled,
-    /// Until it is cancelled, and then says that it was not done.
+    /// Runs until it is cancelled, then returns an error.
     FailWhenCancelled,
-    /// Notices that it is cancelled, and takes this long to end.
+    /// Is cancelled, and takes this long to end.
     LingerWhenCancelled(Duration),
     Panic,
 }
@@ -36,11 +36,11 @@ pub(super) struct Failed;
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("as written down")
+        f.write_str("as scripted")
     }
 }
 
-/// What was done, when, and by which script. Clones share it.
+/// The log of calls with their times, and the script. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct World(Arc<Inner>);
 
@@ -54,7 +54,8 @@ struct Inner {
 }
 
 impl World {
-    /// Errors come back after exactly a second, then exactly 2 s, and so on: the floor is the cap.
+    /// Errors are retried after exactly one second, then exactly 2 s, and so on: the floor equals
+    /// the cap.
     pub(super) fn new() -> Self {
         Self::backing_off(Backoff::new(SECOND, SECOND).at_least(SECOND))
     }
@@ -69,7 +70,8 @@ impl World {
         }))
     }
 
-    /// What the next calls of this kind do: `sync u-1`, `terminate u-1`, `clean u-1`, `remains u-1`.
+    /// Scripts the next calls of this kind: `sync u-1`, `terminate u-1`, `clean u-1`, `remains
+    /// u-1`.
     pub(super) fn script(&self, call: &str, acts: impl IntoIterator<Item = Act>) -> &Self {
         let mut scripts = self.0.scripts.lock();
         scripts.entry(call.to_owned()).or_default().extend(acts);
@@ -80,7 +82,7 @@ impl World {
         Lifecycles::new(self.clone(), Options::new("test").without_resync())
     }
 
-    /// What was done, in order.
+    /// The log, in order.
     pub(super) fn log(&self) -> Vec<String> {
         self.0
             .log
@@ -90,13 +92,13 @@ impl World {
             .collect()
     }
 
-    /// What was done since this was last asked, joined by commas.
+    /// The log since the last call, joined by commas.
     pub(super) fn news(&self) -> String {
         let lines: Vec<_> = self.0.log.lock().drain(..).map(|(_, line)| line).collect();
         lines.join(", ")
     }
 
-    /// When something was done, since the world began.
+    /// The times of a log line since the start.
     pub(super) fn times(&self, line: &str) -> Vec<Duration> {
         let log = self.0.log.lock();
         let same = log.iter().filter(|(_, it)| it == line);
@@ -134,7 +136,7 @@ impl World {
             Act::Terminal => return Ok(Synced::Terminal),
             Act::Again(after) => return Ok(Synced::Again { after }),
             Act::Take(time) => sleep(time).await,
-            Act::Panic => panic!("as written down"),
+            Act::Panic => panic!("as scripted"),
             Act::UntilCancelled => {
                 cancel.cancelled().await;
                 self.write(format!("{call} cancelled"));
@@ -155,7 +157,7 @@ impl World {
     }
 }
 
-/// Notes the end of a call, a panic included.
+/// Records the end of a call, including a panic.
 struct Gone<'a>(&'a World, &'a ObjectKey);
 
 impl Drop for Gone<'_> {
@@ -233,13 +235,14 @@ impl Lifecycle for World {
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// What comes soon if it comes at all. On paused time a wait for what never comes fails at once.
+/// Awaits a future that completes soon. On paused time a wait for something that never happens
+/// fails at once.
 pub(super) async fn soon<F: Future>(future: F) -> F::Output {
     let never = timeout(SECOND * 300, future).await;
-    never.expect("what is waited for never comes")
+    never.expect("the awaited future completes")
 }
 
-/// An object of the one name that most tests need.
+/// An object of the name that most tests use.
 pub(super) fn web(uid: &str) -> Identity {
     named("web", uid)
 }
@@ -248,7 +251,7 @@ pub(super) fn named(name: &str, uid: &str) -> Identity {
     Identity::new(ObjectKey::new("shop", name), Uid::new(uid))
 }
 
-/// An observation that has to stop within so many seconds.
+/// An observation that must terminate within this many seconds.
 pub(super) fn stop_within(
     snapshot: &'static str,
     seconds: u64,

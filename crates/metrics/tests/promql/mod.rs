@@ -1,10 +1,10 @@
-//! Which series and labels a query names, by a parser of PromQL: a query that Prometheus would
-//! refuse is refused here.
+//! Extracts the series and labels of a query with a PromQL parser: a query that Prometheus refuses
+//! is refused here.
 
 use promql_parser::label::Labels;
 use promql_parser::parser::{self, Expr, LabelModifier, VectorMatchCardinality, VectorSelector};
 
-/// What a query names.
+/// The series and labels of a query.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     pub(crate) selectors: Vec<Selector>,
@@ -16,15 +16,15 @@ pub(crate) struct Query {
 #[derive(Debug)]
 pub(crate) struct Selector {
     pub(crate) name: String,
-    /// Label and what it is compared with.
+    /// Labels and what they are compared with.
     pub(crate) matchers: Vec<(String, String)>,
     /// Whether a range is selected.
     pub(crate) over_time: bool,
 }
 
-/// Reads a query, of Prometheus or of a dashboard.
+/// Parses a query of Prometheus or of a dashboard.
 pub(crate) fn read(text: &str) -> Result<Query, String> {
-    // Grafana puts a duration there before Prometheus sees it.
+    // Grafana replaces it by a duration.
     let text = text.replace("$__rate_interval", "5m");
     let expression = parser::parse(&text).map_err(|why| format!("{text}: {why}"))?;
     let mut query = Query::default();

@@ -49,7 +49,7 @@ fn known_to_the_code(prefix: &str) -> BTreeSet<String> {
         .unwrap_err()
         .to_string();
     let (_, known) = error
-        .split_once("known are ")
+        .split_once("use one of ")
         .unwrap_or_else(|| panic!("{prefix}: {error}"));
     known.split(", ").map(str::to_owned).collect()
 }

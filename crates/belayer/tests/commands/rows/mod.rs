@@ -20,7 +20,7 @@ use crate::world::World;
 
 const WORKFLOW: &str = "workflows.argoproj.io/workflow";
 
-const AT_ONCE: &str = "a running Belayer takes the hold off at once";
+const AT_ONCE: &str = "a running Belayer releases the hold at once";
 
 /// What is expected of the component's word.
 struct Expected {

@@ -128,7 +128,7 @@ impl Inbox {
     fn queued(&self) -> Vec<(String, Priority)> {
         let mut queued = Vec::new();
         while let Some(item) = self.queue.try_next() {
-            queued.push((item.key().name().to_owned(), item.band()));
+            queued.push((item.key().name().to_owned(), item.priority()));
             item.done();
         }
         queued.sort_by(|a, b| a.0.cmp(&b.0));

@@ -1,8 +1,9 @@
-//! A document key by key, as it is written.
+//! A YAML document that preserves scalars as written.
 //!
-//! YAML guesses what a plain scalar means: `1.10` is a number, and `off` may be a truth value. What a
-//! key of ours takes is for its type to say, so the guess must not get between: a scalar whose text the
-//! guess would change stays text. A document that is read and written here means what it meant.
+//! YAML guesses the type of a plain scalar: `1.10` is a number, and `off` may be a boolean. The
+//! type of a configuration key is defined by its Rust type, so the guess must not change the value:
+//! a scalar whose text the guess would change stays a string. A document that is read and written
+//! here keeps its meaning.
 
 use std::fmt::Write as _;
 
@@ -12,15 +13,15 @@ use serde_saphyr::Spanned;
 
 use super::{Problem, parse};
 
-/// Reads one document.
+/// Parses one document.
 ///
 /// # Errors
-/// If it is no YAML.
+/// If it is not valid YAML.
 pub fn read(text: &str) -> Result<Value, Problem> {
     parse::<Spanned<Node>>(text).map(|node| node.value.value(text, node.defined))
 }
 
-/// Writes a document that means the same, on one line.
+/// Writes an equivalent document on one line.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
     put(value, &mut text);
@@ -31,7 +32,7 @@ enum Node {
     Map(Vec<(String, Spanned<Node>)>),
     List(Vec<Spanned<Node>>),
     Text(String),
-    /// What the parser made of a plain scalar.
+    /// The parser's guess for a plain scalar.
     Plain(Value),
 }
 
@@ -64,7 +65,7 @@ impl Node {
     }
 }
 
-/// The text of a plain scalar.
+/// The source text of a plain scalar.
 fn written(text: &str, place: serde_saphyr::Location) -> Option<&str> {
     let span = place.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -73,7 +74,7 @@ fn written(text: &str, place: serde_saphyr::Location) -> Option<&str> {
     is_word(written).then_some(written)
 }
 
-/// Whether a text can stand without quotes anywhere, and is read as itself where a text is expected.
+/// Whether a text needs no quotes anywhere, and is parsed as itself where a string is expected.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_');
     let nothing = matches!(text, "null" | "Null" | "NULL");
@@ -99,7 +100,7 @@ fn put(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
-        // Without quotes it is taken for what its key takes, as it was where it was written.
+        // Without quotes it is parsed as the type of its key, as in the original document.
         Value::String(word) if is_word(word) => text.push_str(word),
         other => {
             let _ = write!(text, "{other}");
@@ -119,7 +120,7 @@ impl<'de> Visitor<'de> for Nodes {
     type Value = Node;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("keys with values")
+        f.write_str("a mapping")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
@@ -155,7 +156,8 @@ impl<'de> Visitor<'de> for Nodes {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        // What is no number in JSON is told from null by its text.
+        // A number that JSON cannot represent, such as `.inf`, becomes a string, so that it differs
+        // from null.
         Ok(Node::Plain(Number::from_f64(value).map_or_else(
             || Value::String(value.to_string()),
             Value::Number,
@@ -182,16 +184,16 @@ mod tests {
 
     #[rstest]
     #[case::a_number("a: 8", json!({"a": 8}))]
-    #[case::a_truth_value("a: true", json!({"a": true}))]
+    #[case::a_boolean("a: true", json!({"a": true}))]
     #[case::nothing("a: null\nb:\nc: ~", json!({"a": null, "b": null, "c": null}))]
     #[case::a_version("a: 1.10", json!({"a": "1.10"}))]
     #[case::an_octal("a: 010", json!({"a": "010"}))]
     #[case::a_power("a: [1e3, 0x10]", json!({"a": ["1e3", "0x10"]}))]
     #[case::a_switch("a: {b: on, c: off, d: yes}", json!({"a": {"b": "on", "c": "off", "d": "yes"}}))]
-    #[case::what_is_quoted("a: '8'\nb: \"true\"", json!({"a": "8", "b": "true"}))]
+    #[case::quoted_strings("a: '8'\nb: \"true\"", json!({"a": "8", "b": "true"}))]
     #[case::behind_letters_of_many_bytes("x: äöü\na: 1.10 # é\n", json!({"x": "äöü", "a": "1.10"}))]
     #[case::a_block("- |\n  a\n  b\n- 2", json!(["a\nb\n", 2]))]
-    fn a_document_is_read_as_it_is_written(#[case] text: &str, #[case] expected: Value) {
+    fn scalars_stay_as_written(#[case] text: &str, #[case] expected: Value) {
         assert_eq!(read(text).unwrap(), expected);
     }
 
@@ -199,7 +201,7 @@ mod tests {
     #[case(
         "{v: 1.10, w: on, x: yes, y: 010, z: 8, q: '1.10', r: 'null', s: '', t: a b, u: 'x: y', k.l/m: \"{\"}"
     )]
-    fn what_is_written_again_means_the_same(#[case] text: &str) {
+    fn a_written_document_is_equivalent(#[case] text: &str) {
         let labels = |text: &str| parse::<BTreeMap<String, String>>(text).unwrap();
         let again = write(&read(text).unwrap());
         assert_eq!(labels(&again), labels(text), "{again}");
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_values_and_numbers_stay_what_they_are() {
+    fn booleans_and_numbers_keep_their_value() {
         let again = write(&read("a: yes\nb: 0x10\nc: 1.5").unwrap());
         #[derive(serde::Deserialize)]
         struct Typed {

@@ -18,19 +18,19 @@ use super::seconds;
 use crate::client;
 use crate::object::ObjectKey;
 
-/// What the server does.
+/// How the server behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mood {
     Well,
     /// 503 to everything.
     Down,
-    /// Never answers.
+    /// Never responds.
     Silent,
     /// 403 to everything.
     Forbids,
-    /// Has not the Lease's namespace.
+    /// The Lease's namespace does not exist.
     Homeless,
-    /// Does what it is asked, and the answers to writes are lost.
+    /// Applies the writes, and their responses are lost.
     Mute,
 }
 
@@ -38,7 +38,7 @@ struct World {
     lease: Option<Value>,
     version: u64,
     mood: Mood,
-    /// Who wrote what, as seen in the Lease.
+    /// The identities that wrote the Lease, in order.
     holders: Vec<String>,
     requests: usize,
 }
@@ -71,7 +71,7 @@ impl Server {
         })
     }
 
-    /// Somebody with client-go takes it.
+    /// A client-go candidate acquires the lease.
     fn taken_by(&self, holder: &str) {
         let mut world = self.0.lock();
         world.version += 1;
@@ -84,7 +84,7 @@ impl Server {
         lease["metadata"]["resourceVersion"] = version.into();
     }
 
-    /// Somebody changes something about it that is not the record.
+    /// Changes something of the Lease other than the record.
     fn touched(&self) {
         let mut world = self.0.lock();
         world.version += 1;
@@ -207,7 +207,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_leads_at_once_and_the_second_stands_by() {
+async fn the_first_leads_at_once_and_the_second_is_standby() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
     first.leadership.begun().await;
@@ -226,7 +226,7 @@ async fn the_first_leads_at_once_and_the_second_stands_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn giving_back_hands_over_within_a_retry_period() {
+async fn a_lease_given_back_is_taken_within_a_retry_period() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
     first.leadership.begun().await;
@@ -242,7 +242,7 @@ async fn giving_back_hands_over_within_a_retry_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_lines_of_the_election_are_in_plain_words() {
+async fn log_lines_of_the_election_are_plain_text() {
     let log = crate::logged::Log::kept();
     let server = Server::new();
     let first = server.elector("first", Timing::default());
@@ -267,7 +267,7 @@ async fn log_lines_of_the_election_are_in_plain_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_gone_is_waited_for_and_then_replaced() {
+async fn a_dead_leader_is_replaced_after_the_lease_duration() {
     let server = Server::new();
     let first = server.elector("first", Timing::default());
     first.leadership.begun().await;
@@ -277,12 +277,13 @@ async fn a_leader_that_is_gone_is_waited_for_and_then_replaced() {
     let begun = Instant::now();
     second.leadership.begun().await;
     let took = begun.elapsed();
-    // Between the lease's end, counted from the last renewal, and that end seen late.
+    // Between the expiry counted from the last renewal and the latest time at which a standby can
+    // see it.
     assert!((seconds(13)..=seconds(20)).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_its_api_server_a_leader_stops_writing_and_goes_on_when_it_is_back() {
+async fn without_the_api_server_a_leader_stops_writing_and_continues_later() {
     for trouble in [Mood::Down, Mood::Silent] {
         let server = Server::new();
         let leader = server.elector("leader", Timing::default());
@@ -298,13 +299,13 @@ async fn without_its_api_server_a_leader_stops_writing_and_goes_on_when_it_is_ba
         timeout(seconds(8), leader.leadership.begun())
             .await
             .unwrap();
-        // It was never anybody else's.
+        // No other replica has held it.
         assert_eq!(server.holder(), "leader");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_in_doubt_that_finds_another_ends() {
+async fn a_leader_in_doubt_that_finds_another_leader_ends() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
@@ -323,25 +324,25 @@ async fn a_leader_in_doubt_that_finds_another_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_overtaken_while_it_may_write_stops_at_its_next_renewal() {
+async fn a_leader_that_was_replaced_while_it_may_write_stops_at_its_next_renewal() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
     sleep(seconds(5)).await;
     server.taken_by("other");
     let stopped = timeout(seconds(2), leader.leadership.ended()).await;
-    assert!(stopped.is_ok(), "it goes on writing");
+    assert!(stopped.is_ok(), "it continues to write");
     let ended = timeout(seconds(1), leader.ended).await.unwrap().unwrap();
     assert!(matches!(ended, Ended::Lost { .. }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_are_no_leave_to_write() {
+async fn a_lost_response_does_not_permit_to_write() {
     let server = Server::new();
     server.mood(Mood::Mute);
     let leader = server.elector("leader", Timing::default());
     sleep(seconds(60)).await;
-    // The server has made the Lease; nobody has been told.
+    // The server has created the Lease, and the response was lost.
     assert_eq!(server.holder(), "leader");
     assert!(!leader.leadership.may_write());
     server.mood(Mood::Well);
@@ -356,7 +357,7 @@ async fn a_renewal_under_way_when_it_resigns_does_not_keep_the_lease() {
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
     server.mood(Mood::Mute);
-    // A renewal is applied, and its answer will never come.
+    // A renewal is applied, and its response is lost.
     sleep(seconds(3)).await;
     server.mood(Mood::Well);
     assert_eq!(leader.resigns().await, Ended::Resigned);
@@ -364,7 +365,7 @@ async fn a_renewal_under_way_when_it_resigns_does_not_keep_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_it_nobody_leads_and_nothing_ends() {
+async fn without_rbac_permission_no_replica_leads_and_none_ends() {
     let server = Server::new();
     server.mood(Mood::Forbids);
     let standby = server.elector("standby", Timing::default());
@@ -379,7 +380,7 @@ async fn without_the_right_to_it_nobody_leads_and_nothing_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_can_hold_the_lease_it_works_without_until_somebody_can() {
+async fn without_a_namespace_it_works_without_a_lease_until_the_namespace_exists() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
@@ -395,13 +396,13 @@ async fn where_nobody_can_hold_the_lease_it_works_without_until_somebody_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_works_without_the_lease_ends_when_another_holds_it() {
+async fn a_replica_without_a_lease_ends_when_another_replica_holds_it() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
     timeout(seconds(1), alone.leadership.begun()).await.unwrap();
     sleep(seconds(30)).await;
-    // The namespace comes, and somebody is faster.
+    // The namespace is created, and another replica is faster.
     server.taken_by("other");
     server.mood(Mood::Well);
     let ended = timeout(seconds(3), alone.ended).await.unwrap().unwrap();
@@ -412,7 +413,7 @@ async fn whoever_works_without_the_lease_ends_when_another_holds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_works_without_the_lease_stops_in_doubt_and_outlives_it() {
+async fn a_replica_without_a_lease_stops_in_doubt_and_continues() {
     let server = Server::new();
     server.mood(Mood::Homeless);
     let alone = server.elector("alone", Timing::default());
@@ -429,7 +430,7 @@ async fn whoever_works_without_the_lease_stops_in_doubt_and_outlives_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_overtaken_gives_nothing_back_that_is_anothers() {
+async fn a_leader_that_was_replaced_does_not_give_back_the_lease_of_another() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
@@ -442,7 +443,7 @@ async fn a_leader_that_was_overtaken_gives_nothing_back_that_is_anothers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_no_hanging_elector() {
+async fn an_elector_whose_server_does_not_respond_is_not_wedged() {
     for trouble in [Mood::Silent, Mood::Down, Mood::Forbids] {
         let server = Server::new();
         server.mood(trouble);
@@ -455,12 +456,12 @@ async fn a_server_that_does_not_answer_is_no_hanging_elector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_that_finishes_no_round_hangs() {
+async fn an_elector_that_finishes_no_round_is_wedged() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
     sleep(seconds(100)).await;
-    // Its task is not run any more, as when something it calls never returns.
+    // Its task is no longer polled, as when something it calls never returns.
     leader.ended.abort();
     sleep(seconds(70)).await;
     assert!(!leader.health.is_wedged());
@@ -469,7 +470,7 @@ async fn an_elector_that_finishes_no_round_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_election_costs_one_request_a_period_each() {
+async fn a_settled_election_costs_one_request_per_period_and_replica() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
@@ -479,9 +480,9 @@ async fn a_settled_election_costs_one_request_a_period_each() {
     assert!((48..=51).contains(&asked), "{asked} requests in 100 s");
 }
 
-/// Somebody labels the Lease: its version is another's, and its record still ours.
+/// The Lease gets a label: its version changes, and its record does not.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_meets_a_change_of_something_else_looks_and_renews_at_once() {
+async fn a_renewal_that_conflicts_with_another_change_is_repeated_at_once() {
     let server = Server::new();
     let leader = server.elector("leader", Timing::default());
     leader.leadership.begun().await;
@@ -489,15 +490,15 @@ async fn a_renewal_that_meets_a_change_of_something_else_looks_and_renews_at_onc
     server.touched();
     let before = server.0.lock().requests;
     sleep(seconds(2)).await;
-    // The renewal, a look, the renewal.
+    // The renewal, a read, the renewal.
     assert_eq!(server.0.lock().requests - before, 3);
     sleep(seconds(60)).await;
     assert!(leader.leadership.may_write());
     assert!(!leader.ended.is_finished());
 }
 
-/// It was told to resign while it waited for an answer: to its renewal, or to a look after one that
-/// had failed.
+/// The elector is asked to resign while it waits for a response: to its renewal, or to a read after
+/// a failed renewal.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back() {
     for failed_before in [None, Some(Mood::Down)] {
@@ -512,7 +513,7 @@ async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back
         server.mood(Mood::Silent);
         let before = server.0.lock().requests;
         sleep(seconds(2)).await;
-        assert_eq!(server.0.lock().requests - before, 1, "it waits");
+        assert_eq!(server.0.lock().requests - before, 1, "it does not wait");
         server.mood(Mood::Well);
         let begun = Instant::now();
         assert_eq!(leader.resigns().await, Ended::Resigned);
@@ -523,9 +524,9 @@ async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back
     }
 }
 
-/// An empty holder says that the lease was given back: everybody would take it at once.
+/// An empty holder means that the lease was given back: any replica would take it at once.
 #[tokio::test(start_paused = true)]
-async fn an_elector_without_a_name_gets_one() {
+async fn an_elector_without_an_identity_gets_one() {
     let server = Server::new();
     let nameless = server.elector("", Timing::default());
     nameless.leadership.begun().await;

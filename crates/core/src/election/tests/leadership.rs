@@ -1,4 +1,4 @@
-//! Nothing is written outside a leadership.
+//! Nothing is written outside of a leadership.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -17,14 +17,14 @@ use crate::client;
 use crate::executor::{Bounds, Class, Executor, Writes};
 use crate::http::{Request, RequestError};
 
-/// A server that counts what arrives and answers each request after `thinks` seconds.
-fn server(thinks: u64) -> (kube::Client, Arc<AtomicUsize>) {
+/// A server that counts requests and responds to each after `delay` seconds.
+fn server(delay: u64) -> (kube::Client, Arc<AtomicUsize>) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&arrived);
     let service = tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::SeqCst);
         async move {
-            sleep(seconds(thinks)).await;
+            sleep(seconds(delay)).await;
             Ok::<_, Infallible>(Response::new(http_body_util::Full::new(
                 bytes::Bytes::from_static(b"{}"),
             )))
@@ -38,7 +38,7 @@ fn write() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_sends_no_write_and_reads_as_it_likes() {
+async fn a_standby_may_read_but_not_write() {
     let (client, arrived) = server(0);
     let (guard, leadership) = Leadership::elected();
     let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent)
@@ -60,7 +60,7 @@ async fn a_standby_sends_no_write_and_reads_as_it_likes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
+async fn a_request_in_flight_at_the_end_is_cancelled_at_once() {
     let (client, _) = server(60);
     let (guard, leadership) = Leadership::elected();
     let executor =
@@ -75,10 +75,10 @@ async fn what_is_in_flight_when_the_tenure_ends_is_given_up_at_that_moment() {
     assert_eq!(begun.elapsed(), seconds(10));
 }
 
-/// A process that is frozen while a request waits for its connection: when it wakes up, the
-/// connection is there before any timer has been looked at.
+/// A process is frozen while a request waits for its connection: when it wakes up, the connection
+/// is ready before any timer is polled.
 #[tokio::test]
-async fn what_was_frozen_on_its_way_is_not_sent() {
+async fn a_request_that_was_frozen_is_not_sent() {
     let (guard, leadership) = Leadership::elected();
     let lasts = Duration::from_millis(50);
     guard.extend(Instant::now() + lasts);
@@ -100,7 +100,7 @@ async fn what_was_frozen_on_its_way_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
+async fn a_slow_write_continues_while_the_leadership_is_renewed() {
     let (client, _) = server(25);
     let (guard, leadership) = Leadership::elected();
     let executor =
@@ -114,7 +114,7 @@ async fn a_slow_write_lives_as_long_as_the_tenure_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ending_it_wakes_those_who_write_and_beginning_it_those_who_wait() {
+async fn the_end_wakes_writers_and_the_beginning_wakes_waiting_tasks() {
     let (guard, leadership) = Leadership::elected();
     let waits = tokio::spawn({
         let leadership = leadership.clone();
@@ -139,7 +139,7 @@ async fn ending_it_wakes_those_who_write_and_beginning_it_those_who_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_election_it_never_ends() {
+async fn without_an_election_the_leadership_never_ends() {
     let leadership = Leadership::unlimited();
     assert!(leadership.may_write());
     leadership.begun().await;
@@ -151,7 +151,7 @@ async fn without_an_election_it_never_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_that_is_gone_grants_nothing() {
+async fn a_dropped_guard_ends_the_leadership() {
     let (guard, leadership) = Leadership::elected();
     guard.extend(Instant::now() + seconds(10));
     drop(guard);

@@ -18,13 +18,13 @@ fn seconds(seconds: u64) -> Duration {
 #[case::the_defaults(15_000, 10_000, 2_000, None)]
 #[case::the_deadline_is_the_duration(10_000, 10_000, 2_000, Some(TimingError::LeaseNotLonger))]
 #[case::the_deadline_is_longer(10_000, 11_000, 2_000, Some(TimingError::LeaseNotLonger))]
-#[case::no_second_try(15_000, 2_400, 2_000, Some(TimingError::DeadlineNotLonger))]
-#[case::a_second_try(15_000, 2_401, 2_000, None)]
+#[case::no_second_attempt(15_000, 2_400, 2_000, Some(TimingError::DeadlineNotLonger))]
+#[case::a_second_attempt(15_000, 2_401, 2_000, None)]
 #[case::no_lease(0, 0, 2_000, Some(TimingError::LeaseTooShort))]
 #[case::less_than_the_record_can_say(999, 500, 100, Some(TimingError::LeaseTooShort))]
 #[case::without_a_pause(15_000, 10_000, 0, Some(TimingError::RetryTooShort))]
 #[case::for_ever(1_000_000_000, 10_000, 2_000, Some(TimingError::LeaseTooLong))]
-fn times_are_judged_as_client_go_judges_them(
+fn durations_are_checked_as_in_client_go(
     #[case] lease: u64,
     #[case] deadline: u64,
     #[case] retry: u64,
@@ -36,7 +36,7 @@ fn times_are_judged_as_client_go_judges_them(
 }
 
 #[test]
-fn the_record_never_promises_less_than_the_lease_lasts() {
+fn the_recorded_lease_duration_is_rounded_up() {
     let timing = Timing::new(
         Duration::from_millis(1_500),
         seconds(1),
@@ -85,13 +85,13 @@ fn a_record_is_written_as_client_go_writes_it_and_read_again() {
 #[case::null_spec(r#"{"metadata":{"uid":"u","resourceVersion":"1"},"spec":null}"#)]
 #[case::nulls(r#"{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"holderIdentity":null,"renewTime":null}}"#)]
 #[case::no_time(r#"{"metadata":{"uid":"u","resourceVersion":"1"},"spec":{"renewTime":"soon","leaseTransitions":-4,"more":{}}}"#)]
-fn a_lease_that_another_hand_wrote_is_there_to_be_taken(#[case] body: &str) {
+fn an_invalid_lease_of_another_program_can_be_acquired(#[case] body: &str) {
     let read = Lease::read(body.as_bytes()).unwrap();
     assert_eq!(read.record, Record::default());
 }
 
 #[test]
-fn identities_name_the_host_and_are_never_the_same() {
+fn identities_contain_the_host_and_are_unique() {
     assert!(identity("node-1").starts_with("node-1_"));
     assert!(identity("").starts_with("belayer_"));
     assert_ne!(identity("a"), identity("a"));

@@ -1,5 +1,5 @@
-//! Three candidates and a server, with everything that can go wrong between them: at no moment may
-//! two of them write, and once nothing goes wrong any more, one of them does.
+//! Three candidates and a server, with everything that can go wrong between them: two never write
+//! at the same time, and once nothing goes wrong any more, one of them does.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const CANDIDATES: usize = 3;
 const TROUBLE: u64 = 90_000;
 const END: u64 = 180_000;
 
-/// The Lease, as the server has it.
+/// The Lease on the server.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,
@@ -28,18 +28,18 @@ enum Reply {
 }
 
 impl Server {
-    fn answer(&mut self, ask: &Ask) -> Reply {
-        let record = match ask {
-            Ask::Look => return Reply::Lease(self.lease.clone()),
-            Ask::Create(_) if self.lease.is_some() => return Reply::Conflict,
-            Ask::Create(record) => record,
-            Ask::Write(record, over) => {
+    fn answer(&mut self, action: &Action) -> Reply {
+        let record = match action {
+            Action::Read => return Reply::Lease(self.lease.clone()),
+            Action::Create(_) if self.lease.is_some() => return Reply::Conflict,
+            Action::Create(record) => record,
+            Action::Write(record, over) => {
                 if self.lease.as_ref().map(|lease| &lease.version) != Some(over) {
                     return Reply::Conflict;
                 }
                 record
             }
-            Ask::Wait(_) | Ask::GiveUp { .. } => unreachable!("not sent"),
+            Action::Wait(_) | Action::GiveUp { .. } => unreachable!("not sent"),
         };
         self.version += 1;
         let version = Version {
@@ -54,18 +54,18 @@ impl Server {
     }
 }
 
-enum Doing {
+enum Activity {
     Pausing {
         until: u64,
     },
-    /// On the way to the server.
+    /// The request is on its way to the server.
     Asking {
-        ask: Ask,
+        action: Action,
         sent: Local,
         arrives: u64,
         lost: Lost,
     },
-    /// On the way back; `None` is lost.
+    /// The response is on its way back; `None` if it is lost.
     Waiting {
         reply: Option<Reply>,
         sent: Local,
@@ -80,26 +80,26 @@ enum Lost {
     Answer,
 }
 
-/// One process: its machine, its clocks, and what it is doing.
+/// One process: its state machine, its clocks, and its current step.
 struct Process {
     candidate: Candidate,
     number: u64,
-    /// Local time and wall time each have a beginning of their own.
+    /// Local time and wall-clock time have a start of their own.
     local: u64,
     wall: i64,
-    doing: Doing,
+    doing: Activity,
     frozen_until: u64,
 }
 
 impl Process {
-    fn new(number: u64, chance: &mut StdRng) -> Self {
+    fn new(number: u64, rng: &mut StdRng) -> Self {
         Self {
             candidate: Candidate::new(format!("c{number}"), Timing::default()),
             number,
-            local: chance.random_range(0..1_000_000),
-            wall: chance.random_range(-600_000..600_000),
-            doing: Doing::Pausing {
-                until: chance.random_range(0..3_000),
+            local: rng.random_range(0..1_000_000),
+            wall: rng.random_range(-600_000..600_000),
+            doing: Activity::Pausing {
+                until: rng.random_range(0..3_000),
             },
             frozen_until: 0,
         }
@@ -120,45 +120,45 @@ impl Process {
         )
     }
 
-    fn step(&mut self, time: u64, server: &mut Server, chance: &mut StdRng) {
+    fn step(&mut self, time: u64, server: &mut Server, rng: &mut StdRng) {
         if time < self.frozen_until {
-            // What is on its way arrives at the server all the same.
-            self.arrive(time, server, chance);
+            // A request under way still arrives at the server.
+            self.arrive(time, server, rng);
             return;
         }
         let trouble = time < TROUBLE;
-        if trouble && chance.random_ratio(1, 2_000) {
-            self.frozen_until = time + chance.random_range(0..40_000);
+        if trouble && rng.random_ratio(1, 2_000) {
+            self.frozen_until = time + rng.random_range(0..40_000);
             return;
         }
-        if trouble && chance.random_ratio(1, 1_000) {
-            self.wall += chance.random_range(-600_000..600_000);
+        if trouble && rng.random_ratio(1, 1_000) {
+            self.wall += rng.random_range(-600_000..600_000);
         }
-        if let Doing::Pausing { until } = self.doing
+        if let Activity::Pausing { until } = self.doing
             && until <= time
         {
-            let ask = self.candidate.begin(self.now(time), self.wall(time));
-            self.ask(ask, time, chance);
+            let action = self.candidate.begin(self.now(time), self.wall(time));
+            self.action(action, time, rng);
         }
-        self.arrive(time, server, chance);
-        self.hear(time, chance);
+        self.arrive(time, server, rng);
+        self.hear(time, rng);
     }
 
-    fn ask(&mut self, ask: Ask, time: u64, chance: &mut StdRng) {
+    fn action(&mut self, action: Action, time: u64, rng: &mut StdRng) {
         let trouble = time < TROUBLE;
-        self.doing = match ask {
-            Ask::Wait(_) => self.pause(time, chance),
-            Ask::GiveUp { .. } => {
-                // The process ends, and another is started.
+        self.doing = match action {
+            Action::Wait(_) => self.pause(time, rng),
+            Action::GiveUp { .. } => {
+                // The process ends, and another one starts.
                 let number = self.number + 10;
-                *self = Self::new(number, chance);
-                Doing::Pausing { until: time + 500 }
+                *self = Self::new(number, rng);
+                Activity::Pausing { until: time + 500 }
             }
-            ask => Doing::Asking {
-                ask,
+            action => Activity::Asking {
+                action,
                 sent: self.now(time),
-                arrives: time + delay(trouble, chance),
-                lost: match chance.random_range(0..20) {
+                arrives: time + delay(trouble, rng),
+                lost: match rng.random_range(0..20) {
                     0 if trouble => Lost::Request,
                     1 | 2 if trouble => Lost::Answer,
                     _ => Lost::Nothing,
@@ -167,16 +167,16 @@ impl Process {
         };
     }
 
-    fn pause(&self, time: u64, chance: &mut StdRng) -> Doing {
-        let pause = self.candidate.pause(self.now(time), chance.random());
-        Doing::Pausing {
+    fn pause(&self, time: u64, rng: &mut StdRng) -> Activity {
+        let pause = self.candidate.pause(self.now(time), rng.random());
+        Activity::Pausing {
             until: time + u64::try_from(pause.as_millis()).unwrap(),
         }
     }
 
-    fn arrive(&mut self, time: u64, server: &mut Server, chance: &mut StdRng) {
-        let Doing::Asking {
-            ask,
+    fn arrive(&mut self, time: u64, server: &mut Server, rng: &mut StdRng) {
+        let Activity::Asking {
+            action,
             sent,
             arrives,
             lost,
@@ -187,21 +187,21 @@ impl Process {
         if time < *arrives {
             return;
         }
-        let reply = (*lost != Lost::Request).then(|| server.answer(ask));
+        let reply = (*lost != Lost::Request).then(|| server.answer(action));
         let heard = (*lost == Lost::Nothing).then_some(reply).flatten();
-        self.doing = Doing::Waiting {
+        self.doing = Activity::Waiting {
             arrives: match heard {
-                // A request that gets no answer is given up.
+                // A request without a response times out.
                 None => time + 5_000,
-                Some(_) => time + delay(time < TROUBLE, chance),
+                Some(_) => time + delay(time < TROUBLE, rng),
             },
             reply: heard,
             sent: *sent,
         };
     }
 
-    fn hear(&mut self, time: u64, chance: &mut StdRng) {
-        let Doing::Waiting {
+    fn hear(&mut self, time: u64, rng: &mut StdRng) {
+        let Activity::Waiting {
             reply,
             sent,
             arrives,
@@ -217,45 +217,45 @@ impl Process {
         match reply {
             None => {
                 self.candidate.failed();
-                self.doing = self.pause(time, chance);
+                self.doing = self.pause(time, rng);
             }
             Some(Reply::Conflict) => {
                 self.candidate.failed();
-                self.ask(Ask::Look, time, chance);
+                self.action(Action::Read, time, rng);
             }
             Some(Reply::Wrote(record, version)) => {
                 self.candidate.wrote(record, Some(version), sent);
-                self.doing = self.pause(time, chance);
+                self.doing = self.pause(time, rng);
             }
             Some(Reply::Lease(lease)) => {
-                let ask = self.candidate.seen(lease, now, wall);
-                self.ask(ask, time, chance);
+                let action = self.candidate.seen(lease, now, wall);
+                self.action(action, time, rng);
             }
         }
     }
 }
 
 /// Up to three seconds each way while there is trouble.
-fn delay(trouble: bool, chance: &mut StdRng) -> u64 {
-    if trouble && chance.random_ratio(1, 5) {
-        chance.random_range(0..3_000)
+fn delay(trouble: bool, rng: &mut StdRng) -> u64 {
+    if trouble && rng.random_ratio(1, 5) {
+        rng.random_range(0..3_000)
     } else {
-        chance.random_range(1..20)
+        rng.random_range(1..20)
     }
 }
 
 #[test]
-fn two_never_write_at_once_and_one_does_in_the_end() {
+fn two_replicas_never_write_at_once_and_one_leads_in_the_end() {
     let mut handovers = 0;
     for seed in 0..60 {
-        let mut chance = StdRng::seed_from_u64(seed);
+        let mut rng = StdRng::seed_from_u64(seed);
         let mut server = Server::default();
         let mut processes: Vec<Process> = (0..CANDIDATES as u64)
-            .map(|number| Process::new(number, &mut chance))
+            .map(|number| Process::new(number, &mut rng))
             .collect();
         for time in (0..END).step_by(10) {
             for process in &mut processes {
-                process.step(time, &mut server, &mut chance);
+                process.step(time, &mut server, &mut rng);
             }
             let writing: Vec<_> = processes
                 .iter()
@@ -264,15 +264,15 @@ fn two_never_write_at_once_and_one_does_in_the_end() {
                 .collect();
             assert!(
                 writing.len() <= 1,
-                "seed {seed}, {time} ms: {writing:?} write at once"
+                "seed {seed}, {time} ms: {writing:?} write at the same time"
             );
         }
         assert!(
             processes.iter().any(|process| process.writes(END)),
-            "seed {seed}: nobody leads in the end"
+            "seed {seed}: no leader in the end"
         );
         handovers += server.lease.unwrap().record.transitions;
     }
-    // Else nothing was tried.
-    assert!(handovers > 60, "{handovers} changes of hands in all");
+    // Otherwise the test would not have tested a change of leaders.
+    assert!(handovers > 60, "{handovers} changes of leaders in all");
 }

@@ -1,4 +1,4 @@
-//! The state machine, one rule a case.
+//! The state machine, one rule per case.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::seconds;
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn at(seconds: u64) -> Local {
-    // A local beginning of its own: only differences count.
+    // A local start of its own: only differences count.
     Duration::from_secs(seconds)
 }
 
@@ -44,7 +44,7 @@ fn lease(holder: &str, number: u64) -> Lease {
     }
 }
 
-/// One who leads since a renewal sent at 100 s, at version 9.
+/// A leader since a renewal sent at 100 s, at version 9.
 fn leader() -> Candidate {
     let mut leader = candidate();
     leader.wrote(record("me", 4), Some(version(9)), at(100));
@@ -52,21 +52,21 @@ fn leader() -> Candidate {
 }
 
 #[test]
-fn whoever_starts_looks_first() {
-    assert_eq!(candidate().begin(at(0), WALL), Ask::Look);
+fn a_new_candidate_reads_first() {
+    assert_eq!(candidate().begin(at(0), WALL), Action::Read);
     assert_eq!(candidate().status(at(0)), LeaseStatus::Standby);
 }
 
 #[test]
-fn where_there_is_no_lease_one_is_made() {
+fn without_a_lease_one_is_created() {
     let ask = candidate().seen(None, at(0), WALL);
-    assert_eq!(ask, Ask::Create(record("me", 0)));
+    assert_eq!(ask, Action::Create(record("me", 0)));
 }
 
 #[test]
-fn what_was_given_back_is_taken_at_once() {
+fn a_lease_that_was_given_back_is_acquired_at_once() {
     let ask = candidate().seen(Some(lease("", 1)), at(0), WALL);
-    assert_eq!(ask, Ask::Write(record("me", 5), version(1)));
+    assert_eq!(ask, Action::Write(record("me", 5), version(1)));
 }
 
 #[rstest]
@@ -74,7 +74,7 @@ fn what_was_given_back_is_taken_at_once() {
 #[case::a_moment_before_its_end(14, Some(1))]
 #[case::at_its_end(15, None)]
 #[case::long_after(900, None)]
-fn anothers_lease_counts_from_when_it_was_seen_to_change(
+fn the_lease_of_another_replica_counts_from_when_its_change_was_seen(
     #[case] later: u64,
     #[case] left: Option<u64>,
 ) {
@@ -82,8 +82,8 @@ fn anothers_lease_counts_from_when_it_was_seen_to_change(
     standby.seen(Some(lease("other", 1)), at(50), WALL);
     let ask = standby.seen(Some(lease("other", 1)), at(50 + later), WALL);
     let expected = match left {
-        Some(left) => Ask::Wait(seconds(left)),
-        None => Ask::Write(record("me", 5), version(1)),
+        Some(left) => Action::Wait(seconds(left)),
+        None => Action::Write(record("me", 5), version(1)),
     };
     assert_eq!(ask, expected);
 }
@@ -100,45 +100,45 @@ fn the_times_in_the_record_are_never_compared_with_a_clock(#[case] written: &str
     let mut standby = candidate();
     assert_eq!(
         standby.seen(Some(found.clone()), at(0), here),
-        Ask::Wait(seconds(15))
+        Action::Wait(seconds(15))
     );
-    // The other's clock jumps back at its next renewal: a change is a sign of life all the same.
+    // The other's clock jumps back at its next renewal: the change still counts as a renewal.
     found.record.renewed = Some(written - seconds(600));
     assert_eq!(
         standby.seen(Some(found), at(14), here),
-        Ask::Wait(seconds(15))
+        Action::Wait(seconds(15))
     );
 }
 
 #[test]
-fn a_change_that_is_not_of_the_record_is_no_sign_of_life() {
+fn a_change_outside_of_the_record_is_not_a_renewal() {
     let mut standby = candidate();
     standby.seen(Some(lease("other", 1)), at(0), WALL);
-    // Somebody labels the Lease again and again.
+    // Labels of the Lease change again and again.
     standby.seen(Some(lease("other", 2)), at(10), WALL);
     let ask = standby.seen(Some(lease("other", 3)), at(15), WALL);
-    assert_eq!(ask, Ask::Write(record("me", 5), version(3)));
+    assert_eq!(ask, Action::Write(record("me", 5), version(3)));
 }
 
 #[test]
-fn the_holders_own_word_counts_for_how_long_it_is_waited_for() {
+fn the_lease_duration_of_the_record_counts() {
     let mut found = lease("other", 1);
     found.record.lease_seconds = 60;
     let mut standby = candidate();
     assert_eq!(
         standby.seen(Some(found), at(0), WALL),
-        Ask::Wait(seconds(60))
+        Action::Wait(seconds(60))
     );
 }
 
 #[rstest]
-#[case::nothing_said(0)]
+#[case::missing(0)]
 #[case::nonsense(-5)]
-fn where_the_holder_says_nothing_ones_own_duration_counts(#[case] said: i64) {
+fn without_a_recorded_lease_duration_ones_own_counts(#[case] said: i64) {
     let mut found = lease("other", 1);
     found.record.lease_seconds = said;
     let ask = candidate().seen(Some(found), at(0), WALL);
-    assert_eq!(ask, Ask::Wait(seconds(15)));
+    assert_eq!(ask, Action::Wait(seconds(15)));
 }
 
 #[rstest]
@@ -146,7 +146,7 @@ fn where_the_holder_says_nothing_ones_own_duration_counts(#[case] said: i64) {
 #[case::until_the_deadline(109, LeaseStatus::Leading { until: at(110) })]
 #[case::not_at_the_deadline(110, LeaseStatus::InDoubt)]
 #[case::before_the_lease_ends(114, LeaseStatus::InDoubt)]
-fn a_leader_writes_until_its_deadline_counted_from_when_it_sent(
+fn a_leader_writes_until_its_deadline_counted_from_when_it_sent_the_renewal(
     #[case] now: u64,
     #[case] expected: LeaseStatus,
 ) {
@@ -154,9 +154,9 @@ fn a_leader_writes_until_its_deadline_counted_from_when_it_sent(
 }
 
 #[test]
-fn a_leader_renews_without_a_look_and_keeps_since_when_it_leads() {
+fn a_leader_renews_without_a_read_and_keeps_its_acquire_time() {
     let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
-    let Ask::Write(renewed, over) = leader().begin(at(102), now) else {
+    let Action::Write(renewed, over) = leader().begin(at(102), now) else {
         panic!("no write");
     };
     assert_eq!(over, version(9));
@@ -165,18 +165,18 @@ fn a_leader_renews_without_a_look_and_keeps_since_when_it_leads() {
 }
 
 #[test]
-fn after_a_failure_the_next_round_looks() {
+fn after_a_failure_the_next_round_reads() {
     let mut leader = leader();
     leader.failed();
-    assert_eq!(leader.begin(at(102), WALL), Ask::Look);
+    assert_eq!(leader.begin(at(102), WALL), Action::Read);
 }
 
 #[test]
-fn a_leader_in_doubt_that_finds_its_own_record_goes_on() {
+fn a_leader_in_doubt_that_finds_its_own_record_continues() {
     let mut leader = leader();
     leader.failed();
     let ask = leader.seen(Some(lease("me", 9)), at(500), WALL);
-    assert_eq!(ask, Ask::Write(record("me", 4), version(9)));
+    assert_eq!(ask, Action::Write(record("me", 4), version(9)));
     leader.wrote(record("me", 4), Some(version(10)), at(500));
     assert_eq!(
         leader.status(at(501)),
@@ -185,12 +185,12 @@ fn a_leader_in_doubt_that_finds_its_own_record_goes_on() {
 }
 
 #[test]
-fn a_leader_that_finds_another_has_lost() {
+fn a_leader_that_finds_another_leader_has_lost() {
     for now in [105, 500] {
         let ask = leader().seen(Some(lease("other", 10)), at(now), WALL);
         assert_eq!(
             ask,
-            Ask::GiveUp {
+            Action::GiveUp {
                 holder: "other".into()
             }
         );
@@ -198,36 +198,36 @@ fn a_leader_that_finds_another_has_lost() {
 }
 
 #[test]
-fn a_leader_that_finds_another_has_led_meanwhile_has_lost() {
+fn a_leader_that_finds_that_another_replica_has_led_has_lost() {
     let mut found = lease("me", 12);
     found.record.transitions = 6;
     let ask = leader().seen(Some(found), at(500), WALL);
-    assert!(matches!(ask, Ask::GiveUp { .. }), "{ask:?}");
+    assert!(matches!(ask, Action::GiveUp { .. }), "{ask:?}");
 }
 
 #[test]
-fn a_leader_whose_lease_somebody_emptied_has_lost() {
+fn a_leader_whose_lease_was_emptied_has_lost() {
     let ask = leader().seen(Some(lease("", 10)), at(105), WALL);
-    assert_eq!(ask, Ask::GiveUp { holder: "".into() });
+    assert_eq!(ask, Action::GiveUp { holder: "".into() });
 }
 
 #[test]
-fn a_leader_whose_lease_was_deleted_makes_it_again_unless_it_was_in_doubt() {
+fn a_leader_creates_a_deleted_lease_again_unless_it_was_in_doubt() {
     assert_eq!(
         leader().seen(None, at(105), WALL),
-        Ask::Create(record("me", 4))
+        Action::Create(record("me", 4))
     );
     let ask = leader().seen(None, at(111), WALL);
-    assert!(matches!(ask, Ask::GiveUp { .. }), "{ask:?}");
+    assert!(matches!(ask, Action::GiveUp { .. }), "{ask:?}");
 }
 
 #[test]
-fn a_claim_whose_answer_was_lost_is_found_by_the_next_look() {
+fn an_acquisition_whose_response_was_lost_is_found_by_the_next_read() {
     let mut standby = candidate();
     standby.seen(None, at(0), WALL);
     standby.failed();
     let ask = standby.seen(Some(lease("me", 1)), at(3), WALL);
-    assert_eq!(ask, Ask::Write(record("me", 4), version(1)));
+    assert_eq!(ask, Action::Write(record("me", 4), version(1)));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn giving_back_leaves_an_empty_holder_and_one_second() {
     assert!(candidate().resignation(at(0), WALL).is_none());
 }
 
-/// One whose create, sent at 100 s, found no namespace.
+/// A candidate whose create, sent at 100 s, found no namespace.
 fn alone() -> Candidate {
     let mut alone = candidate();
     alone.seen(None, at(99), WALL);
@@ -248,11 +248,11 @@ fn alone() -> Candidate {
 }
 
 #[test]
-fn where_nobody_can_hold_the_lease_one_may_write_until_the_deadline() {
+fn without_a_namespace_a_candidate_may_write_until_the_deadline() {
     let until = at(110);
     assert_eq!(alone().status(at(109)), LeaseStatus::Alone { until });
     assert_eq!(alone().status(at(110)), LeaseStatus::InDoubt);
-    assert_eq!(alone().begin(at(102), WALL), Ask::Look);
+    assert_eq!(alone().begin(at(102), WALL), Action::Read);
     assert_eq!(alone().pause(at(109), 1.0), seconds(1));
     assert_eq!(alone().patience(at(108)), seconds(2));
     assert!(alone().resignation(at(105), WALL).is_none());
@@ -261,10 +261,10 @@ fn where_nobody_can_hold_the_lease_one_may_write_until_the_deadline() {
 #[rstest]
 #[case::in_time(105)]
 #[case::in_doubt(500)]
-fn one_who_is_alone_tries_to_make_the_lease_and_leads_by_it(#[case] now: u64) {
+fn a_candidate_without_a_namespace_tries_to_create_the_lease_and_leads_by_it(#[case] now: u64) {
     let mut alone = alone();
     let ask = alone.seen(None, at(now), WALL);
-    assert_eq!(ask, Ask::Create(record("me", 0)));
+    assert_eq!(ask, Action::Create(record("me", 0)));
     alone.wrote(record("me", 0), Some(version(1)), at(now));
     let until = at(now + 10);
     assert_eq!(alone.status(at(now)), LeaseStatus::Leading { until });
@@ -273,23 +273,23 @@ fn one_who_is_alone_tries_to_make_the_lease_and_leads_by_it(#[case] now: u64) {
 #[rstest]
 #[case::held("other")]
 #[case::held_and_given_back("")]
-fn one_who_is_alone_has_lost_when_there_is_a_lease_of_another(
+fn a_candidate_without_a_namespace_has_lost_when_another_holds_the_lease(
     #[case] holder: &str,
     #[values(105, 500)] now: u64,
 ) {
     let ask = alone().seen(Some(lease(holder, 10)), at(now), WALL);
     let holder = holder.to_owned();
-    assert_eq!(ask, Ask::GiveUp { holder });
+    assert_eq!(ask, Action::GiveUp { holder });
 }
 
 #[test]
-fn one_who_is_alone_goes_on_with_a_lease_whose_answer_was_lost() {
+fn a_candidate_without_a_namespace_continues_with_a_lease_whose_response_was_lost() {
     let ask = alone().seen(Some(lease("me", 1)), at(105), WALL);
-    assert_eq!(ask, Ask::Write(record("me", 4), version(1)));
+    assert_eq!(ask, Action::Write(record("me", 4), version(1)));
 }
 
 #[test]
-fn what_is_anothers_is_not_given_back() {
+fn the_lease_of_another_replica_is_not_given_back() {
     let mut overtaken = leader();
     overtaken.failed();
     overtaken.seen(Some(lease("other", 10)), at(105), WALL);
@@ -297,7 +297,7 @@ fn what_is_anothers_is_not_given_back() {
 }
 
 #[test]
-fn standbys_do_not_ask_in_step_and_are_there_when_a_lease_ends() {
+fn standbys_spread_their_reads_and_wake_up_when_a_lease_expires() {
     let mut standby = candidate();
     standby.seen(Some(lease("other", 1)), at(0), WALL);
     assert_eq!(standby.pause(at(1), 0.0), seconds(2));

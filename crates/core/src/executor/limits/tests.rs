@@ -8,13 +8,13 @@ fn limits(qps: f64, burst: u32) -> Arc<Limits> {
     })
 }
 
-/// Many of `class` wait at once; each says when it is served.
+/// Starts many tasks that wait for a permit of `class`; returns the times at which they got it.
 fn crowd(limits: &Arc<Limits>, class: Class, size: usize) -> Arc<Mutex<Vec<Instant>>> {
     let served = Arc::new(Mutex::new(Vec::new()));
     for _ in 0..size {
         let (limits, served) = (Arc::clone(limits), Arc::clone(&served));
         tokio::spawn(async move {
-            let _ = limits.leave(class, Arc::default).await;
+            let _ = limits.acquire(class, Arc::default).await;
             served.lock().push(Instant::now());
         });
     }
@@ -25,10 +25,10 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// The bucket of `limits` is empty.
+/// Limits whose bucket is empty.
 async fn emptied(qps: f64) -> Arc<Limits> {
     let limits = limits(qps, 1);
-    let _ = limits.leave(Class::Write, Arc::default).await;
+    let _ = limits.acquire(Class::Write, Arc::default).await;
     limits
 }
 
@@ -39,7 +39,7 @@ async fn l1_a_release_never_waits_for_a_token() {
     seconds(1).await;
     let begun = Instant::now();
     for _ in 0..1000 {
-        let _ = limits.leave(Class::Release, Arc::default).await;
+        let _ = limits.acquire(Class::Release, Arc::default).await;
         let _ = limits.charge(Class::Release).await;
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
@@ -49,15 +49,15 @@ async fn l1_a_release_never_waits_for_a_token() {
 #[tokio::test(start_paused = true)]
 async fn releases_are_bounded_by_concurrency() {
     let limits = limits(1.0, 1);
-    let first = limits.leave(Class::Release, Arc::default).await;
-    let _second = limits.leave(Class::Release, Arc::default).await;
+    let first = limits.acquire(Class::Release, Arc::default).await;
+    let _second = limits.acquire(Class::Release, Arc::default).await;
     let third = tokio::time::timeout(
         Duration::from_secs(5),
-        limits.leave(Class::Release, Arc::default),
+        limits.acquire(Class::Release, Arc::default),
     );
     assert!(third.await.is_err());
     drop(first);
-    let _ = limits.leave(Class::Release, Arc::default).await;
+    let _ = limits.acquire(Class::Release, Arc::default).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,7 +65,7 @@ async fn other_traffic_goes_at_the_rate_after_the_burst() {
     let limits = limits(10.0, 5);
     let begun = Instant::now();
     for _ in 0..25 {
-        let _ = limits.leave(Class::Write, Arc::default).await;
+        let _ = limits.acquire(Class::Write, Arc::default).await;
     }
     let took = begun.elapsed();
     assert!(
@@ -89,7 +89,7 @@ async fn l1_each_class_gets_its_share_of_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_what_a_class_leaves_is_lent_to_the_others() {
+async fn l1_the_unused_share_of_a_class_goes_to_the_others() {
     for class in [Class::Evidence, Class::Write, Class::Notice] {
         let limits = emptied(100.0).await;
         let served = crowd(&limits, class, 10_000);
@@ -99,10 +99,10 @@ async fn l1_what_a_class_leaves_is_lent_to_the_others() {
     }
 }
 
-/// Whoever waited for nothing has saved up nothing either: what it is owed begins with its first
+/// A class that did not wait has not saved up tokens: its share counts from its first waiting
 /// request.
 #[tokio::test(start_paused = true)]
-async fn l1_a_loan_is_not_paid_back() {
+async fn l1_an_idle_class_saves_up_no_tokens() {
     let limits = emptied(100.0).await;
     let writes = crowd(&limits, Class::Write, 10_000);
     seconds(30).await;
@@ -115,7 +115,7 @@ async fn l1_a_loan_is_not_paid_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_nobody_wakes_but_who_is_served() {
+async fn l1_the_timer_fires_only_when_a_request_is_served() {
     let limits = emptied(100.0).await;
     let few = crowd(&limits, Class::Evidence, 10);
     seconds(5).await;
@@ -133,7 +133,7 @@ async fn l1_nobody_wakes_but_who_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_overtakes_who_waits() {
+async fn no_request_overtakes_a_waiting_one() {
     let limits = emptied(1.0).await;
     let waits = crowd(&limits, Class::Write, 1);
     tokio::task::yield_now().await;
@@ -144,12 +144,12 @@ async fn nobody_overtakes_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_cancelled_costs_nobody_a_token() {
+async fn a_cancelled_request_takes_no_token() {
     let limits = emptied(10.0).await;
     let cancelled: Vec<_> = (0..1_000)
         .map(|_| {
             let limits = Arc::clone(&limits);
-            tokio::spawn(async move { limits.leave(Class::Evidence, Arc::default).await })
+            tokio::spawn(async move { limits.acquire(Class::Evidence, Arc::default).await })
         })
         .collect();
     seconds(1).await;
@@ -165,16 +165,16 @@ async fn who_is_cancelled_costs_nobody_a_token() {
     assert!(served[9] - begun <= Duration::from_millis(1_100));
 }
 
-/// What work that has begun still has to send goes at once, and the next ones wait for it.
+/// Requests of work that has begun are sent at once, and later requests wait for their tokens.
 #[tokio::test(start_paused = true)]
-async fn what_is_charged_is_paid_by_who_comes_next() {
+async fn later_requests_wait_for_charged_tokens() {
     let limits = emptied(10.0).await;
     let begun = Instant::now();
     for _ in 0..9 {
         let _ = limits.charge(Class::Write).await;
     }
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    let _ = limits.leave(Class::Write, Arc::default).await;
+    let _ = limits.acquire(Class::Write, Arc::default).await;
     let took = begun.elapsed();
     assert!(
         (Duration::from_millis(1_000)..Duration::from_millis(1_010)).contains(&took),
@@ -183,11 +183,11 @@ async fn what_is_charged_is_paid_by_who_comes_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_rate_is_no_limit() {
+async fn a_rate_of_zero_means_no_limit() {
     let limits = limits(0.0, 1);
     let begun = Instant::now();
     for _ in 0..1_000 {
-        let _ = limits.leave(Class::Write, Arc::default).await;
+        let _ = limits.acquire(Class::Write, Arc::default).await;
         let _ = limits.charge(Class::Write).await;
     }
     assert!(limits.may_begin());

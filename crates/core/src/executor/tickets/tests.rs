@@ -25,7 +25,7 @@ async fn tickets() -> Tickets {
         bounds,
         Writes::Sent,
     );
-    let _ = executor.limits.leave(Class::Notice, Arc::default).await;
+    let _ = executor.limits.acquire(Class::Notice, Arc::default).await;
     Tickets::new(&executor, WorkQueue::new("keys"))
 }
 
@@ -42,13 +42,13 @@ async fn next(tickets: &Tickets) -> ObjectKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_without_a_token_comes_back_with_one() {
+async fn a_key_without_a_token_is_queued_again_with_one() {
     let tickets = tickets().await;
     let (first, second) = (key("a", "first"), key("a", "second"));
     let begun = Instant::now();
     assert!(!tickets.begin(&first).may_send());
     assert!(!tickets.begin(&second).may_send());
-    // It is worked on for another reason meanwhile: it keeps its place and takes no other one.
+    // It is worked on for another reason in between: it keeps its ticket and takes no second one.
     assert!(!tickets.begin(&first).may_send());
     assert_eq!(begun.elapsed(), Duration::ZERO);
 
@@ -57,7 +57,7 @@ async fn a_key_without_a_token_comes_back_with_one() {
     assert!(work.may_send() && work.may_send());
     let _ = tickets
         .executor()
-        .leave(Class::Write, &Request::get("/"))
+        .acquire(Class::Write, &Request::get("/"))
         .await;
     drop(work);
     assert_eq!(next(&tickets).await, second);
@@ -71,20 +71,20 @@ async fn a_key_without_a_token_comes_back_with_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_not_needed_serves_the_next_one() {
+async fn an_unused_token_serves_the_next_key() {
     let tickets = tickets().await;
     let (first, second) = (key("a", "first"), key("a", "second"));
     assert!(!tickets.begin(&first).may_send());
     assert!(!tickets.begin(&second).may_send());
     assert_eq!(next(&tickets).await, first);
     let served = Instant::now();
-    // Its object is gone, or may be released by now.
+    // Its object was deleted, or needs no write any more.
     drop(tickets.begin(&first));
     assert_eq!(next(&tickets).await, second);
     assert!(served.elapsed() <= Duration::from_millis(101));
 }
 
-/// Rule L1: a tenant with ten thousand writes to come does not starve another's one.
+/// Rule L1: a tenant with ten thousand pending writes does not starve another tenant's single one.
 #[tokio::test(start_paused = true)]
 async fn l1_namespaces_take_turns() {
     let tickets = tickets().await;
@@ -102,7 +102,7 @@ async fn l1_namespaces_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_has_begun_is_not_held_up() {
+async fn work_that_has_begun_does_not_wait_for_tokens() {
     let tickets = tickets().await;
     let begun = Instant::now();
     let one = key("a", "one");
@@ -112,7 +112,7 @@ async fn work_that_has_begun_is_not_held_up() {
     assert!(work.may_send());
     let took = begun.elapsed();
     for class in [Class::Evidence, Class::Write, Class::Evidence, Class::Write] {
-        let _ = tickets.executor().leave(class, &Request::get("/")).await;
+        let _ = tickets.executor().acquire(class, &Request::get("/")).await;
     }
     assert_eq!(begun.elapsed(), took);
 }

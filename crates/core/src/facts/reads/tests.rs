@@ -6,7 +6,7 @@ fn namespace(name: &str) -> Arc<str> {
     Arc::from(name)
 }
 
-/// Reads of a namespace that never end, in tasks that can be cancelled.
+/// Starts reads of a namespace that never end, in tasks that can be cancelled.
 fn endless(
     reads: &LiveReads,
     name: &str,
@@ -29,7 +29,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_live_reads_in_flight_are_bounded_and_a_new_namespace_finds_room() {
+async fn l1_live_reads_are_limited_and_a_new_namespace_gets_a_slot() {
     let reads = LiveReads::default();
     let (hot, warm) = (Arc::default(), Arc::default());
     let _hot = endless(&reads, "hot", 1_000, &hot);
@@ -42,7 +42,7 @@ async fn l1_live_reads_in_flight_are_bounded_and_a_new_namespace_finds_room() {
         let begun = Arc::default();
         let _one = endless(&reads, &format!("ns-{n}"), 1, &begun);
         settle().await;
-        assert!(n >= 8 || *begun.lock() == 1, "namespace {n} found no room");
+        assert!(n >= 8 || *begun.lock() == 1, "namespace {n} got no slot");
         assert!(reads.slots.lock().taken.values().sum::<usize>() <= IN_FLIGHT);
     }
 }
@@ -72,7 +72,7 @@ async fn l1_namespaces_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_cancelled_loses_nobody_a_slot() {
+async fn a_cancelled_read_takes_no_slot() {
     let reads = LiveReads::default();
     let begun = Arc::default();
     let tasks = endless(&reads, "hot", 10_000, &begun);

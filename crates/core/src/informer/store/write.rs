@@ -1,4 +1,4 @@
-//! What the informer's task, the only writer, does to a store.
+//! The writes to a store. The informer's task is the only writer.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::moment::LogicalTime;
 use crate::object::ResourceVersion;
 use crate::slim::{Slim, Transition};
 
-/// How a list fits what was known.
+/// How the version of a list relates to that of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::informer) enum Fit {
-    /// At least as new.
+    /// The same or newer.
     Follows,
-    /// Older, and believed all the same.
+    /// Older, and accepted nevertheless.
     Regresses,
 }
 
-/// What came of one event of a watch.
+/// The effect of one watch event.
 #[derive(Debug)]
 pub(in crate::informer) enum Applied<K> {
-    /// The store changed; the events say how. A change that no decision reads has none.
+    /// The store changed, with these events. A change that no decision reads has none.
     Changed(Vec<Event<K>>),
-    /// It was known already.
+    /// The store contained it already.
     Known,
-    /// It is older than what is known: the server lags behind.
+    /// It is older than the store: the server lags.
     Stale,
 }
 
@@ -45,7 +45,7 @@ impl<K: Slim> Store<K> {
         self.set_state(InformerState::Stopped);
     }
 
-    /// Raises the watermark; `false` if it was there already.
+    /// Raises the version; `false` if it was reached already.
     pub(in crate::informer) fn advance(&self, version: ResourceVersion) -> bool {
         self.shared.progress.send_if_modified(|progress| {
             let rises = version > progress.resource_version;
@@ -54,8 +54,8 @@ impl<K: Slim> Store<K> {
         })
     }
 
-    /// From now on the store cannot say what is absent. The objects stay, for the next list to be
-    /// compared with.
+    /// From now on the store cannot tell what is absent. The objects stay, to be compared with the
+    /// next list.
     pub(in crate::informer) fn unserve(&self) {
         self.shared.contents.write().complete = false;
         self.shared
@@ -63,7 +63,7 @@ impl<K: Slim> Store<K> {
             .send_modify(|progress| progress.complete = false);
     }
 
-    /// Whether something unreadable said not even whose it was.
+    /// Whether an event that could not be decoded did not even identify its object.
     pub(in crate::informer) fn has_nameless(&self) -> bool {
         self.shared.contents.read().unreadable.nameless > 0
     }
@@ -73,7 +73,7 @@ impl<K: Slim> Store<K> {
         self.shared.contents.read().table.empty_like()
     }
 
-    /// An object for such a table. What is stored in the same state already is not held twice.
+    /// An object for such a table. An object that is stored in the same version already is shared.
     pub(in crate::informer) fn staged(&self, mut object: K) -> Stored<K> {
         let contents = self.shared.contents.read();
         let known = contents.table.get(object.key());
@@ -83,11 +83,11 @@ impl<K: Slim> Store<K> {
             }
             object.inherit(&have.object, Transition::Missed);
         }
-        // The moments are set when the list is complete.
+        // The times are set when the list is complete.
         Stored::fresh(Arc::new(object), LogicalTime::BEGINNING)
     }
 
-    /// Takes an object of a watch that started at `since`.
+    /// Applies an object of a watch that started at `since`.
     pub(in crate::informer) fn upsert(&self, mut object: K, since: ResourceVersion) -> Applied<K> {
         let mut contents = self.shared.contents.write();
         let Contents {
@@ -135,7 +135,7 @@ impl<K: Slim> Store<K> {
         }
         object.inherit(&have.object, transition);
         if !object.differs(&have.object) {
-            // A heartbeat. Indexes cannot have changed; often not even an allocation is needed.
+            // A heartbeat. Indexes cannot have changed; often no allocation is needed.
             if let Some(have) = table.get_mut(object.key()) {
                 match Arc::get_mut(&mut have.object) {
                     Some(place) => *place = object,
@@ -150,7 +150,7 @@ impl<K: Slim> Store<K> {
         Applied::Changed(event.into_iter().collect())
     }
 
-    /// Takes a deletion. That of a UID is final whatever its version.
+    /// Applies a deletion. The deletion of a UID is final whatever its version.
     pub(in crate::informer) fn delete(&self, mut object: K) -> Applied<K> {
         let mut contents = self.shared.contents.write();
         let Contents {
@@ -173,7 +173,7 @@ impl<K: Slim> Store<K> {
         if object.resource_version() <= have.resource_version() {
             return Applied::Known;
         }
-        // The deletion of ours and the coming of this one were both missed.
+        // Both the deletion of the stored object and the creation of this one were missed.
         let event = table.remove(object.key());
         unreadable.keys.remove(object.key());
         let event = event.map(|last| Event::Deleted {
@@ -183,7 +183,7 @@ impl<K: Slim> Store<K> {
         Applied::Changed(event.into_iter().collect())
     }
 
-    /// Takes something unreadable. A deletion needs no more than a UID to be understood.
+    /// Applies an event that cannot be decoded. A deletion needs only the UID.
     pub(in crate::informer) fn skip(&self, bad: &BadObject) -> Vec<Event<K>> {
         let mut contents = self.shared.contents.write();
         let Contents {
@@ -206,15 +206,15 @@ impl<K: Slim> Store<K> {
                     events.extend(event);
                 }
             }
-            // An event that is none at all says nothing about an object.
+            // An invalid event does not say anything about an object.
             None if bad.change.is_none() => {}
             key => unreadable.note(key.as_ref()),
         }
         events
     }
 
-    /// Puts a complete list in the place of what was known. Vanished objects come first, by key,
-    /// then what the list brought, in its order.
+    /// Replaces the content by a complete list. The events begin with the vanished objects, by key,
+    /// then follow the order of the list.
     pub(in crate::informer) fn replace(
         &self,
         mut staged: Table<K>,
@@ -249,7 +249,7 @@ impl<K: Slim> Store<K> {
                 continue;
             }
             if fit == Fit::Follows && listed.resource_version() < old.resource_version() {
-                // The list as a whole is newer, this item is not: never backwards.
+                // The list as a whole is newer, this item is not: the stored one stays.
                 newer.push(old.clone());
                 continue;
             }
@@ -270,7 +270,7 @@ impl<K: Slim> Store<K> {
         let mut events = Vec::with_capacity(vanished.len() + changes.len());
         for last in vanished {
             if unreadable.keys.contains(last.key()) {
-                // It is there, in a shape that cannot be read: the last good one stays.
+                // It exists and cannot be decoded: the last decoded state stays.
                 staged.insert(last);
             } else {
                 events.push(Event::Deleted {

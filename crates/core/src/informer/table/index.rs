@@ -5,24 +5,24 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::slab::Slab;
 
-/// Shows the values under which an object is found.
+/// Emits the values under which an object is found.
 pub(super) type Values<K> = dyn Fn(&K, &mut dyn FnMut(&str)) + Send + Sync;
 
-/// What an index is called and what it finds objects by.
+/// The name of an index and its values.
 pub(in crate::informer) struct IndexDefinition<K> {
     pub(in crate::informer) name: &'static str,
     pub(in crate::informer) values: Box<Values<K>>,
 }
 
 impl<K> IndexDefinition<K> {
-    /// Whether the object is found by `wanted`.
-    fn holds(&self, object: &K, wanted: &str) -> bool {
+    /// Whether the object has the value `wanted`.
+    fn has_value(&self, object: &K, wanted: &str) -> bool {
         let mut found = false;
         (self.values)(object, &mut |value| found |= value == wanted);
         found
     }
 
-    /// Each value once, sorted.
+    /// The values, sorted and without duplicates.
     pub(super) fn values_of(&self, object: &K) -> Vec<String> {
         let mut values = Vec::new();
         (self.values)(object, &mut |value| values.push(value.to_owned()));
@@ -34,8 +34,8 @@ impl<K> IndexDefinition<K> {
 
 /// Slots by the values of their objects.
 ///
-/// No value is stored: an entry has the hash of its value, and which value that is its first object
-/// says.
+/// Values are not stored: an entry has the hash of its value, and the value itself is computed from
+/// its first object.
 pub(super) struct Index {
     entries: HashTable<Entry>,
 }
@@ -52,7 +52,7 @@ impl Index {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -64,7 +64,7 @@ impl Index {
         Some(&entry.slots)
     }
 
-    /// Adds a slot, whose object has the value.
+    /// Adds a slot whose object has the value.
     pub(super) fn link<K>(&mut self, value: &Value<'_, K>, slot: u32) {
         match self
             .entries
@@ -82,7 +82,7 @@ impl Index {
         }
     }
 
-    /// Takes out a slot, whose object still has the value. An entry without slots goes.
+    /// Removes a slot whose object still has the value. An entry without slots is removed.
     pub(super) fn unlink<K>(&mut self, value: &Value<'_, K>, slot: u32) {
         let found = self
             .entries
@@ -95,7 +95,7 @@ impl Index {
     }
 }
 
-/// A value of one index, and what tells whose entry is its.
+/// A value of one index, with what is needed to find its entry.
 pub(super) struct Value<'a, K> {
     text: &'a str,
     hash: u64,
@@ -124,14 +124,14 @@ impl<'a, K> Value<'a, K> {
                 .slots
                 .first()
                 .and_then(|slot| self.slab.get(slot))
-                .is_some_and(|stored| self.definition.holds(&stored.object, self.text))
+                .is_some_and(|stored| self.definition.has_value(&stored.object, self.text))
     }
 }
 
-/// Most values lead to one object, some to thousands.
+/// The slots of one value. Most values have one object, some have thousands.
 pub(super) enum Slots {
     One(u32),
-    /// Boxed: an entry of one, which most are, is half as large.
+    /// Boxed, because an entry with one slot, the usual case, is then half as large.
     #[allow(clippy::box_collection, reason = "an entry of one is half as large")]
     Many(Box<BTreeSet<u32>>),
 }
@@ -161,7 +161,7 @@ impl Slots {
         }
     }
 
-    /// Whether none is left.
+    /// Removes a slot; returns whether none is left.
     fn remove(&mut self, slot: u32) -> bool {
         match self {
             Self::One(have) => *have == slot,

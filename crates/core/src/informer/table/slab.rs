@@ -1,16 +1,16 @@
 use crate::informer::Stored;
 
 /// Objects by number, in chunks: growing moves nothing and leaves no half-empty vector behind,
-/// which of a million objects would be some thirty megabytes.
+/// which would waste about thirty megabytes for a million objects.
 pub(super) struct Slab<K> {
     chunks: Vec<Vec<Option<Stored<K>>>>,
     free: Vec<u32>,
 }
 
-/// Small enough that a store of a few objects is small, too.
+/// Small, so that a store of a few objects is small too.
 const FIRST_CHUNK: usize = 4;
 
-/// How many slots a full chunk has.
+/// The number of slots of a chunk.
 const CHUNK: usize = 1024;
 
 impl<K> Slab<K> {
@@ -31,7 +31,7 @@ impl<K> Slab<K> {
         self.chunks.get_mut(chunk)?.get_mut(at)?.as_mut()
     }
 
-    /// The slot it has come into; `None` when four billion objects are there: it is dropped.
+    /// Returns the slot; `None` if there are four billion objects: then the object is dropped.
     pub(super) fn insert(&mut self, stored: Stored<K>) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             let (chunk, at) = place(slot);
@@ -39,12 +39,12 @@ impl<K> Slab<K> {
             return Some(slot);
         }
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            let room = if self.chunks.is_empty() {
+            let capacity = if self.chunks.is_empty() {
                 FIRST_CHUNK
             } else {
                 CHUNK
             };
-            self.chunks.push(Vec::with_capacity(room));
+            self.chunks.push(Vec::with_capacity(capacity));
         }
         let full = (self.chunks.len() - 1) * CHUNK;
         let last = self.chunks.last_mut()?;

@@ -1,4 +1,4 @@
-//! Decoders against whatever may come.
+//! Decoders against arbitrary input.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::slim::{DecodeContext, Keep, Namespace, OwnerMeta, Pod};
 
 proptest! {
     #[test]
-    fn any_json_in_a_list_costs_itself_only(before in 0..3_usize, bad in any_object(), after in 0..3_usize) {
+    fn any_json_in_a_list_does_not_affect_other_items(before in 0..3_usize, bad in any_object(), after in 0..3_usize) {
         list_survives::<Pod>(before, &bad, after)?;
         list_survives::<OwnerMeta>(before, &bad, after)?;
         list_survives::<Namespace>(before, &bad, after)?;
@@ -25,7 +25,7 @@ proptest! {
     }
 
     #[test]
-    fn an_object_that_breaks_off_is_named_or_nameless_but_never_another(
+    fn a_truncated_object_is_never_taken_for_another(
         object in any_object(),
         end in 0..4000_usize,
     ) {
@@ -33,14 +33,14 @@ proptest! {
         let end = end.min(frame.len() - 1);
         let event = decoder::<Pod>().decode_watch_event(&frame.as_bytes()[..end]);
         let WatchEvent::Bad(bad) = event else {
-            return Err(TestCaseError::fail("half an object was taken for one"));
+            return Err(TestCaseError::fail("a truncated object was decoded as a whole"));
         };
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
         prop_assert!(bad.key.is_none_or(|key| Some(key.name()) == name));
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let decoder = decoder::<Pod>();
         let _ = decoder.decode_object(&bytes);
         let _ = decoder.decode_page(&Bytes::from(bytes.clone()));
@@ -80,7 +80,7 @@ fn kind() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// Any JSON, with a liking for names and values that mean something in a pod.
+/// Any JSON, preferably with names and values that have a meaning in a pod.
 fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         proptest::sample::select(vec![
@@ -152,7 +152,7 @@ fn field() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A pod in which one field is anything, or anything at all.
+/// A pod in which one field has any value, or any JSON.
 fn any_object() -> impl Strategy<Value = Value> {
     let mut paths = vec![String::new()];
     paths_of(&whole_pod(), "", &mut paths);

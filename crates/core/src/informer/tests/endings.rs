@@ -1,4 +1,4 @@
-//! How watches end, and the informer itself.
+//! The ends of watches and of the informer.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::server::*;
 use crate::informer::{Event, Informer, InformerState, StreamingList, WaitError};
 use crate::slim::OwnerMeta;
 
-/// Counts the watches that somebody still reads.
+/// Counts the open watches.
 #[derive(Clone, Default)]
 struct Open(Arc<AtomicUsize>);
 
@@ -60,7 +60,7 @@ async fn a_watch_that_sends_an_error_is_closed(#[case] error: String) {
     let open = Open::default();
     let failed = open.watch(&[event("ERROR", &error)]);
     let mut run = by_pages([page(5, &[]), failed, Reply::Hang]);
-    run.hears(&["at 5", "synced"]).await;
+    run.expect_events(&["at 5", "synced"]).await;
     run.server.asked(3).await;
     assert_eq!(open.count(), 0);
     assert_eq!(run.store.resource_version().get(), 5);
@@ -70,7 +70,8 @@ async fn a_watch_that_sends_an_error_is_closed(#[case] error: String) {
 async fn a_watch_is_closed_when_the_informer_is_stopped() {
     let open = Open::default();
     let mut run = by_pages([page(5, &[]), open.watch(&[added(object("a", "u1", 6))])]);
-    run.hears(&["at 5", "synced", "added a:u1@6", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "added a:u1@6", "at 6"])
+        .await;
     assert_eq!(open.count(), 1);
     run.stop.cancel();
     let mut state = run.store.watch_state();
@@ -84,7 +85,7 @@ async fn a_watch_is_closed_when_the_informer_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_was_stopped_before_it_began_asks_nothing() {
+async fn an_informer_stopped_before_it_began_sends_no_request() {
     let server = Server::answers([page(5, &[])]);
     let (informer, store) = describe::<OwnerMeta>(&server).build();
     let stop = CancellationToken::new();
@@ -94,9 +95,9 @@ async fn an_informer_that_was_stopped_before_it_began_asks_nothing() {
     assert_eq!(store.synced().await, Err(WaitError::Stopped));
 }
 
-/// Nobody may go on reading a store that nobody fills any more.
+/// A reader must not use a store that is no longer updated.
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_ends_the_informer_and_readers_learn_it() {
+async fn a_handler_that_panics_stops_the_store() {
     let server = Server::answers([page(5, &[object("a", "u1", 3)])]);
     let (mut informer, store): (Informer<OwnerMeta>, _) = describe(&server)
         .streaming_list(StreamingList::Never)
@@ -108,9 +109,9 @@ async fn a_handler_that_panics_ends_the_informer_and_readers_learn_it() {
     assert_eq!(store.synced().await, Err(WaitError::Stopped));
 }
 
-/// Some servers end their last line with the stream.
+/// Some servers end the stream without a line end.
 #[tokio::test(start_paused = true)]
-async fn the_last_event_of_a_watch_counts_though_its_line_does_not_end() {
+async fn the_last_event_of_a_watch_counts_without_a_line_end() {
     let lines = |events: &[String]| body(events.join("\n"));
     let mut run = by_pages([
         page(5, &[]),
@@ -119,7 +120,7 @@ async fn the_last_event_of_a_watch_counts_though_its_line_does_not_end() {
         page(9, &[object("a", "u1", 6)]),
         Reply::Hang,
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "at 5",
         "synced",
         "added a:u1@6",
@@ -128,7 +129,8 @@ async fn the_last_event_of_a_watch_counts_though_its_line_does_not_end() {
         "at 7",
     ])
     .await;
-    run.hears(&["vanished b:u2@7", "at 9", "relisted"]).await;
+    run.expect_events(&["vanished b:u2@7", "at 9", "relisted"])
+        .await;
     assert!(run.server.requests()[2].ends_with("resourceVersion=7"));
     run.is_quiet_for(Duration::from_secs(30)).await;
 }

@@ -11,7 +11,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_back_off_up_to_half_a_minute_and_say_so() {
+async fn failures_back_off_up_to_half_a_minute_and_set_the_state() {
     let failures = (0..20).map(|i| {
         if i % 2 == 0 {
             Reply::Refuse
@@ -30,7 +30,7 @@ async fn failures_back_off_up_to_half_a_minute_and_say_so() {
     assert!(reason.contains("refused"), "{reason}");
     run.server.asked(3).await;
     assert!(matches!(run.store.state(), InformerState::Failing { since: s, .. } if s == since));
-    run.hears(&["at 5", "synced"]).await;
+    run.expect_events(&["at 5", "synced"]).await;
     let times = run.server.times();
     let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps[0] <= Duration::from_millis(801), "{gaps:?}");
@@ -40,25 +40,28 @@ async fn failures_back_off_up_to_half_a_minute_and_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_again_and_again_is_said_once_for_each_cause() {
+async fn repeated_failures_are_logged_once_per_cause() {
     let log = Log::kept();
     let forbidden = (0..10).map(|_| status(403, &error_status(403, "Forbidden")));
     let broken = (0..5).map(|_| status(500, "no"));
     let mut run = by_pages(forbidden.chain(broken).chain([page(5, &[])]));
-    run.hears(&["at 5", "synced"]).await;
+    run.expect_events(&["at 5", "synced"]).await;
     assert_eq!(log.lines("WARN").len(), 2, "{:#?}", log.lines(""));
     assert_eq!(log.lines("failed again").len(), 13);
     let over = log.lines("work again");
-    assert!(over.len() == 1 && over[0].contains("tries=15"), "{over:#?}");
+    assert!(
+        over.len() == 1 && over[0].contains("attempts=15"),
+        "{over:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_taken_and_given_up_each_time_is_one_outage() {
+async fn a_watch_that_is_accepted_and_ended_each_time_is_one_outage() {
     let log = Log::kept();
     let failing = || watch(&[event("ERROR", &error_status(500, "InternalError"))]);
     let replies = [page(5, &[]), failing(), failing(), watch(&[bookmark(6)])];
     let mut run = by_pages(replies);
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
     assert_eq!(log.lines("WARN").len(), 1, "{:#?}", log.lines(""));
     assert_eq!(log.lines("work again").len(), 1);
 }
@@ -70,7 +73,7 @@ async fn a_watch_that_is_taken_and_given_up_each_time_is_one_outage() {
 async fn retry_after_is_honoured_in_lists_and_watches(#[case] code: u16) {
     let busy = || Reply::Status(code, &[("retry-after", "45")], String::new());
     let mut run = by_pages([busy(), page(5, &[]), busy(), watch(&[bookmark(6)])]);
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
     let times = run.server.times();
     assert!(
         times[1] >= seconds(45) && times[1] <= seconds(46),
@@ -80,9 +83,9 @@ async fn retry_after_is_honoured_in_lists_and_watches(#[case] code: u16) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_hangs_is_given_up() {
+async fn a_list_that_hangs_times_out() {
     let mut run = by_pages([Reply::Hang, page(5, &[])]);
-    run.hears(&["at 5", "synced"]).await;
+    run.expect_events(&["at 5", "synced"]).await;
     assert!(run.server.times()[1] <= seconds(61));
 }
 
@@ -104,10 +107,10 @@ async fn a_watch_that_hangs_is_opened_again(#[case] hanging: Reply, #[case] limi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_speaks_now_and_then_is_kept() {
+async fn a_watch_with_an_event_now_and_then_stays_open() {
     let bookmarks: Vec<_> = (6..40).map(|version| (60, bookmark(version))).collect();
     let mut run = by_pages([page(5, &[]), slow_watch(&bookmarks)]);
-    run.hears(&["at 5", "synced"]).await;
+    run.expect_events(&["at 5", "synced"]).await;
     tokio::time::sleep(seconds(30 * 60)).await;
     assert_eq!(run.server.requests().len(), 2);
 }
@@ -119,14 +122,14 @@ async fn a_watch_resumes_from_the_last_version_bookmarks_included() {
         short_watch(&[added(object("a", "u1", 6)), bookmark(9)]),
         watch(&[]),
     ]);
-    run.hears(&["at 5", "synced", "added a:u1@6", "at 6", "at 9"])
+    run.expect_events(&["at 5", "synced", "added a:u1@6", "at 6", "at 9"])
         .await;
     run.server.asked(3).await;
     assert!(run.server.requests()[2].ends_with("resourceVersion=9"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_breaks_off_is_asked_for_again() {
+async fn a_truncated_frame_is_requested_again() {
     let whole = format!("{}\n", added(object("a", "u1", 6)));
     let (start, _) = whole.split_at(whole.len() / 2);
     let mut run = by_pages([
@@ -134,7 +137,8 @@ async fn a_frame_that_breaks_off_is_asked_for_again() {
         body(start.to_owned()),
         watch(&[added(object("a", "u1", 6))]),
     ]);
-    run.hears(&["at 5", "synced", "added a:u1@6", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "added a:u1@6", "at 6"])
+        .await;
     assert!(run.server.requests()[2].ends_with("resourceVersion=5"));
 }
 
@@ -145,7 +149,7 @@ async fn a_frame_that_breaks_off_is_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_version_is_too_old_lists_again_at_once(#[case] expired: Reply) {
     let mut run = by_pages([page(5, &[]), expired, page(9, &[object("a", "u1", 7)])]);
-    run.hears(&["at 5", "synced", "added a:u1@7", "at 9", "relisted"])
+    run.expect_events(&["at 5", "synced", "added a:u1@7", "at 9", "relisted"])
         .await;
     assert_eq!(run.server.times()[2], Duration::ZERO);
 }
@@ -159,7 +163,7 @@ async fn other_errors_of_a_watch_do_not_list_again() {
         Reply::Refuse,
         watch(&[bookmark(6)]),
     ]);
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
     assert!(
         run.server.requests()[1..]
             .iter()
@@ -173,20 +177,21 @@ async fn other_errors_of_a_watch_do_not_list_again() {
 #[case::as_too_large(|| status(504, r#"{"kind":"Status","reason":"Timeout","code":504,
     "details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large"}]}}"#))]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_refused_again_and_again_lists_again(#[case] refusal: fn() -> Reply) {
+async fn repeatedly_refused_watches_cause_a_list(#[case] refusal: fn() -> Reply) {
     let replies = [page(5, &[]), refusal(), refusal(), refusal(), page(6, &[])];
     let mut run = by_pages(replies);
-    run.hears(&["at 5", "synced", "at 6", "relisted"]).await;
+    run.expect_events(&["at 5", "synced", "at 6", "relisted"])
+        .await;
     assert!(!run.server.requests()[4].contains("watch=true"));
 }
 
-/// Lists would make a busy server busier.
+/// Lists would increase the load of the server.
 #[rstest]
 #[case::at_once(|| Reply::Status(429, &[("retry-after", "2")], String::new()))]
 #[case::in_the_stream(|| watch(&[event("ERROR", 
     r#"{"kind":"Status","code":429,"reason":"TooManyRequests","details":{"retryAfterSeconds":2}}"#)]))]
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_not_asked_for_another_list(#[case] busy: fn() -> Reply) {
+async fn a_busy_server_gets_no_request_for_another_list(#[case] busy: fn() -> Reply) {
     let busy = (0..10).map(|_| busy());
     let mut run = by_pages(
         [page(5, &[])]
@@ -194,15 +199,15 @@ async fn a_busy_server_is_not_asked_for_another_list(#[case] busy: fn() -> Reply
             .chain(busy)
             .chain([watch(&[bookmark(6)])]),
     );
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
     let requests = run.server.requests();
     assert!(requests[1..].iter().all(|uri| uri.contains("watch=true")));
     assert!(run.server.times()[11] >= seconds(20));
 }
 
-/// An object that cannot be read can be deleted unread, and its event then says nothing but that.
+/// The server can delete an object without being able to decode it; the event then has no object.
 #[tokio::test(start_paused = true)]
-async fn the_deletion_of_what_the_server_cannot_read_leads_to_a_new_list_and_to_one() {
+async fn the_deletion_of_an_object_that_the_server_cannot_decode_causes_one_list() {
     let unread = event("ERROR", &error_status(500, "StoreReadError"));
     let mut run = by_pages([
         page(3, &[object("a", "u1", 1)]),
@@ -210,7 +215,7 @@ async fn the_deletion_of_what_the_server_cannot_read_leads_to_a_new_list_and_to_
         page(5, &[object("a", "u1", 1)]),
         watch(&[bookmark(6)]),
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "initial a:u1@1",
         "at 3",
         "synced",
@@ -218,7 +223,7 @@ async fn the_deletion_of_what_the_server_cannot_read_leads_to_a_new_list_and_to_
         "at 4",
     ])
     .await;
-    run.hears(&["vanished corrupt:u2@4", "at 5", "relisted", "at 6"])
+    run.expect_events(&["vanished corrupt:u2@4", "at 5", "relisted", "at 6"])
         .await;
     assert_eq!(run.server.requests().len(), 4);
 }
@@ -233,7 +238,7 @@ async fn a_watch_that_ends_at_once_is_not_opened_in_a_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_learn_that_the_informer_stopped() {
+async fn readers_see_that_the_informer_stopped() {
     let run = by_pages([Reply::Hang]);
     let waiting = tokio::spawn({
         let store = run.store.clone();
@@ -254,12 +259,12 @@ async fn readers_learn_that_the_informer_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_waits_as_long() {
+async fn the_same_seed_has_the_same_delays() {
     let mut times = Vec::new();
     for _ in 0..2 {
         let failures = (0..5).map(|_| Reply::Refuse);
         let mut run = by_pages(failures.chain([page(5, &[])]));
-        run.hears(&["at 5", "synced"]).await;
+        run.expect_events(&["at 5", "synced"]).await;
         times.push(run.server.times());
     }
     assert_eq!(times[0], times[1]);

@@ -9,25 +9,26 @@ async fn a_server_that_lags_cannot_move_objects_backwards() {
     let mut run = by_pages([
         page(10, &[labelled("a", "u2", 9, "new"), object("b", "u5", 4)]),
         watch(&[
-            // What led to the state that is known, told once more.
+            // Events that led to the stored state, sent again.
             added(labelled("a", "u1", 5, "old")),
             deleted(labelled("a", "u1", 6, "old")),
             added(object("gone", "u3", 6)),
             modified(labelled("a", "u2", 8, "older")),
             modified(labelled("a", "u2", 9, "new")),
-            // And what is new.
+            // A new event.
             modified(labelled("a", "u2", 11, "newest")),
         ]),
     ]);
-    run.hears(&["initial a:u2@9", "initial b:u5@4", "at 10", "synced"])
+    run.expect_events(&["initial a:u2@9", "initial b:u5@4", "at 10", "synced"])
         .await;
-    run.hears(&["updated a:u2@11 from a:u2@9", "at 11"]).await;
+    run.expect_events(&["updated a:u2@11 from a:u2@9", "at 11"])
+        .await;
     run.is_quiet_for(Duration::from_secs(80)).await;
     assert_eq!(run.store.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_keeps_telling_of_the_past_is_asked_for_a_list() {
+async fn a_server_that_sends_only_old_events_causes_a_list() {
     let past: Vec<_> = (2..30)
         .map(|version| (10, modified(object("a", "u1", version))))
         .collect();
@@ -36,8 +37,10 @@ async fn a_server_that_keeps_telling_of_the_past_is_asked_for_a_list() {
         slow_watch(&past),
         page(101, &[]),
     ]);
-    run.hears(&["initial a:u1@50", "at 100", "synced"]).await;
-    run.hears(&["vanished a:u1@50", "at 101", "relisted"]).await;
+    run.expect_events(&["initial a:u1@50", "at 100", "synced"])
+        .await;
+    run.expect_events(&["vanished a:u1@50", "at 101", "relisted"])
+        .await;
     let listed = run.server.times()[2];
     assert!(
         listed >= Duration::from_secs(90) && listed <= Duration::from_secs(111),
@@ -46,13 +49,14 @@ async fn a_server_that_keeps_telling_of_the_past_is_asked_for_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_bookmarks_are_a_sign_of_lag() {
+async fn old_bookmarks_count_as_lag() {
     let mut run = by_pages([page(100, &[]), watch(&[bookmark(40)]), page(101, &[])]);
-    run.hears(&["at 100", "synced", "at 101", "relisted"]).await;
+    run.expect_events(&["at 100", "synced", "at 101", "relisted"])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_list_is_asked_for_again_until_it_is_new_enough() {
+async fn an_older_list_is_requested_again_until_it_is_new_enough() {
     let mut run = by_pages([
         page(100, &[object("a", "u1", 50)]),
         status(410, ""),
@@ -61,12 +65,12 @@ async fn an_older_list_is_asked_for_again_until_it_is_new_enough() {
         page(99, &[]),
         page(100, &[object("a", "u1", 50)]),
     ]);
-    run.hears(&["initial a:u1@50", "at 100", "synced", "at 100", "relisted"])
+    run.expect_events(&["initial a:u1@50", "at 100", "synced", "at 100", "relisted"])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_stays_older_is_believed_in_the_end() {
+async fn a_list_that_stays_older_is_accepted_in_the_end() {
     let old = || page(40, &[labelled("a", "u1", 30, "restored")]);
     let mut run = by_pages([
         page(
@@ -80,37 +84,39 @@ async fn a_list_that_stays_older_is_believed_in_the_end() {
         old(),
         watch(&[modified(labelled("a", "u1", 41, "next"))]),
     ]);
-    run.hears(&["initial a:u1@50", "initial b:u2@60", "at 100", "synced"])
+    run.expect_events(&["initial a:u1@50", "initial b:u2@60", "at 100", "synced"])
         .await;
     let waiting = tokio::spawn({
         let store = run.store.clone();
         async move { store.wait_for(ResourceVersion::new(105)).await }
     });
-    run.hears(&["vanished b:u2@60", "updated a:u1@30 from a:u1@50", "at 40"])
+    run.expect_events(&["vanished b:u2@60", "updated a:u1@30 from a:u1@50", "at 40"])
         .await;
-    run.hears(&["relisted, regressed"]).await;
+    run.expect_events(&["relisted, regressed"]).await;
     assert_eq!(waiting.await.unwrap(), Err(WaitError::Regressed));
-    run.hears(&["updated a:u1@41 from a:u1@30", "at 41"]).await;
+    run.expect_events(&["updated a:u1@41 from a:u1@30", "at 41"])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_streaming_list_is_asked_for_again_too() {
+async fn an_older_streaming_list_is_requested_again_too() {
     let mut run = by_stream([
         watch(&[list_end(100), event("ERROR", &error_status(410, "Expired"))]),
         watch(&[list_end(99)]),
         watch(&[list_end(100)]),
     ]);
-    run.hears(&["at 100", "synced", "at 100", "relisted"]).await;
+    run.expect_events(&["at 100", "synced", "at 100", "relisted"])
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_older_than_what_is_stored_does_not_count_in_a_newer_list() {
+async fn an_item_older_than_the_stored_one_is_ignored_in_a_newer_list() {
     let mut run = by_pages([
         page(100, &[labelled("a", "u1", 50, "new")]),
         status(410, ""),
         page(101, &[labelled("a", "u1", 40, "old")]),
     ]);
-    run.hears(&["initial a:u1@50", "at 100", "synced", "at 101", "relisted"])
+    run.expect_events(&["initial a:u1@50", "at 100", "synced", "at 101", "relisted"])
         .await;
     assert_eq!(run.version("a"), Some(50));
     assert_eq!(run.store.count_by_index("by-label", "new"), Some(1));

@@ -1,4 +1,4 @@
-//! What a store remembers of a pod beyond its newest version.
+//! What a store keeps of a pod beyond its newest version.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::informer::StreamingList;
 use crate::object::ResourceVersion;
 use crate::slim::{Continuity, Pod};
 
-/// Version `version` of the pod `a`, with what `more` says of its metadata, spec and status.
+/// Version `version` of the pod `a`, merged with `more`.
 fn pod(version: u64, more: &Value) -> String {
     let version = version.to_string();
     let mut pod = json!({
@@ -56,7 +56,7 @@ fn rejected(version: u64) -> String {
     )
 }
 
-/// An informer whose store has reached `version` by these `replies`.
+/// An informer whose store has reached `version` with these `replies`.
 async fn run_to(replies: impl IntoIterator<Item = Reply>, version: u64) -> Run<Pod> {
     let run: Run<Pod> = start(replies, |informer| {
         informer.streaming_list(StreamingList::Never)
@@ -73,13 +73,13 @@ fn pod_of(run: &Run<Pod>) -> Arc<Pod> {
     Arc::clone(&found.object)
 }
 
-/// The pod once the store has reached `version` by these `replies`.
+/// The pod once the store has reached `version` with these `replies`.
 async fn after(replies: impl IntoIterator<Item = Reply>, version: u64) -> Arc<Pod> {
     pod_of(&run_to(replies, version).await)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_never_ran_is_known_to_have_been_seen_throughout() {
+async fn a_pod_that_never_ran_was_observed_continuously() {
     let events = [
         added(pending(6)),
         modified(scheduled(7)),
@@ -88,7 +88,7 @@ async fn a_pod_that_never_ran_is_known_to_have_been_seen_throughout() {
     let seen = after([page(5, &[]), watch(&events)], 8).await;
     let unstarted = seen.unstarted.as_deref().unwrap();
     assert_eq!(unstarted.continuity, Continuity::Unbroken);
-    // The rejection has dropped the condition; that it was there is remembered.
+    // The rejection has dropped the condition; the store still knows that it was there.
     assert_eq!(
         unstarted.scheduled,
         Some("2026-01-01T00:00:00Z".parse().unwrap())
@@ -97,7 +97,7 @@ async fn a_pod_that_never_ran_is_known_to_have_been_seen_throughout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_of_the_kubelet_before_the_rejection_is_remembered() {
+async fn a_kubelet_status_before_the_rejection_is_kept() {
     let taken = pod(
         7,
         &json!({ "status": { "startTime": "2026-01-01T00:00:01Z" } }),
@@ -112,7 +112,7 @@ async fn a_status_of_the_kubelet_before_the_rejection_is_remembered() {
 #[case::a_sandbox(condition(7, "PodReadyToStartContainers"))]
 #[case::a_container(pod(7, &json!({ "status": { "containerStatuses": [{ "name": "c", "started": true }] } })))]
 #[tokio::test(start_paused = true)]
-async fn a_sign_that_it_ran_is_never_taken_back(#[case] ran: String) {
+async fn a_sign_that_a_pod_ran_is_never_revoked(#[case] ran: String) {
     let events = [
         added(pending(6)),
         modified(ran.clone()),
@@ -122,7 +122,7 @@ async fn a_sign_that_it_ran_is_never_taken_back(#[case] ran: String) {
         after([page(5, &[]), watch(&events)], 8).await.unstarted,
         None
     );
-    // Nor by a list that missed what came between.
+    // A list that missed the versions in between does not revoke it either.
     let events = [added(pending(6)), modified(ran)];
     let replies = [
         page(5, &[]),
@@ -140,7 +140,7 @@ async fn a_sign_that_it_ran_is_never_taken_back(#[case] ran: String) {
 #[case::a_list_with_the_same_version([
     page(5, &[]), watch(&[added(pending(6))]), status(410, ""), page(9, &[pending(6)]),
 ], Continuity::Unbroken)]
-#[case::a_watch_that_goes_on([
+#[case::a_watch_that_continues([
     page(5, &[]), short_watch(&[added(pending(6))]), watch(&[modified(rejected(8))]), watch(&[]),
 ], Continuity::Unbroken)]
 #[case::a_version_that_cannot_be_read([
@@ -182,7 +182,7 @@ fn running(name: &str) -> Value {
     json!({ "name": name, "state": { "running": {} } })
 }
 
-/// Names of the containers that were seen unfinished after the deletion.
+/// The names of the containers that were unfinished after the deletion.
 fn unfinished(pod: &Pod) -> Vec<&str> {
     let containers = pod.containers().iter();
     containers
@@ -192,7 +192,7 @@ fn unfinished(pod: &Pod) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn which_containers_the_deletion_met_unfinished_is_remembered() {
+async fn containers_unfinished_at_the_deletion_are_kept() {
     let alive = pod(
         6,
         &json!({ "status": { "containerStatuses": [ended("main", 0), running("wait")] } }),
@@ -204,7 +204,7 @@ async fn which_containers_the_deletion_met_unfinished_is_remembered() {
     ];
     let seen = after([page(5, &[]), watch(&events)], 8).await;
     assert_eq!(unfinished(&seen), ["wait"]);
-    // Also over a list that missed the end.
+    // Also across a list that missed the end.
     let events = [added(deleting(6, &json!([running("main")])))];
     let last = deleting(8, &json!([ended("main", 143)]));
     let replies = [

@@ -11,9 +11,9 @@ async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
         page(9, &[object("a", "u2", 8)]),
         watch(&[added(object("c", "u3", 10))]),
     ]);
-    run.hears(&["initial b:u1@3", "initial a:u2@8", "at 7", "synced"])
+    run.expect_events(&["initial b:u1@3", "initial a:u2@8", "at 7", "synced"])
         .await;
-    run.hears(&["added c:u3@10", "at 10"]).await;
+    run.expect_events(&["added c:u3@10", "at 10"]).await;
     let requests = run.server.requests();
     let path = "/apis/argoproj.io/v1alpha1/workflows";
     assert_eq!(requests[0], format!("{path}?limit=500"));
@@ -27,17 +27,18 @@ async fn a_list_in_pages_is_followed_by_a_watch_from_its_first_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t3_a_page_of_more_than_32_mib_is_asked_for_in_halves() {
+async fn t3_a_page_of_more_than_32_mib_is_requested_in_halves() {
     let large = labelled("a", "u1", 3, &"x".repeat(32 << 20));
     let mut run = by_pages([page(7, &[large]), page(7, &[object("b", "u2", 3)])]);
-    run.hears(&["initial b:u2@3", "at 7", "synced"]).await;
+    run.expect_events(&["initial b:u2@3", "at 7", "synced"])
+        .await;
     let requests = run.server.requests();
     assert!(requests[0].ends_with("limit=500"), "{requests:?}");
     assert!(requests[1].ends_with("limit=250"), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_is_asked_for_alone() {
+async fn one_namespace_can_be_listed_alone() {
     let run = start::<crate::slim::OwnerMeta>([page(7, &[])], |informer| {
         informer
             .scope(Scope::Namespace("shop".into()))
@@ -49,7 +50,7 @@ async fn a_namespace_is_asked_for_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_selector_stands_in_every_list_and_watch() {
+async fn every_list_and_watch_has_the_field_selector() {
     let run = start::<crate::slim::OwnerMeta>(
         [page_before(7, "t1", &[]), page(9, &[]), watch(&[])],
         |informer| informer.fields("status.nodeName=node-1"),
@@ -66,7 +67,7 @@ async fn a_field_selector_stands_in_every_list_and_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
+async fn a_streaming_list_takes_effect_at_its_end_and_continues_as_a_watch() {
     let mut run = by_stream([slow_watch(&[
         (1, added(object("b", "u1", 3))),
         (1, added(object("a", "u2", 8))),
@@ -79,9 +80,9 @@ async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
         run.store.lookup(&Run::<crate::slim::OwnerMeta>::key("b")),
         crate::informer::Lookup::Unknown
     ));
-    run.hears(&["initial b:u1@9", "initial a:u2@8", "at 9", "synced"])
+    run.expect_events(&["initial b:u1@9", "initial a:u2@8", "at 9", "synced"])
         .await;
-    run.hears(&["deleted a:u2@11", "at 11"]).await;
+    run.expect_events(&["deleted a:u2@11", "at 11"]).await;
     let requests = run.server.requests();
     assert_eq!(requests.len(), 1);
     assert!(requests[0].contains("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
@@ -96,16 +97,16 @@ async fn a_streaming_list_takes_effect_at_its_end_and_goes_on_as_a_watch() {
 #[case::never_complete(watch(&[added(object("a", "u1", 3)), bookmark(5)]))]
 #[case::silent(watch(&[]))]
 #[case::broken_off(watch(&[added(object("z", "u9", 2)), added(object("a", "u1", 3))]))]
-#[case::an_end_that_is_none(watch(&[added(object("z", "u9", 2)), list_end_saying("false", 5)]))]
+#[case::an_end_annotation_that_is_false(watch(&[added(object("z", "u9", 2)), list_end_saying("false", 5)]))]
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case] refusal: Reply) {
+async fn a_server_without_streaming_lists_gets_page_requests_from_then_on(#[case] refusal: Reply) {
     let mut run = by_stream([
         refusal,
         page(7, &[object("a", "u1", 3)]),
         status(410, &error_status(410, "Expired")),
         page(9, &[object("a", "u1", 3)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+    run.expect_events(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
         .await;
     run.server.asked(5).await;
     let requests = run.server.requests();
@@ -113,9 +114,9 @@ async fn a_server_without_streaming_lists_is_asked_for_pages_from_then_on(#[case
     assert!(run.server.times()[1] <= Duration::from_secs(31));
 }
 
-/// Changes go on while a server sends what there is.
+/// Objects change while the server sends the list.
 #[tokio::test(start_paused = true)]
-async fn what_changes_and_goes_during_a_streaming_list_is_not_told_twice_or_at_all() {
+async fn changes_during_a_streaming_list_cause_one_event_or_none() {
     let mut run = by_stream([watch(&[
         added(object("a", "u1", 3)),
         added(object("b", "u2", 4)),
@@ -127,20 +128,20 @@ async fn what_changes_and_goes_during_a_streaming_list_is_not_told_twice_or_at_a
         list_end(9),
         added(object("d", "u5", 10)),
     ])]);
-    run.hears(&["initial a:u1@5", "initial b:u4@9", "at 9", "synced"])
+    run.expect_events(&["initial a:u1@5", "initial b:u4@9", "at 9", "synced"])
         .await;
-    run.hears(&["added d:u5@10", "at 10"]).await;
+    run.expect_events(&["added d:u5@10", "at 10"]).await;
     assert_eq!(run.version("c"), None);
     assert_eq!(run.store.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_that_ignores_the_parameters_does_not_pass_for_a_streaming_list() {
+async fn a_server_that_ignores_the_parameters_is_not_taken_for_a_streaming_list() {
     let changes: Vec<_> = (4..1000)
         .map(|version| (10, modified(object("a", "u1", version))))
         .collect();
     let mut run = by_stream([slow_watch(&changes), page(7, &[])]);
-    run.hears(&["at 7", "synced"]).await;
+    run.expect_events(&["at 7", "synced"]).await;
     assert!(run.server.times()[1] <= Duration::from_secs(31));
 }
 
@@ -153,7 +154,7 @@ fn streaming(uri: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_or_busy_keeps_its_streaming_lists() {
+async fn streaming_lists_stay_enabled_while_a_server_is_down_or_busy() {
     let down = (0..10).map(|n| {
         if n % 2 == 0 {
             status(503, "")
@@ -164,7 +165,7 @@ async fn a_server_that_is_down_or_busy_keeps_its_streaming_lists() {
     let busy = || Reply::Status(429, &[("retry-after", "7")], String::new());
     let busy = (0..4).map(|_| busy());
     let mut run = by_stream(down.chain(busy).chain([watch(&[list_end(4)])]));
-    run.hears(&["at 4", "synced"]).await;
+    run.expect_events(&["at 4", "synced"]).await;
     assert!(run.server.requests().iter().all(|uri| streaming(uri)));
     let times = run.server.times();
     assert!(
@@ -173,8 +174,7 @@ async fn a_server_that_is_down_or_busy_keeps_its_streaming_lists() {
     );
 }
 
-/// A proxy that cuts long answers, or a server that can do one and not the other: to get on is
-/// better than to insist.
+/// A proxy that interrupts long responses, or a server that supports only one of the two ways.
 #[rstest]
 #[case::broken_off(|| short_watch(&[added(object("z", "u9", 2))]))]
 #[case::failed(|| status(500, &error_status(500, "InternalError")))]
@@ -182,9 +182,7 @@ async fn a_server_that_is_down_or_busy_keeps_its_streaming_lists() {
 #[case::timed_out(|| status(504, ""))]
 #[case::never_answered(|| Reply::Hang)]
 #[tokio::test(start_paused = true)]
-async fn after_streams_that_broke_in_a_row_one_list_is_asked_for_in_pages(
-    #[case] broken: fn() -> Reply,
-) {
+async fn after_several_broken_streams_one_list_is_read_in_pages(#[case] broken: fn() -> Reply) {
     let mut run = by_stream([
         broken(),
         broken(),
@@ -193,7 +191,7 @@ async fn after_streams_that_broke_in_a_row_one_list_is_asked_for_in_pages(
         status(410, &error_status(410, "Expired")),
         watch(&[added(object("a", "u1", 3)), list_end(9)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+    run.expect_events(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
         .await;
     let requests = run.server.requests();
     assert!(
@@ -206,18 +204,19 @@ async fn after_streams_that_broke_in_a_row_one_list_is_asked_for_in_pages(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_before_its_list_is_asked_for_again_and_leaves_nothing() {
+async fn a_stream_that_ends_before_its_list_is_repeated_and_leaves_nothing() {
     let mut run = by_stream([
         short_watch(&[added(object("a", "u1", 1)), added(object("gone", "u9", 2))]),
         watch(&[added(object("a", "u1", 1)), list_end(5)]),
     ]);
-    run.hears(&["initial a:u1@1", "at 5", "synced"]).await;
+    run.expect_events(&["initial a:u1@1", "at 5", "synced"])
+        .await;
     assert!(run.server.requests().iter().all(|uri| streaming(uri)));
     assert_eq!(run.store.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_after_its_list_goes_on_as_a_watch_from_its_last_version() {
+async fn a_stream_that_ends_after_its_list_continues_as_a_watch_from_its_last_version() {
     let mut run = by_stream([
         short_watch(&[
             added(object("a", "u1", 1)),
@@ -226,9 +225,9 @@ async fn a_stream_that_ends_after_its_list_goes_on_as_a_watch_from_its_last_vers
         ]),
         watch(&[added(object("c", "u3", 4))]),
     ]);
-    run.hears(&["initial a:u1@1", "at 2", "synced", "added b:u2@3", "at 3"])
+    run.expect_events(&["initial a:u1@1", "at 2", "synced", "added b:u2@3", "at 3"])
         .await;
-    run.hears(&["added c:u3@4", "at 4"]).await;
+    run.expect_events(&["added c:u3@4", "at 4"]).await;
     let requests = run.server.requests();
     assert!(
         !streaming(&requests[1]) && requests[1].ends_with("resourceVersion=3"),
@@ -237,7 +236,7 @@ async fn a_stream_that_ends_after_its_list_goes_on_as_a_watch_from_its_last_vers
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_tells_what_changed_meanwhile() {
+async fn a_relist_causes_events_for_what_changed_in_between() {
     let mut run = by_pages([
         page(
             7,
@@ -262,7 +261,7 @@ async fn a_relist_tells_what_changed_meanwhile() {
             ],
         ),
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "initial same:u1@1",
         "initial changed:u2@2",
         "initial z-gone:u3@3",
@@ -288,14 +287,15 @@ async fn a_relist_tells_what_changed_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_old_objects_answer_until_the_relist_is_complete() {
+async fn the_old_objects_stay_until_the_relist_is_complete() {
     let mut run = by_pages([
         page(7, &[object("a", "u1", 3)]),
         status(410, ""),
         page_before(20, "t", &[object("b", "u2", 18)]),
         Reply::Hang,
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced"]).await;
+    run.expect_events(&["initial a:u1@3", "at 7", "synced"])
+        .await;
     run.server.asked(4).await;
     assert_eq!(run.version("a"), Some(3));
     assert_eq!(run.version("b"), None);
@@ -303,7 +303,7 @@ async fn the_old_objects_answer_until_the_relist_is_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paging_that_expires_starts_over_and_in_the_end_asks_for_all_at_once() {
+async fn expired_paging_starts_over_and_finally_requests_the_whole_list() {
     let expired = || status(410, &error_status(410, "Expired"));
     let mut run = by_pages([
         page_before(5, "t", &[object("a", "u1", 3)]),
@@ -314,7 +314,8 @@ async fn paging_that_expires_starts_over_and_in_the_end_asks_for_all_at_once() {
         expired(),
         page(8, &[object("b", "u2", 4)]),
     ]);
-    run.hears(&["initial b:u2@4", "at 8", "synced"]).await;
+    run.expect_events(&["initial b:u2@4", "at 8", "synced"])
+        .await;
     let requests = run.server.requests();
     assert!(requests[2].ends_with("?limit=500") && requests[4].ends_with("?limit=500"));
     assert!(requests[6].ends_with("/workflows"), "{}", requests[6]);
@@ -328,14 +329,14 @@ async fn paging_that_expires_starts_over_and_in_the_end_asks_for_all_at_once() {
 #[case::truncated(r#"{"metadata":{"resourceVersion":"5"},"items":[{"#)]
 #[case::empty("")]
 #[tokio::test(start_paused = true)]
-async fn what_is_no_list_is_not_taken_for_an_empty_one(#[case] text: &str) {
+async fn an_invalid_list_is_not_taken_for_an_empty_one(#[case] text: &str) {
     let mut run = by_pages([
         page(7, &[object("a", "u1", 3)]),
         status(410, ""),
         body(text.to_owned()),
         page(9, &[object("a", "u1", 3)]),
     ]);
-    run.hears(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
+    run.expect_events(&["initial a:u1@3", "at 7", "synced", "at 9", "relisted"])
         .await;
     assert_eq!(run.store.state(), InformerState::Synced);
 }
@@ -344,6 +345,6 @@ async fn what_is_no_list_is_not_taken_for_an_empty_one(#[case] text: &str) {
 async fn an_empty_list_may_be_written_as_null() {
     let text = r#"{"metadata":{"resourceVersion":"5"},"items":null}"#;
     by_pages([body(text.to_owned())])
-        .hears(&["at 5", "synced"])
+        .expect_events(&["at 5", "synced"])
         .await;
 }

@@ -12,9 +12,10 @@ async fn another_uid_is_a_deletion_and_an_addition() {
         page(5, &[labelled("a", "u1", 3, "x")]),
         slow_watch(&[(1, modified(labelled("a", "u2", 7, "x")))]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced"]).await;
+    run.expect_events(&["initial a:u1@3", "at 5", "synced"])
+        .await;
     let before = run.store.lookup(&Owners::key("a")).found().unwrap();
-    run.hears(&["vanished a:u1@3", "added a:u2@7", "at 7"])
+    run.expect_events(&["vanished a:u1@3", "added a:u2@7", "at 7"])
         .await;
     let after = run.store.lookup(&Owners::key("a")).found().unwrap();
     assert!(after.first_seen > before.first_seen);
@@ -22,12 +23,12 @@ async fn another_uid_is_a_deletion_and_an_addition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deletion_of_a_later_uid_shows_that_ours_is_gone() {
+async fn the_deletion_of_a_later_uid_shows_that_the_stored_one_was_deleted() {
     let mut run = by_pages([
         page(5, &[object("a", "u1", 3)]),
         watch(&[deleted(object("a", "u2", 9)), bookmark(10)]),
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "initial a:u1@3",
         "at 5",
         "synced",
@@ -39,18 +40,18 @@ async fn the_deletion_of_a_later_uid_shows_that_ours_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_of_what_is_not_known_says_nothing() {
+async fn the_deletion_of_an_unknown_object_causes_no_event() {
     let mut run = by_pages([page(5, &[]), watch(&[deleted(object("a", "u1", 6))])]);
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_no_decision_reads_is_stored_but_not_told() {
+async fn a_change_that_no_decision_reads_is_stored_without_an_event() {
     let mut run = by_pages([
         page(5, &[labelled("a", "u1", 3, "x")]),
         watch(&[modified(labelled("a", "u1", 7, "x"))]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "at 7"])
+    run.expect_events(&["initial a:u1@3", "at 5", "synced", "at 7"])
         .await;
     assert_eq!(run.version("a"), Some(7));
     let found = run.store.by_index("by-label", "x").unwrap();
@@ -58,7 +59,7 @@ async fn a_change_that_no_decision_reads_is_stored_but_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_moment_at_which_a_deletion_was_seen_stays() {
+async fn the_time_at_which_a_deletion_was_seen_stays() {
     let deleting = |version: u64, label: &str| {
         format!(
             r#"{{"metadata":{{"namespace":"n","name":"a","uid":"u1","resourceVersion":"{version}",
@@ -76,14 +77,17 @@ async fn the_moment_at_which_a_deletion_was_seen_stays() {
         page(9, &[deleting(8, "z")]),
     ]);
     let stored = |run: &Owners| run.store.lookup(&Owners::key("a")).found().unwrap();
-    run.hears(&["initial a:u1@3", "at 5", "synced"]).await;
+    run.expect_events(&["initial a:u1@3", "at 5", "synced"])
+        .await;
     let alive = stored(&run);
     assert_eq!(alive.deletion_seen, None);
-    run.hears(&["updated a:u1@6 from a:u1@3", "at 6"]).await;
+    run.expect_events(&["updated a:u1@6 from a:u1@3", "at 6"])
+        .await;
     let deleting = stored(&run);
     assert!(deleting.deletion_seen.unwrap() > alive.first_seen);
-    run.hears(&["updated a:u1@7 from a:u1@6", "at 7"]).await;
-    run.hears(&["updated a:u1@8 from a:u1@7", "at 9", "relisted"])
+    run.expect_events(&["updated a:u1@7 from a:u1@6", "at 7"])
+        .await;
+    run.expect_events(&["updated a:u1@8 from a:u1@7", "at 9", "relisted"])
         .await;
     let later = stored(&run);
     assert_eq!(later.deletion_seen, deleting.deletion_seen);
@@ -105,11 +109,11 @@ async fn the_moment_at_which_a_deletion_was_seen_stays() {
 #[case::a_strange_time(r#"{"metadata":{"deletionTimestamp":"soon","namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[case::finalizers_of_another_type(r#"{"metadata":{"finalizers":{"a":1},"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[tokio::test(start_paused = true)]
-async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
+async fn a_bad_object_does_not_affect_others(#[case] bad: &str) {
     let good = || object("good", "u2", 3);
-    // New in a list.
+    // A new object in a list.
     let mut run = by_pages([page(5, &[bad.to_owned(), good()])]);
-    run.hears(&["skipped bad", "initial good:u2@3", "at 5", "synced"])
+    run.expect_events(&["skipped bad", "initial good:u2@3", "at 5", "synced"])
         .await;
     assert!(matches!(
         run.store.lookup(&Owners::key("bad")),
@@ -121,7 +125,7 @@ async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
     ));
     assert_eq!(run.store.unreadable(), 1);
 
-    // In a watch and in a relist, of an object that is stored.
+    // A stored object in a watch and in a relist.
     let mut run = by_pages([
         page(5, &[object("bad", "u1", 2)]),
         watch(&[
@@ -132,7 +136,7 @@ async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
         page(9, &[object("good", "u2", 8), bad.to_owned()]),
         watch(&[modified(labelled("bad", "u1", 10, "x"))]),
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "initial bad:u1@2",
         "at 5",
         "synced",
@@ -141,8 +145,9 @@ async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
         "at 8",
     ])
     .await;
-    run.hears(&["skipped bad", "at 9", "relisted"]).await;
-    run.hears(&["updated bad:u1@10 from bad:u1@2", "at 10"])
+    run.expect_events(&["skipped bad", "at 9", "relisted"])
+        .await;
+    run.expect_events(&["updated bad:u1@10 from bad:u1@2", "at 10"])
         .await;
     assert_eq!(run.store.unreadable(), 0);
 }
@@ -156,29 +161,29 @@ async fn a_bad_object_costs_itself_only(#[case] bad: &str) {
 #[case::null("null")]
 #[case::a_bookmark_without_version(r#"{"type":"BOOKMARK","object":{"metadata":{}}}"#)]
 #[tokio::test(start_paused = true)]
-async fn a_bad_frame_costs_itself_only(#[case] frame: &str) {
+async fn a_bad_frame_does_not_affect_others(#[case] frame: &str) {
     let mut run = by_pages([
         page(5, &[object("a", "u1", 3)]),
         watch(&[frame.to_owned(), added(object("b", "u2", 6))]),
     ]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped something"])
+    run.expect_events(&["initial a:u1@3", "at 5", "synced", "skipped something"])
         .await;
-    run.hears(&["added b:u2@6", "at 6"]).await;
+    run.expect_events(&["added b:u2@6", "at 6"]).await;
     assert_eq!(run.version("a"), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_truncated_object_is_named_as_far_as_it_goes() {
+async fn a_truncated_object_is_identified_if_possible() {
     let frame =
         r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"n","uid":"u1","#;
     let mut run = by_pages([page(5, &[object("a", "u1", 3)]), watch(&[frame.to_owned()])]);
-    run.hears(&["initial a:u1@3", "at 5", "synced", "skipped a"])
+    run.expect_events(&["initial a:u1@3", "at 5", "synced", "skipped a"])
         .await;
     assert_eq!(run.version("a"), Some(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_object_costs_itself_only() {
+async fn a_huge_object_does_not_affect_others() {
     let huge = labelled("huge", "u1", 6, &"x".repeat(100_000));
     let replies = [
         page(5, &[]),
@@ -189,7 +194,7 @@ async fn a_huge_object_costs_itself_only() {
             .streaming_list(crate::informer::StreamingList::Never)
             .frame_limit(50_000)
     });
-    run.hears(&["at 5", "synced", "skipped huge", "added b:u2@7", "at 7"])
+    run.expect_events(&["at 5", "synced", "skipped huge", "added b:u2@7", "at 7"])
         .await;
     assert!(matches!(
         run.store.lookup(&Owners::key("huge")),
@@ -198,10 +203,10 @@ async fn a_huge_object_costs_itself_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_understood_although_the_object_is_not() {
+async fn a_deletion_is_applied_although_the_object_cannot_be_decoded() {
     let bad = r#"{"metadata":{"namespace":"n","name":"a","uid":"u1","labels":7}}"#;
     let mut run = by_pages([page(5, &[object("a", "u1", 3)]), watch(&[deleted(bad)])]);
-    run.hears(&[
+    run.expect_events(&[
         "initial a:u1@3",
         "at 5",
         "synced",
@@ -216,30 +221,32 @@ async fn a_deletion_is_understood_although_the_object_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_bad_object_is_not_believed() {
+async fn the_version_of_a_bad_object_is_not_used() {
     let bad = r#"{"metadata":{"namespace":"n","name":"a","resourceVersion":"999999"}}"#;
     let mut run = by_pages([
         page(5, &[]),
         watch(&[added(bad), added(object("b", "u2", 6))]),
     ]);
-    run.hears(&["at 5", "synced", "skipped a", "added b:u2@6", "at 6"])
+    run.expect_events(&["at 5", "synced", "skipped a", "added b:u2@6", "at 6"])
         .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_said_not_whose_it_was_leads_to_a_new_list() {
+async fn an_object_that_cannot_be_identified_causes_a_list() {
     let mut run = by_pages([
         page(5, &[]),
         short_watch(&[added(r#"{"metadata":{"uid":"u1"}}"#)]),
         status(503, ""),
         page(9, &[object("a", "u1", 6)]),
     ]);
-    run.hears(&["at 5", "synced", "skipped something"]).await;
+    run.expect_events(&["at 5", "synced", "skipped something"])
+        .await;
     assert!(matches!(
         run.store.lookup(&Owners::key("a")),
         Lookup::Unknown
     ));
-    run.hears(&["added a:u1@6", "at 9", "relisted"]).await;
+    run.expect_events(&["added a:u1@6", "at 9", "relisted"])
+        .await;
     assert!(matches!(
         run.store.lookup(&Owners::key("b")),
         Lookup::Absent
@@ -266,9 +273,10 @@ async fn a_pods_heartbeat_is_no_update() {
     let mut run: Run<Pod> = start(replies, |i| {
         i.streaming_list(crate::informer::StreamingList::Never)
     });
-    run.hears(&["initial p:u@3", "at 5", "synced", "at 6"])
+    run.expect_events(&["initial p:u@3", "at 5", "synced", "at 6"])
         .await;
-    run.hears(&["updated p:u@7 from p:u@6", "at 7"]).await;
+    run.expect_events(&["updated p:u@7 from p:u@6", "at 7"])
+        .await;
     let pod = run.store.lookup(&Run::<Pod>::key("p")).found().unwrap();
     let written = pod.failure.as_ref().unwrap().status_written;
     assert_eq!(written, "2026-01-01T00:00:12Z".parse().ok());

@@ -1,4 +1,4 @@
-//! A server that answers as it is told, and somebody who listens to the informer.
+//! A scripted server, and a handler that records the events of the informer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,13 +24,13 @@ use crate::object::{ObjectKey, Resource};
 use crate::slim::json::SlimJson;
 use crate::slim::{DecodeContext, Keep, OwnerMeta, Slim};
 
-/// One answer of the server.
+/// One response of the server.
 pub(super) enum Reply {
     Status(u16, &'static [(&'static str, &'static str)], String),
     Body(BoxStream<'static, io::Result<Bytes>>),
-    /// The connection breaks before an answer.
+    /// The connection breaks before a response.
     Refuse,
-    /// No answer, ever.
+    /// No response, ever.
     Hang,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn short_watch(events: &[String]) -> Reply {
     Reply::Body(frames(events).boxed())
 }
 
-/// A watch that sends these events, each after so many seconds, and stays open.
+/// A watch that sends these events, each after this many seconds, and stays open.
 pub(super) fn slow_watch(events: &[(u64, String)]) -> Reply {
     let events = events.to_vec();
     let timed = stream::iter(events).then(|(seconds, event)| async move {
@@ -74,7 +74,7 @@ pub(super) fn object(name: &str, uid: &str, version: u64) -> String {
     labelled(name, uid, version, "")
 }
 
-/// As [`object`], with a label that is kept: what makes two states differ.
+/// As [`object`], with a label that is kept, so that two states differ.
 pub(super) fn labelled(name: &str, uid: &str, version: u64, label: &str) -> String {
     format!(
         r#"{{"metadata":{{"namespace":"n","name":"{name}","uid":"{uid}","resourceVersion":"{version}","labels":{{"kept":"{label}","other":"x"}}}}}}"#
@@ -122,7 +122,7 @@ pub(super) fn list_end(version: u64) -> String {
     list_end_saying("true", version)
 }
 
-/// A bookmark whose annotation says something about the end of a list.
+/// A bookmark whose annotation has the value `text`.
 pub(super) fn list_end_saying(text: &str, version: u64) -> String {
     event(
         "BOOKMARK",
@@ -138,7 +138,7 @@ pub(super) fn error_status(code: u16, reason: &str) -> String {
     )
 }
 
-/// The server: answers in order; when it runs out of answers it hangs.
+/// The server: sends the responses in order, then hangs.
 #[derive(Clone, Default)]
 pub(super) struct Server {
     replies: Arc<Mutex<VecDeque<Reply>>>,
@@ -194,14 +194,14 @@ impl Server {
             .collect()
     }
 
-    /// When requests came, since the first.
+    /// The times of the requests since the first.
     pub(super) fn times(&self) -> Vec<Duration> {
         let requests = self.requests.lock();
         let first = requests[0].0;
         requests.iter().map(|(at, _)| *at - first).collect()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     pub(super) async fn asked(&self, times: usize) {
         let enough = async {
             while self.requests.lock().len() < times {
@@ -213,12 +213,12 @@ impl Server {
     }
 }
 
-/// An informer at work, and what its handler heard.
+/// A running informer and the events of its handler.
 pub(super) struct Run<K = OwnerMeta> {
     pub(super) server: Server,
     pub(super) store: Store<K>,
     pub(super) stop: CancellationToken,
-    heard: mpsc::UnboundedReceiver<String>,
+    events: mpsc::UnboundedReceiver<String>,
 }
 
 pub(super) fn workflows() -> Resource {
@@ -255,9 +255,9 @@ pub(super) fn start<K: SlimJson>(
     with: impl FnOnce(InformerBuilder<K>) -> InformerBuilder<K>,
 ) -> Run<K> {
     let server = Server::answers(replies);
-    let (tell, heard) = mpsc::unbounded_channel();
+    let (sender, events) = mpsc::unbounded_channel();
     let handler = Arc::new(move |event: &Event<K>| {
-        let _ = tell.send(say(event));
+        let _ = sender.send(say(event));
     });
     let (informer, store) = with(describe(&server)).handler(handler).build();
     let stop = CancellationToken::new();
@@ -266,7 +266,7 @@ pub(super) fn start<K: SlimJson>(
         server,
         store,
         stop,
-        heard,
+        events,
     }
 }
 
@@ -309,22 +309,22 @@ pub(super) fn say<K: Slim>(event: &Event<K>) -> String {
 }
 
 impl<K: SlimJson> Run<K> {
-    /// What the handler hears next must be this, and within two hours.
-    pub(super) async fn hears(&mut self, expected: &[&str]) {
-        let mut heard = Vec::new();
-        while heard.len() < expected.len() {
-            match timeout(Duration::from_secs(7200), self.heard.recv()).await {
-                Ok(Some(event)) => heard.push(event),
+    /// Asserts the next events of the handler, within two hours.
+    pub(super) async fn expect_events(&mut self, expected: &[&str]) {
+        let mut events = Vec::new();
+        while events.len() < expected.len() {
+            match timeout(Duration::from_secs(7200), self.events.recv()).await {
+                Ok(Some(event)) => events.push(event),
                 _ => break,
             }
         }
-        assert_eq!(heard, expected, "requests: {:#?}", self.server.requests());
+        assert_eq!(events, expected, "requests: {:#?}", self.server.requests());
     }
 
-    /// Nothing more is heard for this long.
+    /// Asserts that there is no event for this long.
     pub(super) async fn is_quiet_for(&mut self, time: Duration) {
-        let heard = timeout(time, self.heard.recv()).await;
-        assert!(heard.is_err(), "heard {heard:?}");
+        let events = timeout(time, self.events.recv()).await;
+        assert!(events.is_err(), "events {events:?}");
     }
 
     pub(super) fn key(name: &str) -> ObjectKey {

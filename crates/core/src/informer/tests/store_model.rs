@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The rules, as plainly as they can be said.
+/// The rules, as simple as possible.
 #[derive(Default)]
 struct Model {
     things: BTreeMap<u8, Thing>,
@@ -202,8 +202,8 @@ fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
     }
 }
 
-/// What a handler would hold that believes the events alone. It must never be surprised.
-fn believe(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
+/// The objects that a handler derives from the events alone.
+fn apply_event(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
     match event {
         Event::Added { object, .. } => {
             let thing = Thing::of(object);
@@ -229,7 +229,7 @@ fn believe(mirror: &mut BTreeMap<u8, Thing>, event: &Event<OwnerMeta>) {
     }
 }
 
-/// The value after a label's.
+/// The value after that of a label.
 fn following(label: &str) -> String {
     (label.parse::<u8>().unwrap() + 1).to_string()
 }
@@ -238,7 +238,7 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
     Arc::from([IndexDefinition::<OwnerMeta> {
         name: "l",
         values: Box::new(|object, show| {
-            // Several values each, that overlap with those of others; twice the same counts once.
+            // Several values each, which overlap with those of others; duplicates count once.
             for (_, value) in object.0.labels.iter() {
                 show(value);
                 show(value);
@@ -250,16 +250,16 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
 
 proptest! {
     #[test]
-    fn the_store_does_what_the_model_does(steps in proptest::collection::vec(step(), 0..60)) {
+    fn the_store_behaves_like_the_model(steps in proptest::collection::vec(step(), 0..60)) {
         let store = Store::new(one_index());
         let mut model = Model::default();
         let mut mirror = BTreeMap::new();
         let mut seen = BTreeMap::new();
         for step in &steps {
-            // Of several items of one key a list keeps the last, here as there.
+            // If a list has several items of one key, the last one counts, in both.
             model.take(step);
             for event in act(&store, step) {
-                believe(&mut mirror, &event);
+                apply_event(&mut mirror, &event);
             }
             let mut held = BTreeMap::new();
             store.for_each(|stored| {
@@ -267,9 +267,9 @@ proptest! {
             });
             prop_assert_eq!(&held, &model.things);
             prop_assert_eq!(store.len(), model.things.len());
-            let told: Vec<_> = mirror.values().map(|t: &Thing| (t.key, t.uid, t.label)).collect();
+            let derived: Vec<_> = mirror.values().map(|t: &Thing| (t.key, t.uid, t.label)).collect();
             let held: Vec<_> = held.values().map(|t| (t.key, t.uid, t.label)).collect();
-            prop_assert_eq!(told, held);
+            prop_assert_eq!(derived, held);
             for key in 0..5_u8 {
                 let found = store.lookup(&ObjectKey::new("n", key.to_string()));
                 match (model.complete, model.things.get(&key)) {
@@ -283,10 +283,10 @@ proptest! {
                             return Err(TestCaseError::fail("not found"));
                         };
                         prop_assert_eq!(&Thing::of(&stored), thing);
-                        // While the UID is the same, the moment is.
+                        // While the UID is the same, the time is the same.
                         let before = seen.insert(key, (thing.uid, stored.first_seen));
-                        if let Some((uid, moment)) = before.filter(|(uid, _)| *uid == thing.uid) {
-                            prop_assert!(uid == thing.uid && moment <= stored.first_seen);
+                        if let Some((uid, first_seen)) = before.filter(|(uid, _)| *uid == thing.uid) {
+                            prop_assert!(uid == thing.uid && first_seen <= stored.first_seen);
                         }
                     }
                 }

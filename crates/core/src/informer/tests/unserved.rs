@@ -22,14 +22,15 @@ async fn a_kind_that_is_not_served_is_waited_for() {
         page(5, &[object("a", "u1", 3)]),
     ];
     let mut run = by_pages(missing.chain(rest));
-    run.hears(&["unserved"]).await;
+    run.expect_events(&["unserved"]).await;
     assert_eq!(run.store.state(), InformerState::NotServed);
     assert!(matches!(
         run.store.lookup(&Owners::key("a")),
         Lookup::Unknown
     ));
     assert!(run.store.by_index("by-label", "").is_none());
-    run.hears(&["initial a:u1@3", "at 5", "synced"]).await;
+    run.expect_events(&["initial a:u1@3", "at 5", "synced"])
+        .await;
     assert_eq!(run.store.state(), InformerState::Synced);
     let times = run.server.times();
     assert!(
@@ -40,7 +41,7 @@ async fn a_kind_that_is_not_served_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_known_is_compared_when_the_kind_comes_back() {
+async fn the_stored_objects_are_compared_when_the_kind_is_served_again() {
     let mut run = by_pages([
         page(5, &[object("a", "u1", 3), object("b", "u2", 4)]),
         short_watch(&[bookmark(6)]),
@@ -48,7 +49,7 @@ async fn what_was_known_is_compared_when_the_kind_comes_back() {
         status(404, NOT_SERVED),
         page(20, &[object("b", "u2", 4), object("c", "u3", 15)]),
     ]);
-    run.hears(&[
+    run.expect_events(&[
         "initial a:u1@3",
         "initial b:u2@4",
         "at 5",
@@ -68,7 +69,7 @@ async fn what_was_known_is_compared_when_the_kind_comes_back() {
     ));
     assert_eq!(run.store.count_by_index("by-label", ""), None);
     assert_eq!(run.store.len(), 2);
-    run.hears(&[
+    run.expect_events(&[
         "vanished a:u1@3",
         "added c:u3@15",
         "at 20",
@@ -83,11 +84,11 @@ async fn what_was_known_is_compared_when_the_kind_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_starts_is_not_one_without_the_kind() {
+async fn a_starting_server_is_not_taken_for_one_without_the_kind() {
     let mut run = by_pages([
         page(5, &[]),
         status(503, "apiserver is starting"),
         watch(&[bookmark(6)]),
     ]);
-    run.hears(&["at 5", "synced", "at 6"]).await;
+    run.expect_events(&["at 5", "synced", "at 6"]).await;
 }

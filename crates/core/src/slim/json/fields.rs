@@ -8,7 +8,7 @@ use serde::{Deserialize, de};
 
 use crate::slim::DecodeError;
 
-/// A string that borrows from the bytes where it can, which is wherever nothing is escaped.
+/// A string that borrows from the bytes unless it contains escapes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text<'a>(Cow<'a, str>);
 
@@ -44,7 +44,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// `null` counts as absent.
+/// `null` means absent.
 pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -53,18 +53,18 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Whether anything but `null` is there.
+/// Whether the value is anything but `null`.
 pub(super) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
-/// Shows each item of a list to `look` without keeping the list; `null` is an empty one.
-pub(super) fn each<'de, D, T>(deserializer: D, look: impl FnMut(T)) -> Result<(), D::Error>
+/// Calls `visit` with each item of a list without storing the list; `null` is an empty one.
+pub(super) fn each<'de, D, T>(deserializer: D, visit: impl FnMut(T)) -> Result<(), D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    deserializer.deserialize_option(Each(look, std::marker::PhantomData))
+    deserializer.deserialize_option(Each(visit, std::marker::PhantomData))
 }
 
 struct Each<F, T>(F, std::marker::PhantomData<T>);
@@ -96,7 +96,7 @@ impl<'de, F: FnMut(T), T: Deserialize<'de>> Visitor<'de> for Each<F, T> {
     }
 }
 
-/// A time as the API writes it; empty is none.
+/// A time as the API writes it; `None` if empty.
 pub(super) fn timestamp(field: &'static str, text: &str) -> Result<Option<Timestamp>, DecodeError> {
     if text.is_empty() {
         return Ok(None);

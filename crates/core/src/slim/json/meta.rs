@@ -18,7 +18,7 @@ pub struct JsonObject<'a> {
     pub metadata: JsonMeta<'a>,
 }
 
-/// `metadata` as it stands in the bytes.
+/// `metadata` as in the bytes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JsonMeta<'a> {
@@ -39,7 +39,7 @@ pub struct JsonMeta<'a> {
     finalizers: Vec<Text<'a>>,
     #[serde(borrow, deserialize_with = "controller")]
     owner_references: Option<JsonOwner<'a>>,
-    // Read later, when it is known which of them are kept: mostly none.
+    // Decoded later, only the kept ones: mostly none.
     #[serde(borrow)]
     labels: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -63,7 +63,7 @@ struct JsonOwner<'a> {
     controller: bool,
 }
 
-/// Only the one with `controller: true` is kept.
+/// Keeps only the reference with `controller: true`.
 fn controller<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<JsonOwner<'a>>, D::Error> {
@@ -76,11 +76,11 @@ fn controller<'de: 'a, 'a, D: Deserializer<'de>>(
     Ok(found)
 }
 
-/// When the status was last written, by the kubelet and by anybody.
+/// When the status was last written, by the kubelet and by any component.
 #[derive(Debug, Default)]
 struct StatusWrite {
     kubelet: Option<Timestamp>,
-    anybody: Option<Timestamp>,
+    any: Option<Timestamp>,
 }
 
 #[derive(Deserialize, Default)]
@@ -100,9 +100,9 @@ fn status_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusWrit
         if &*entry.subresource != "status" {
             return;
         }
-        // Bookkeeping: a time that cannot be read is as good as none.
+        // An invalid time counts as missing.
         let time = entry.time.parse().ok();
-        written.anybody = written.anybody.max(time);
+        written.any = written.any.max(time);
         if &*entry.manager == "kubelet" {
             written.kubelet = written.kubelet.max(time);
         }
@@ -120,7 +120,7 @@ impl<'a> JsonMeta<'a> {
     ///
     /// # Errors
     ///
-    /// When name, UID or resourceVersion are missing, or a version or time means nothing.
+    /// If name, UID or resourceVersion are missing, or a version or time is invalid.
     pub fn to_meta(&self, context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
         if self.name.is_empty() {
             return Err(DecodeError::Missing("metadata.name"));
@@ -155,7 +155,7 @@ impl<'a> JsonMeta<'a> {
     ///
     /// # Errors
     ///
-    /// When it is missing or no number.
+    /// If it is missing or not a number.
     pub fn resource_version(&self) -> Result<ResourceVersion, DecodeError> {
         if self.resource_version.is_empty() {
             return Err(DecodeError::Missing("metadata.resourceVersion"));
@@ -176,14 +176,14 @@ impl<'a> JsonMeta<'a> {
         found.get(name).map(Arc::from)
     }
 
-    /// When the kubelet last wrote the status, or whoever wrote it if the kubelet never did.
+    /// When the kubelet last wrote the status; if it never did, when any component last did.
     pub fn status_written(&self) -> Option<Timestamp> {
-        self.managed_fields.kubelet.or(self.managed_fields.anybody)
+        self.managed_fields.kubelet.or(self.managed_fields.any)
     }
 }
 
 impl JsonOwner<'_> {
-    // All pods of one owner say the same.
+    // All pods of one owner have the same reference.
     fn to_reference(&self, interner: &Interner) -> Arc<OwnerReference> {
         interner.intern_owner(OwnerReference {
             api_version: interner.intern(&self.api_version),
@@ -211,7 +211,7 @@ fn kept(
     })
 }
 
-/// Reads a map of strings and keeps the names that are asked for.
+/// Decodes a map of strings and keeps the wanted names.
 struct Kept<'k> {
     names: &'k [Arc<str>],
     interner: &'k Interner,

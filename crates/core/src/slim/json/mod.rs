@@ -1,6 +1,7 @@
-//! JSON into slim structs: borrowed strings, nothing allocated for what is skipped.
+//! Decodes JSON into slim structs, with borrowed strings and without allocations for skipped
+//! fields.
 //!
-//! The API writes `null` for empty values of many types, so `null` always counts as absent.
+//! The API writes `null` for empty values of many types, so `null` always means absent.
 
 mod fields;
 mod meta;
@@ -16,26 +17,26 @@ use serde::Deserialize;
 
 use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 
-/// A slim kind that can be read from JSON.
+/// A slim kind that can be decoded from JSON.
 ///
-/// In two steps, so that one pass over the bytes is enough: serde fills `Json`, which borrows
-/// from them and in which everything is optional; then the slim object is made of it. A bookmark
-/// in a watch is such a half-empty object.
+/// Decoding has two steps, with one pass over the bytes: serde fills `Json`, which borrows from the
+/// bytes and in which everything is optional; then the slim object is built from it. A bookmark in
+/// a watch is such an incomplete object.
 pub trait SlimJson: Slim + Sized {
-    /// The fields that are read, as they stand in the bytes.
+    /// The fields that are read, as in the bytes.
     type Json<'a>: Deserialize<'a>;
 
-    /// Whether the metadata is all that is read; then it is all that the server is asked for.
+    /// Whether only the metadata is read; then only the metadata is requested.
     const METADATA_ONLY: bool;
 
     /// The metadata in `json`.
     fn json_meta<'j, 'a>(json: &'j Self::Json<'a>) -> &'j JsonMeta<'a>;
 
-    /// Makes the slim object.
+    /// Builds the slim object.
     ///
     /// # Errors
     ///
-    /// When something is missing without which there is no object, or means nothing.
+    /// If a required field is missing or invalid.
     fn from_json(json: &Self::Json<'_>, context: &DecodeContext) -> Result<Self, DecodeError>;
 }
 

@@ -11,7 +11,7 @@ use crate::slim::{
     DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
 };
 
-/// A pod as it stands in the bytes.
+/// A pod as in the bytes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonPod<'a> {
@@ -30,7 +30,7 @@ struct JsonSpec<'a> {
     node_name: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     volumes: Vec<JsonVolume<'a>>,
-    /// Read only of a pod that is being deleted.
+    /// Decoded only if the pod is being deleted.
     #[serde(borrow)]
     containers: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -64,7 +64,7 @@ impl JsonSpec<'_> {
                 return ContainerSet::Unknown;
             };
             for variable in containers.iter().flat_map(|container| &container.env) {
-                set.note(&variable.name, &variable.value);
+                set.add_variable(&variable.name, &variable.value);
             }
         }
         set
@@ -191,8 +191,8 @@ struct JsonTerminated<'a> {
 }
 
 impl JsonContainerStatus<'_> {
-    /// A container that terminated without ever having started has no `startedAt`: so the kubelet
-    /// reports the containers of a pod that it rejects. A last state exists only after a run.
+    /// A container that terminated without having started has no `startedAt`: the kubelet reports
+    /// the containers of a rejected pod so. A last state exists only after a run.
     fn has_started(&self) -> bool {
         let last = &self.last_state;
         self.started
@@ -231,12 +231,12 @@ impl JsonContainerStatus<'_> {
 
 impl JsonStatus<'_> {
     fn started(&self) -> bool {
-        let of_the_pod = || {
+        let containers = || {
             self.container_statuses
                 .iter()
                 .chain(&self.init_container_statuses)
         };
-        self.ephemeral_container_statuses || of_the_pod().any(JsonContainerStatus::has_started)
+        self.ephemeral_container_statuses || containers().any(JsonContainerStatus::has_started)
     }
 
     fn shutdown(&self, spec: &JsonSpec<'_>, interner: &Interner) -> Shutdown {
@@ -277,7 +277,7 @@ impl JsonVolume<'_> {
         (!claim.is_empty()).then(|| claim.into())
     }
 
-    /// The claim of an ephemeral volume is named after the pod.
+    /// The PVC of an ephemeral volume is named after the pod and the volume.
     fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
         self.ephemeral
             .then(|| format!("{pod}-{}", &*self.name).into())

@@ -5,7 +5,7 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// What could be read of something that is no proper object.
+/// The identifying fields of an object that could not be decoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// `type` of the watch event around it.
@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The key, if at least the name could be read.
+    /// The key, if at least the name could be decoded.
     pub fn key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref().filter(|name| !name.is_empty())?;
         Some(ObjectKey::new(
@@ -30,7 +30,7 @@ impl Identity {
         ))
     }
 
-    /// The UID, if it could be read.
+    /// The UID, if it could be decoded.
     pub fn uid(&self) -> Option<Uid> {
         self.uid
             .as_deref()
@@ -38,7 +38,7 @@ impl Identity {
             .map(Uid::new)
     }
 
-    /// The version, if it could be read.
+    /// The version, if it could be decoded.
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.resource_version
             .as_deref()
@@ -46,19 +46,19 @@ impl Identity {
     }
 }
 
-/// Reads whatever identifies a bad object, or the object in a bad watch event, as far as the
-/// bytes go: they may break off, and any field may be of any type.
+/// Reads the identifying fields of a bad object, or of the object in a bad watch event, as far as
+/// possible: the bytes may be truncated, and any field may be of any type.
 pub fn sniff(bytes: &[u8]) -> Identity {
     let mut identity = Identity::default();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    // Where it breaks off does not matter: what was read before stands.
+    // An error is ignored: the fields before it are used.
     let _ = Node(&mut identity, Place::Top).deserialize(&mut deserializer);
     identity
 }
 
 #[derive(Clone, Copy)]
 enum Place {
-    /// A watch event or an object: both are looked for.
+    /// A watch event or an object: the fields of both are searched.
     Top,
     Object,
     Metadata,
@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        // Longer is no name of anything.
+        // No valid value is longer.
         if text.len() > 512 {
             return Ok(());
         }

@@ -25,7 +25,7 @@ fn pod(value: &Value) -> Pod {
     read(&value.to_string(), &context()).unwrap()
 }
 
-/// As kubectl prints the pod of a workflow, shortened where nothing is read.
+/// As kubectl prints the pod of a workflow, without most of the fields that are not read.
 const WORKFLOW_POD: &str = r#"{
   "apiVersion": "v1",
   "kind": "Pod",
@@ -124,7 +124,7 @@ fn a_real_pod_keeps_what_decisions_read() {
     let namespace = |pod: &Pod| Arc::clone(pod.meta.key.shared_namespace());
     assert!(
         Arc::ptr_eq(&namespace(&pod), &namespace(&again)),
-        "strings that repeat are shared"
+        "repeated strings are shared"
     );
     assert_eq!(pod, again);
 }
@@ -170,7 +170,7 @@ fn a_message_is_kept_only_of_a_failed_pod() {
 #[case::rejected_before_it_ran(json!([{"state": {"terminated": {"exitCode": 137,
     "reason": "ContainerStatusUnknown", "startedAt": null}}}]), false)]
 #[case::running(json!([{"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]), true)]
-#[case::running_without_a_word(json!([{"state": {"running": {}}}]), true)]
+#[case::running_without_a_start_time(json!([{"state": {"running": {}}}]), true)]
 #[case::terminated_after_a_run(json!([{"state": {"terminated": {"startedAt": "2026-01-01T00:00:00Z"}}}]), true)]
 #[case::waiting_to_restart(json!([{"state": {"waiting": {}}, "lastState": {"terminated": {}}}]), true)]
 #[case::restarted(json!([{"restartCount": 1}]), true)]
@@ -198,11 +198,11 @@ fn a_pod_has_started_once_any_container_may_have_run(
     {"manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:01Z"},
     {"manager": "kubelet", "subresource": "status", "time": "2026-01-01T00:00:03Z"},
     {"manager": "kubelet", "time": "2026-01-01T00:00:09Z"}]), Some("2026-01-01T00:00:03Z"))]
-#[case::anybodys_if_the_kubelet_never_wrote(json!([
+#[case::any_components_if_the_kubelet_never_wrote(json!([
     {"manager": "a", "subresource": "status", "time": "2026-01-01T00:00:05Z"},
     {"manager": "b", "subresource": "status", "time": "2026-01-01T00:00:04Z"},
     {"manager": "c", "time": "2026-01-01T00:00:09Z"}]), Some("2026-01-01T00:00:05Z"))]
-#[case::nobodys(json!([{"manager": "kubelet", "time": "2026-01-01T00:00:09Z"}]), None)]
+#[case::none(json!([{"manager": "kubelet", "time": "2026-01-01T00:00:09Z"}]), None)]
 #[case::an_unreadable_one(json!([
     {"manager": "kubelet", "subresource": "status", "time": "yesterday"}]), None)]
 fn the_last_write_of_the_status_is_read_from_managed_fields(
@@ -224,17 +224,17 @@ fn the_last_write_of_the_status_is_read_from_managed_fields(
 #[case::no_uid(json!({"name": "p", "resourceVersion": "1"}), "metadata.uid is missing")]
 #[case::no_version(json!({"name": "p", "uid": "u"}), "metadata.resourceVersion is missing")]
 #[case::a_strange_version(json!({"name": "p", "uid": "u", "resourceVersion": "1-2"}),
-    "metadata.resourceVersion is \"1-2\"")]
+    "invalid metadata.resourceVersion: \"1-2\"")]
 #[case::a_strange_time(json!({"name": "p", "uid": "u", "resourceVersion": "1",
-    "deletionTimestamp": "soon"}), "metadata.deletionTimestamp is \"soon\"")]
-fn what_makes_no_object_is_said(#[case] metadata: Value, #[case] expected: &str) {
+    "deletionTimestamp": "soon"}), "invalid metadata.deletionTimestamp: \"soon\"")]
+fn the_error_names_the_invalid_field(#[case] metadata: Value, #[case] expected: &str) {
     let text = json!({"metadata": metadata}).to_string();
     let error = read::<OwnerMeta>(&text, &context()).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn metadata_alone_does_not_care_about_the_rest() {
+fn metadata_only_ignores_the_other_fields() {
     let text = r#"{"metadata":{"name":"n","uid":"u","resourceVersion":"1"},"spec":7,"status":[]}"#;
     assert_eq!(
         read::<OwnerMeta>(text, &context()).unwrap().0.key.name(),
@@ -252,7 +252,7 @@ fn metadata_alone_does_not_care_about_the_rest() {
 }
 
 #[test]
-fn what_breaks_off_is_named_as_far_as_it_goes() {
+fn a_truncated_object_is_identified_as_far_as_possible() {
     let text = r#"{"type":"MODIFIED","object":{"spec":{"name":"no"},"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","#;
     let identity = sniff(text.as_bytes());
     assert_eq!(identity.event.as_deref(), Some("MODIFIED"));
@@ -260,7 +260,7 @@ fn what_breaks_off_is_named_as_far_as_it_goes() {
     assert_eq!(identity.uid().unwrap().as_str(), "u");
     assert_eq!(identity.resource_version().unwrap().get(), 7);
     assert_eq!(sniff(b"[]"), Identity::default());
-    // A Secret has a `type` of its own.
+    // A Secret has a `type` field too.
     let secret = r#"{"type":"DELETED","object":{"type":"Opaque","metadata":{"name":7}}}"#;
     assert_eq!(sniff(secret.as_bytes()).event.as_deref(), Some("DELETED"));
     assert_eq!(sniff(secret.as_bytes()).key(), None);

@@ -1,13 +1,13 @@
 use super::Fields;
 use crate::slim::DecodeError;
 
-/// Media type.
+/// The media type.
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every object begins with, outside of lists.
+/// The first bytes of every object outside of a list.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// What an object is wrapped in: its kind, and the message itself.
+/// The envelope of an object: its kind and its message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `kind`, such as `PodList` or `Status`.
@@ -17,24 +17,24 @@ pub struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Unwraps an object.
+    /// Decodes the envelope.
     ///
     /// # Errors
     ///
-    /// When the bytes do not begin as they must, or break off.
+    /// If the bytes do not begin with the magic number, or are truncated.
     pub fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let inside = bytes
-            .strip_prefix(&MAGIC)
-            .ok_or_else(|| DecodeError::Format("these bytes are no Kubernetes protobuf".into()))?;
+        let inside = bytes.strip_prefix(&MAGIC).ok_or_else(|| {
+            DecodeError::Format("not Kubernetes protobuf: the magic number is missing".into())
+        })?;
         let mut envelope = Self::default();
         envelope.read(Fields::of(inside))?;
         Ok(envelope)
     }
 
-    /// The same for bytes that may break off: what is there is taken.
+    /// The same for bytes that may be truncated: decodes as much as possible.
     pub fn open_broken(bytes: &'a [u8]) -> Option<Self> {
         let mut envelope = Self::default();
-        // Where it breaks off does not matter: what was read before stands.
+        // An error is ignored: the fields before it are used.
         let _ = envelope.read(Fields::of_broken(bytes.strip_prefix(&MAGIC)?));
         Some(envelope)
     }
@@ -53,7 +53,9 @@ impl<'a> Envelope<'a> {
                 }
                 2 => self.message = field.bytes("the object")?,
                 3 if !field.bytes("contentEncoding")?.is_empty() => {
-                    return Err(DecodeError::Format("the object is encoded again".into()));
+                    return Err(DecodeError::Format(
+                        "the object has an unsupported contentEncoding".into(),
+                    ));
                 }
                 _ => {}
             }

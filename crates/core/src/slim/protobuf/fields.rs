@@ -4,23 +4,23 @@ use jiff::Timestamp;
 
 use crate::slim::DecodeError;
 
-/// The fields of one protobuf message in the order of the bytes. Nothing is copied: strings,
-/// bytes and nested messages borrow.
+/// The fields of one protobuf message in the order of the bytes. Nothing is copied: strings, bytes
+/// and nested messages borrow.
 ///
-/// A field that is of no interest costs a look at its tag and its length.
+/// Skipping a field costs the decoding of its tag and its length.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
-    cut: Cut,
+    truncated: Truncated,
 }
 
-/// What to make of a field that is longer than the bytes.
+/// How a field that is longer than the bytes is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
-    /// The message is damaged.
+enum Truncated {
+    /// As an error: the message is damaged.
     Refused,
-    /// It broke off: what is there is taken.
-    Taken,
+    /// The message is truncated: the available bytes are used.
+    Allowed,
 }
 
 /// One field of a message.
@@ -28,11 +28,11 @@ enum Cut {
 pub struct Field<'a> {
     /// Its number in the message's definition.
     pub number: u32,
-    /// Its value, as it travels.
+    /// Its encoded value.
     pub value: Value<'a>,
 }
 
-/// A value as it travels.
+/// An encoded value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// An integer, a boolean or an enum.
@@ -45,29 +45,29 @@ pub enum Value<'a> {
     Fixed32(u32),
 }
 
-/// Longest varint of 64 bits.
-const MOST_VARINT_BYTES: usize = 10;
+/// The maximum length of a 64-bit varint.
+const MAX_VARINT_BYTES: usize = 10;
 
 impl<'a> Fields<'a> {
     /// The fields of `message`.
     pub fn of(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            cut: Cut::Refused,
+            truncated: Truncated::Refused,
         }
     }
 
-    /// The fields of a message that may break off anywhere.
+    /// The fields of a message that may be truncated anywhere.
     pub fn of_broken(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            cut: Cut::Taken,
+            truncated: Truncated::Allowed,
         }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let there = match self.cut {
-            Cut::Refused if length > self.rest.len() => return Err(broken_off()),
+        let there = match self.truncated {
+            Truncated::Refused if length > self.rest.len() => return Err(truncated_message()),
             _ => length.min(self.rest.len()),
         };
         let (taken, rest) = self.rest.split_at(there);
@@ -77,15 +77,15 @@ impl<'a> Fields<'a> {
 
     fn varint(&mut self) -> Result<u64, DecodeError> {
         let mut number = 0_u64;
-        for (at, byte) in self.rest.iter().take(MOST_VARINT_BYTES).enumerate() {
+        for (at, byte) in self.rest.iter().take(MAX_VARINT_BYTES).enumerate() {
             number |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
                 self.rest = &self.rest[at + 1..];
                 return Ok(number);
             }
         }
-        Err(if self.rest.len() < MOST_VARINT_BYTES {
-            broken_off()
+        Err(if self.rest.len() < MAX_VARINT_BYTES {
+            truncated_message()
         } else {
             DecodeError::Format("a number is longer than 64 bits".to_owned())
         })
@@ -102,13 +102,13 @@ impl<'a> Fields<'a> {
             1 => Value::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
                 let length = self.varint()?;
-                // A length beyond memory is a damaged one, whatever the machine.
+                // A length beyond the address space is damaged, on any machine.
                 Value::Bytes(self.take(usize::try_from(length).unwrap_or(usize::MAX))?)
             }
             5 => Value::Fixed32(u32::from_le_bytes(self.array()?)),
             other => {
                 return Err(DecodeError::Format(format!(
-                    "field {number} is of the unknown type {other}"
+                    "field {number} has the unknown wire type {other}"
                 )));
             }
         };
@@ -116,12 +116,12 @@ impl<'a> Fields<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        self.take(N)?.try_into().map_err(|_| broken_off())
+        self.take(N)?.try_into().map_err(|_| truncated_message())
     }
 }
 
-fn broken_off() -> DecodeError {
-    DecodeError::Format("the message breaks off".to_owned())
+fn truncated_message() -> DecodeError {
+    DecodeError::Format("the message is truncated".to_owned())
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -133,7 +133,7 @@ impl<'a> Iterator for Fields<'a> {
         }
         let field = self.field();
         if field.is_err() {
-            // There is no way to tell where the next one begins.
+            // The beginning of the next field is unknown.
             self.rest = &[];
         }
         Some(field)
@@ -141,11 +141,11 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// As bytes, or as a nested message.
+    /// The value as bytes, or as a nested message.
     ///
     /// # Errors
     ///
-    /// When it travels as a number. `path` says what was read.
+    /// If it is encoded as a number. `path` names the field in the error.
     pub fn bytes(&self, path: &'static str) -> Result<&'a [u8], DecodeError> {
         match self.value {
             Value::Bytes(bytes) => Ok(bytes),
@@ -153,20 +153,20 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// As a string. What is no UTF-8 becomes U+FFFD, as the API server's JSON has it.
+    /// The value as a string. Invalid UTF-8 becomes U+FFFD, as in the API server's JSON.
     ///
     /// # Errors
     ///
-    /// When it travels as a number.
+    /// If it is encoded as a number.
     pub fn text(&self, path: &'static str) -> Result<Cow<'a, str>, DecodeError> {
         self.bytes(path).map(String::from_utf8_lossy)
     }
 
-    /// As a signed integer.
+    /// The value as a signed integer.
     ///
     /// # Errors
     ///
-    /// When it travels as anything but a varint.
+    /// If it is not encoded as a varint.
     pub fn integer(&self, path: &'static str) -> Result<i64, DecodeError> {
         match self.value {
             Value::Varint(number) => Ok(number.cast_signed()),
@@ -174,20 +174,20 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// As a boolean.
+    /// The value as a boolean.
     ///
     /// # Errors
     ///
-    /// When it travels as anything but a varint.
+    /// If it is not encoded as a varint.
     pub fn boolean(&self, path: &'static str) -> Result<bool, DecodeError> {
         self.integer(path).map(|number| number != 0)
     }
 
-    /// As the API's `Time`; an empty one is none.
+    /// The value as the API's `Time`; `None` if empty.
     ///
     /// # Errors
     ///
-    /// When it is no message of that kind, or a time beyond the calendar.
+    /// If it is not such a message, or the time is out of range.
     pub fn time(&self, path: &'static str) -> Result<Option<Timestamp>, DecodeError> {
         let message = self.bytes(path)?;
         if message.is_empty() {
@@ -214,7 +214,7 @@ impl<'a> Field<'a> {
             Value::Bytes(_) => "a string or message",
             Value::Fixed32(_) => "four bytes",
         };
-        DecodeError::Format(format!("{path} travels as {what}"))
+        DecodeError::Format(format!("{path} is encoded as {what}"))
     }
 }
 

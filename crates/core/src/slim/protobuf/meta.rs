@@ -24,12 +24,12 @@ mod number {
     pub(super) const MANAGED_FIELDS: u32 = 17;
 }
 
-/// The slim metadata in a message `ObjectMeta`.
+/// Decodes a message `ObjectMeta`.
 ///
 /// # Errors
 ///
-/// When the bytes are no such message, when name, UID or resourceVersion are missing, or a
-/// version or time means nothing.
+/// If the bytes are not such a message, name, UID or resourceVersion are missing, or a version or
+/// time is invalid.
 pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, DecodeError> {
     let DecodeContext { keep, interner } = context;
     let (mut name, mut namespace) = (Cow::default(), Cow::default());
@@ -93,7 +93,7 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
 
 type Pair = (Arc<str>, Arc<str>);
 
-/// A map travels as a list of pairs.
+/// A map is encoded as a list of pairs.
 fn pair(
     path: &'static str,
     field: &Field<'_>,
@@ -132,7 +132,7 @@ fn pairs(pairs: Vec<Pair>) -> Labels {
     }
 }
 
-/// The reference, if it is the one with `controller: true`.
+/// The reference, if it has `controller: true`.
 fn controlling(
     message: &[u8],
     interner: &Interner,
@@ -151,7 +151,7 @@ fn controlling(
             _ => {}
         }
     }
-    // All pods of one owner say the same.
+    // All pods of one owner have the same reference.
     Ok(controller.then(|| {
         interner.intern_owner(OwnerReference {
             api_version: interner.intern(&api_version),
@@ -175,9 +175,9 @@ pub(super) fn created(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> 
     Ok(None)
 }
 
-/// When the status was last written: by the kubelet, else by whoever wrote it.
+/// When the kubelet last wrote the status; if it never did, when any component last did.
 pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
-    let (mut kubelet, mut anybody) = (None, None);
+    let (mut kubelet, mut any) = (None, None);
     for field in Fields::of(message) {
         let field = field?;
         if field.number != number::MANAGED_FIELDS {
@@ -189,23 +189,23 @@ pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, Decode
             let field = field?;
             match field.number {
                 1 => manager = field.bytes("metadata.managedFields.manager")?,
-                // Bookkeeping: a time that cannot be read is as good as none.
+                // An invalid time counts as missing.
                 4 => time = field.time(TIME).unwrap_or_default(),
                 8 => subresource = field.bytes("metadata.managedFields.subresource")?,
                 _ => {}
             }
         }
         if subresource == b"status" {
-            anybody = anybody.max(time);
+            any = any.max(time);
             if manager == b"kubelet" {
                 kubelet = kubelet.max(time);
             }
         }
     }
-    Ok(kubelet.or(anybody))
+    Ok(kubelet.or(any))
 }
 
-/// The version in a message `ObjectMeta` or in one of a bookmark, which has nothing else.
+/// The version in a message `ObjectMeta`, also in that of a bookmark, which has only a version.
 pub(crate) fn version_of(message: &[u8]) -> Result<ResourceVersion, DecodeError> {
     for field in Fields::of(message) {
         let field = field?;
@@ -216,7 +216,7 @@ pub(crate) fn version_of(message: &[u8]) -> Result<ResourceVersion, DecodeError>
     Err(DecodeError::Missing("metadata.resourceVersion"))
 }
 
-/// The version of an object, in its envelope.
+/// The version of an object in its envelope.
 pub(crate) fn object_version(bytes: &[u8]) -> Result<ResourceVersion, DecodeError> {
     for field in Fields::of(Envelope::open(bytes)?.message) {
         let field = field?;
@@ -243,8 +243,8 @@ fn parse_version(text: &str) -> Result<ResourceVersion, DecodeError> {
     ResourceVersion::parse(text).ok_or_else(|| DecodeError::value("metadata.resourceVersion", text))
 }
 
-/// Reads whatever identifies a bad object, as far as the bytes go: they may break off, and any
-/// field may be of any type. `message` is that of the object, not of its metadata.
+/// Reads the identifying fields of a bad object as far as possible: the bytes may be truncated, and
+/// any field may be of any type. `message` is that of the object, not of its metadata.
 pub fn identity(message: &[u8]) -> Identity {
     let metadata = Fields::of_broken(message)
         .map_while(Result::ok)

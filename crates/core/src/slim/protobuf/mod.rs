@@ -1,12 +1,12 @@
-//! Kubernetes' protobuf into slim structs.
+//! Decodes Kubernetes' protobuf into slim structs.
 //!
-//! Built-in kinds, and the metadata of all kinds, travel as protobuf: it costs the API server an
-//! eighth of what JSON costs it, and the reader less still. A slim kind declares the numbers of
-//! the fields that it reads and skips all others; nothing is allocated for what is skipped. The
-//! numbers are facts of the API, published in each group's `generated.proto`, and never change.
+//! Built-in kinds, and the metadata of all kinds, are requested as protobuf: it costs the API
+//! server an eighth of the CPU time of JSON, and the client even less. A slim kind declares the
+//! numbers of the fields that it reads; all others are skipped without an allocation. The numbers
+//! are part of the API, published in each group's `generated.proto`, and never change.
 //!
-//! [`Fields`] walks a message without copying. Where that does not matter a message derived by
-//! `prost`, with only the needed fields, does as well:
+//! [`Fields`] iterates over a message without copying. If copying does not matter, a message
+//! derived by `prost` with only the needed fields works too:
 //!
 //! ```
 //! use belayer_core::slim::protobuf::{SlimProtobuf, meta};
@@ -65,10 +65,11 @@
 //! # Ok::<(), DecodeError>(())
 //! ```
 //!
-//! An [`Informer`](crate::informer::Informer) reads it by a
-//! [`ProtobufDecoder`](crate::informer::ProtobufDecoder), beside the JSON one for servers that
-//! speak JSON only. The example `nodes` is the whole of it for a kind that this crate does not know:
-//! both formats, an index, a handler, run with `cargo run --package belayer-core --example nodes`.
+//! An [`Informer`](crate::informer::Informer) decodes it by a
+//! [`ProtobufDecoder`](crate::informer::ProtobufDecoder), together with the JSON decoder for
+//! servers that support JSON only. The example `nodes` implements a kind that this crate does not
+//! contain: both formats, an index, a handler. Run it with `cargo run --package belayer-core
+//! --example nodes`.
 
 mod envelope;
 mod fields;
@@ -82,18 +83,17 @@ pub use meta::{identity, meta};
 
 use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 
-/// A slim kind that can be read from Kubernetes' protobuf.
+/// A slim kind that can be decoded from Kubernetes' protobuf.
 pub trait SlimProtobuf: Slim + Sized {
-    /// Whether the metadata is all that is read; then it is all that the server is asked for.
+    /// Whether only the metadata is read; then only the metadata is requested.
     const METADATA_ONLY: bool;
 
-    /// Makes the slim object of one message of its kind. In the message of every kind field 1 is
+    /// Builds the slim object from a message of its kind. In the message of every kind field 1 is
     /// the metadata.
     ///
     /// # Errors
     ///
-    /// When the bytes are no such message, or something is missing without which there is no
-    /// object, or means nothing.
+    /// If the bytes are not such a message, or a required field is missing or invalid.
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError>;
 }
 

@@ -169,7 +169,7 @@ impl<'a> Volume<'a> {
         (!self.claim.is_empty()).then(|| Arc::from(&*self.claim))
     }
 
-    /// The claim of an ephemeral volume is named after the pod.
+    /// The PVC of an ephemeral volume is named after the pod and the volume.
     fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
         self.ephemeral
             .then(|| format!("{pod}-{}", self.name).into())
@@ -264,7 +264,7 @@ impl Conditions {
     }
 }
 
-/// By the environment of the containers in the spec of a pod that is being deleted.
+/// From the environment of the containers in the spec of a pod that is being deleted.
 fn container_set(spec: &[u8]) -> Result<ContainerSet, DecodeError> {
     const PATH: &str = "spec.containers.env";
     const CONTAINERS: u32 = 2;
@@ -289,7 +289,7 @@ fn container_set(spec: &[u8]) -> Result<ContainerSet, DecodeError> {
                     _ => {}
                 }
             }
-            set.note(&name, &value);
+            set.add_variable(&name, &value);
         }
     }
     Ok(set)
@@ -349,7 +349,7 @@ fn container_state(message: &[u8]) -> Result<ContainerState, DecodeError> {
                 for field in Fields::of(field.bytes(PATH)?) {
                     let field = field?;
                     match field.number {
-                        // An int32 is written as long as an int64.
+                        // A negative int32 is encoded like an int64.
                         1 => exit_code = field.integer(PATH)? as i32,
                         6 => finished = !field.bytes(PATH)?.is_empty(),
                         _ => {}
@@ -366,8 +366,8 @@ fn container_state(message: &[u8]) -> Result<ContainerState, DecodeError> {
     Ok(state)
 }
 
-/// A container that terminated without ever having started has no `startedAt`: so the kubelet
-/// reports the containers of a pod that it rejects. A last state exists only after a run.
+/// A container that terminated without having started has no `startedAt`: the kubelet reports the
+/// containers of a rejected pod so. A last state exists only after a run.
 fn has_started(container: &[u8]) -> Result<bool, DecodeError> {
     const PATH: &str = "status.containerStatuses";
     let mut any = false;

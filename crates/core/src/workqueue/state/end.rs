@@ -1,45 +1,45 @@
-//! How work on a key ends, and how the queue does.
+//! The end of the work on a key, and of the queue.
 
 use std::time::Duration;
 
-use super::{Finished, Phase, State, Verdict, When};
+use super::{Completion, Finished, Phase, State, When};
 use crate::workqueue::clock::Tick;
 use crate::workqueue::running::Rerun;
 use crate::workqueue::table::Place;
 
 /// How many entries that are not needed any more may wait for their removal.
-const REMOVE_AT_ONCE: usize = 64;
+const REMOVAL_BATCH: usize = 64;
 
 impl<K> State<K> {
     /// The work on a key ended.
     pub(in crate::workqueue) fn finish(
         &mut self,
         index: u32,
-        verdict: Verdict,
+        completion: Completion,
         now: Tick,
     ) -> Finished<K> {
         self.release_due(now);
         let mut delay = Duration::ZERO;
-        let asked = match verdict {
-            Verdict::Done => None,
-            Verdict::Succeeded => {
+        let rerun_at = match completion {
+            Completion::Done => None,
+            Completion::Succeeded => {
                 self.table.entry_mut(index).failures = 0;
                 None
             }
-            Verdict::Again(when) => {
+            Completion::Again(when) => {
                 self.table.entry_mut(index).failures = 0;
                 Some(when)
             }
-            Verdict::Failed { backoff, draw } => {
+            Completion::Failed { backoff, draw } => {
                 delay = self.fail(index, backoff, draw);
                 Some(When::At(now.after(delay)))
             }
         };
-        if let Some(when) = asked
+        if let Some(when) = rerun_at
             && self.phase == Phase::Open
         {
-            let band = self.table.entry(index).band;
-            self.merge(index, band, when, now);
+            let priority = self.table.entry(index).priority;
+            self.merge(index, priority, when, now);
         }
         let entry = self.table.entry_mut(index);
         if let Place::Processing { run } = std::mem::replace(&mut entry.place, Place::Idle)
@@ -50,11 +50,13 @@ impl<K> State<K> {
             }
             match run.rerun {
                 Rerun::No => {}
-                Rerun::Ready { band, since } => {
-                    self.reruns[band.index()] -= 1;
-                    self.push_ready(index, band, since);
+                Rerun::Ready { priority, since } => {
+                    self.reruns[priority.index()] -= 1;
+                    self.push_ready(index, priority, since);
                 }
-                Rerun::Delayed { band, due } => self.enqueue(index, band, When::At(due), now),
+                Rerun::Delayed { priority, due } => {
+                    self.enqueue(index, priority, When::At(due), now)
+                }
             }
         }
         let dropped = self.drop_unneeded(index);
@@ -64,14 +66,14 @@ impl<K> State<K> {
         Finished { dropped, delay }
     }
 
-    /// Removes an entry that is not needed any more, now or a little later.
+    /// Removes an entry that is not needed any more, now or with the next batch.
     pub(super) fn drop_unneeded(&mut self, index: u32) -> Vec<K> {
         if !self.is_unneeded(index) {
             return Vec::new();
         }
         self.unneeded.push(index);
         let quiet = self.ready_len() + self.running.len() + self.delays.len() == 0;
-        if quiet || self.unneeded.len() >= REMOVE_AT_ONCE {
+        if quiet || self.unneeded.len() >= REMOVAL_BATCH {
             self.sweep()
         } else {
             Vec::new()
@@ -97,8 +99,8 @@ impl<K> State<K> {
         unneeded
     }
 
-    /// Changes the phase towards the end and lets go of what will not be worked on any more, to be
-    /// dropped outside the lock.
+    /// Changes the phase towards the end and returns the keys that will not be worked on any more,
+    /// to be dropped outside of the lock.
     pub(in crate::workqueue) fn close(&mut self, phase: Phase) -> Vec<K> {
         match (self.phase, phase) {
             (Phase::ShutDown, _) | (_, Phase::Open) | (Phase::Draining, Phase::Draining) => {
@@ -107,32 +109,34 @@ impl<K> State<K> {
             _ => {}
         }
         self.phase = phase;
-        let mut let_go = self.delays.clear();
-        self.let_go_of_reruns();
+        let mut removed = self.delays.clear();
+        self.cancel_reruns();
         if phase == Phase::ShutDown {
             for ready in &mut self.ready {
                 while let Some(index) = ready.front() {
                     ready.remove(&mut self.table.entries, index);
-                    let_go.push(index);
+                    removed.push(index);
                 }
             }
         }
         if self.closed() {
             self.phase = Phase::ShutDown;
         }
-        // Swept before these are removed: none of them may be named twice.
+        // Swept before the others are removed: no entry may be listed twice.
         let mut dropped = self.sweep();
-        dropped.extend(self.table.remove(&let_go));
+        dropped.extend(self.table.remove(&removed));
         dropped
     }
 
-    /// Lets go of what a closing queue will not hand out after the work in progress.
-    fn let_go_of_reruns(&mut self) {
+    /// Cancels the reruns that a closing queue will not hand out.
+    fn cancel_reruns(&mut self) {
         let draining = self.phase == Phase::Draining;
         for rerun in self.running.reruns() {
             match std::mem::replace(rerun, Rerun::No) {
-                Rerun::Ready { band, since } if draining => *rerun = Rerun::Ready { band, since },
-                Rerun::Ready { band, .. } => self.reruns[band.index()] -= 1,
+                Rerun::Ready { priority, since } if draining => {
+                    *rerun = Rerun::Ready { priority, since }
+                }
+                Rerun::Ready { priority, .. } => self.reruns[priority.index()] -= 1,
                 Rerun::No | Rerun::Delayed { .. } => {}
             }
         }

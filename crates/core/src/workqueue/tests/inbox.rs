@@ -1,4 +1,4 @@
-//! Operations that find the queue's lock taken.
+//! Operations while the queue's lock is taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use super::{Ageing, silent};
 use crate::workqueue::Priority::{Normal, Release};
 use crate::workqueue::WorkQueue;
 
-/// Runs `meanwhile` while somebody holds the lock.
+/// Runs `meanwhile` while another thread holds the lock.
 fn while_taken(queue: &WorkQueue<&'static str>, meanwhile: impl FnOnce()) {
     queue.shared.inbox.with(|_| {
         meanwhile();
@@ -26,7 +26,7 @@ impl Wake for Count {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_add_that_finds_the_lock_taken_wakes_a_waiter_when_it_is_given_back() {
+async fn an_add_while_the_lock_is_taken_wakes_a_waiter_when_it_is_released() {
     let queue = silent(Ageing::default());
     let woken = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&woken));
@@ -45,7 +45,7 @@ async fn an_add_that_finds_the_lock_taken_wakes_a_waiter_when_it_is_given_back()
 }
 
 #[test]
-fn operations_that_found_the_lock_taken_keep_their_order() {
+fn operations_submitted_while_the_lock_is_taken_keep_their_order() {
     let queue = silent(Ageing::default());
     queue.add("a", Normal);
     let item = queue.try_next().expect("a key is ready");
@@ -61,47 +61,47 @@ fn operations_that_found_the_lock_taken_keep_their_order() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_left_and_has_happened_all_the_same() {
+fn pending_operations_are_visible_to_every_access() {
     let queue = silent(Ageing::default());
     queue.add("a", Normal);
     queue.add("b", Release);
-    assert_eq!(queue.shared.inbox.left(), 2);
+    assert_eq!(queue.shared.inbox.pending_len(), 2);
     assert_eq!(queue.snapshot().depth, [1, 1, 0]);
-    assert_eq!(queue.shared.inbox.left(), 0);
+    assert_eq!(queue.shared.inbox.pending_len(), 0);
     let item = queue.try_next().expect("a key is ready");
     assert_eq!(*item.key(), "b");
     while_taken(&queue, || {
         item.succeeded();
-        assert_eq!(queue.shared.inbox.left(), 1);
+        assert_eq!(queue.shared.inbox.pending_len(), 1);
     });
     assert_eq!(queue.snapshot().processing, 0);
 }
 
 #[test]
-fn the_end_of_work_that_finds_the_lock_free_is_not_left() {
+fn the_end_of_work_is_applied_at_once_if_the_lock_is_free() {
     let queue = silent(Ageing::default());
     queue.add("a", Normal);
     let item = queue.try_next().expect("a key is ready");
     queue.add("a", Release);
     item.succeeded();
-    // What came before it was done before it.
-    assert_eq!(queue.shared.inbox.left(), 0);
+    // The pending operations were applied before it.
+    assert_eq!(queue.shared.inbox.pending_len(), 0);
     let item = queue.try_next().expect("it runs again");
-    assert_eq!((*item.key(), item.band()), ("a", Release));
+    assert_eq!((*item.key(), item.priority()), ("a", Release));
 }
 
 #[test]
-fn a_key_that_is_added_on_and_on_takes_no_memory_while_nobody_looks() {
+fn a_key_that_is_added_repeatedly_takes_no_memory_while_no_worker_runs() {
     let queue = silent(Ageing::default());
     for _ in 0..10_000 {
         queue.add("a", Normal);
-        assert!(queue.shared.inbox.left() < 128);
+        assert!(queue.shared.inbox.pending_len() < 128);
     }
     assert_eq!(queue.snapshot().known, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_waiter_sleeps_nothing_is_left() {
+async fn no_operation_stays_pending_while_a_waiter_sleeps() {
     let queue = silent(Ageing::default());
     let mut next = Box::pin(queue.next());
     let mut other = Box::pin(queue.next());
@@ -109,24 +109,24 @@ async fn while_a_waiter_sleeps_nothing_is_left() {
     assert!(next.as_mut().poll(&mut context).is_pending());
     assert!(other.as_mut().poll(&mut context).is_pending());
     queue.add("a", Normal);
-    assert_eq!(queue.shared.inbox.left(), 0);
+    assert_eq!(queue.shared.inbox.pending_len(), 0);
     let Poll::Ready(Some(item)) = next.as_mut().poll(&mut context) else {
         panic!("the key was left behind");
     };
-    // The other one still sleeps.
+    // The other waiter still sleeps.
     item.succeeded();
-    assert_eq!(queue.shared.inbox.left(), 0);
+    assert_eq!(queue.shared.inbox.pending_len(), 0);
     queue.add("b", Normal);
-    assert_eq!(queue.shared.inbox.left(), 0);
+    assert_eq!(queue.shared.inbox.pending_len(), 0);
     assert!(other.as_mut().poll(&mut context).is_ready());
-    // Now nobody does.
+    // Now no waiter sleeps.
     assert_eq!(queue.snapshot().processing, 0);
     queue.add("c", Normal);
-    assert_eq!(queue.shared.inbox.left(), 1);
+    assert_eq!(queue.shared.inbox.pending_len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_end_of_work_that_found_the_lock_taken_ends_a_drain() {
+async fn the_last_end_of_work_ends_a_drain_even_while_the_lock_is_taken() {
     let queue = silent(Ageing::default());
     queue.add("a", Normal);
     let item = queue.try_next().expect("a key is ready");

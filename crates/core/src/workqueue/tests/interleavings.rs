@@ -1,8 +1,8 @@
-//! The inbox under a model checker: every interleaving of those who leave something and those who
-//! look.
+//! The inbox under a model checker: every interleaving of threads that submit operations and
+//! threads that take keys.
 //!
-//! The file of the inbox is compiled a second time here, over loom's lock and atomics. loom runs each
-//! scene once per interleaving, up to three preemptions.
+//! The file of the inbox is compiled a second time here, with loom's lock and atomics. loom runs
+//! each test once per interleaving, up to three preemptions.
 #![allow(dead_code, reason = "the second copy of the inbox is not used in full")]
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::task::{Wake, Waker};
 
 use loom::thread;
 
-// The names by which the inbox knows its neighbours.
+// The names by which the inbox refers to its sibling modules.
 use crate::workqueue::{durations, metrics, operation, priority, state, wait};
 
 use crate::workqueue::clock::Tick;
@@ -21,7 +21,7 @@ use inbox::Inbox;
 use metrics::{Metering, Meters};
 use operation::Operation;
 use priority::{Ageing, Priority};
-use state::{Look, Phase, Taken, Verdict, When};
+use state::{Completion, Phase, Polled, Taken, When};
 use wait::Ticket;
 
 #[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
@@ -39,9 +39,8 @@ mod sync {
 
     pub(super) struct Lock<T> {
         inner: Mutex<T>,
-        /// For loom the release of a lock is nothing that a try could come before, so that it would
-        /// never run the interleavings in which a try fails. Two writes to this it does put in
-        /// either order.
+        /// loom does not interleave a release of a lock with a `try_lock`, so the interleavings in
+        /// which `try_lock` fails would never run. It does interleave two writes to this atomic.
         tries: AtomicUsize,
     }
 
@@ -92,7 +91,7 @@ mod sync {
         }
     }
 
-    /// Counts how often it was told. Nobody waits for it here.
+    /// Counts the notifications. No task waits for them here.
     pub(super) struct Notify(std::sync::atomic::AtomicUsize);
 
     impl Notify {
@@ -104,7 +103,7 @@ mod sync {
             self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         }
 
-        pub(super) fn told(&self) -> usize {
+        pub(super) fn notified(&self) -> usize {
             self.0.load(std::sync::atomic::Ordering::SeqCst)
         }
     }
@@ -127,7 +126,7 @@ impl Wake for Woken {
     }
 }
 
-/// Somebody who looks for a key and may sleep.
+/// A waiter that polls for a key and may sleep.
 #[derive(Default)]
 struct Sleeper {
     ticket: Option<Ticket>,
@@ -147,17 +146,17 @@ impl Scene {
         self.inbox.submit(Operation::Add {
             hash: self.hasher.hash(&key),
             key,
-            band: Priority::Normal,
+            priority: Priority::Normal,
             when: When::Now,
             now: NOW,
         });
     }
 
     fn finish(&self, index: u32) {
-        let verdict = Verdict::Succeeded;
+        let completion = Completion::Succeeded;
         self.inbox.submit(Operation::Finish {
             index,
-            verdict,
+            completion,
             now: NOW,
         });
     }
@@ -166,8 +165,8 @@ impl Scene {
         self.inbox.with(|state| (state.take(NOW), Vec::new()))
     }
 
-    /// Does `this` beside `that`, on threads of their own.
-    fn beside(
+    /// Runs `this` and `that` concurrently, on threads of their own.
+    fn concurrently(
         self: &Arc<Self>,
         this: impl FnOnce(&Self) + Send + 'static,
         that: impl FnOnce(&Self),
@@ -180,21 +179,21 @@ impl Scene {
 }
 
 impl Sleeper {
-    /// Looks once. What was found, if it does not sleep now.
-    fn look(&mut self, scene: &Scene) -> Option<u8> {
+    /// Polls once. Returns the key, or `None` if the waiter sleeps now.
+    fn poll(&mut self, scene: &Scene) -> Option<u8> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let ticket = &mut self.ticket;
         let inbox = &scene.inbox;
-        match inbox.with(|state| (state.look(ticket, &waker, NOW), Vec::new())) {
-            Look::Taken(taken) => Some(taken.key),
-            Look::Nothing { .. } | Look::Closed => None,
+        match inbox.with(|state| (state.poll(ticket, &waker, NOW), Vec::new())) {
+            Polled::Taken(taken) => Some(taken.key),
+            Polled::Nothing { .. } | Polled::Closed => None,
         }
     }
 
-    /// Looks again as often as it was woken.
-    fn look_while_woken(&mut self, scene: &Scene) -> Option<u8> {
+    /// Polls once for each wake-up.
+    fn poll_while_woken(&mut self, scene: &Scene) -> Option<u8> {
         while self.woken.0.swap(0, SeqCst) > 0 {
-            if let Some(key) = self.look(scene) {
+            if let Some(key) = self.poll(scene) {
                 return Some(key);
             }
         }
@@ -209,14 +208,14 @@ fn check(scene: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn who_falls_asleep_while_a_key_is_added_gets_it_or_is_woken() {
+fn a_waiter_gets_a_key_that_is_added_while_it_falls_asleep() {
     check(|| {
         let scene = Scene::new();
         let mut sleeper = Sleeper::default();
         let mut found = None;
-        scene.beside(|scene| scene.add(1), |scene| found = sleeper.look(scene));
-        let found = found.or_else(|| sleeper.look_while_woken(&scene));
-        assert_eq!(found, Some(1), "asleep beside a key");
+        scene.concurrently(|scene| scene.add(1), |scene| found = sleeper.poll(scene));
+        let found = found.or_else(|| sleeper.poll_while_woken(&scene));
+        assert_eq!(found, Some(1), "asleep although a key is ready");
     });
 }
 
@@ -225,16 +224,16 @@ fn two_keys_wake_two_sleepers() {
     check(|| {
         let scene = Scene::new();
         let (mut one, mut two) = (Sleeper::default(), Sleeper::default());
-        let mut found = vec![one.look(&scene)];
-        scene.beside(
+        let mut found = vec![one.poll(&scene)];
+        scene.concurrently(
             |scene| {
                 scene.add(1);
                 scene.add(2);
             },
-            |scene| found.push(two.look(scene)),
+            |scene| found.push(two.poll(scene)),
         );
         for sleeper in [&mut one, &mut two] {
-            found.push(sleeper.look_while_woken(&scene));
+            found.push(sleeper.poll_while_woken(&scene));
         }
         let found: BTreeSet<_> = found.into_iter().flatten().collect();
         assert_eq!(found, [1, 2].into());
@@ -242,7 +241,7 @@ fn two_keys_wake_two_sleepers() {
 }
 
 #[test]
-fn a_key_that_was_added_while_it_was_worked_on_wakes_who_fell_asleep() {
+fn the_rerun_of_a_key_wakes_a_waiter() {
     check(|| {
         let scene = Scene::new();
         scene.add(1);
@@ -250,41 +249,45 @@ fn a_key_that_was_added_while_it_was_worked_on_wakes_who_fell_asleep() {
         scene.add(1);
         let mut sleeper = Sleeper::default();
         let mut found = None;
-        scene.beside(
+        scene.concurrently(
             move |scene| scene.finish(index),
-            |scene| found = sleeper.look(scene),
+            |scene| found = sleeper.poll(scene),
         );
-        let found = found.or_else(|| sleeper.look_while_woken(&scene));
-        assert_eq!(found, Some(1), "its second run is forgotten");
+        let found = found.or_else(|| sleeper.poll_while_woken(&scene));
+        assert_eq!(found, Some(1), "its second run was lost");
     });
 }
 
 #[test]
-fn the_end_of_the_last_work_ends_a_drain_that_begins_meanwhile() {
+fn the_end_of_the_last_work_ends_a_concurrent_drain() {
     check(|| {
         let scene = Scene::new();
         scene.add(1);
         let index = scene.take().expect("a key is ready").index;
-        scene.beside(
+        scene.concurrently(
             move |scene| scene.finish(index),
             |scene| {
                 let close = |state: &mut state::State<u8>| ((), state.close(Phase::Draining));
                 scene.inbox.with(close);
             },
         );
-        assert_eq!(scene.inbox.left(), 0, "nobody would look again");
+        assert_eq!(
+            scene.inbox.pending_len(),
+            0,
+            "a pending operation was left behind"
+        );
         assert!(
-            scene.inbox.idle.told() > 0,
-            "who waits for the end sleeps on"
+            scene.inbox.idle.notified() > 0,
+            "the waiter for the end still sleeps"
         );
     });
 }
 
 #[test]
-fn an_add_that_has_returned_is_seen_by_whoever_looks_afterwards() {
+fn an_add_that_has_returned_is_visible_to_all_threads() {
     check(|| {
         let scene = Scene::new();
-        scene.beside(
+        scene.concurrently(
             |scene| scene.add(1),
             |scene| {
                 scene.add(2);

@@ -1,4 +1,4 @@
-//! What is published, under which names.
+//! The published metrics and their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,8 +95,9 @@ async fn depth_counts_ready_keys_and_reruns_by_priority_but_no_delayed_ones() {
     queue.add("a", Resync);
     queue.refresh_metrics();
     let depth = || {
-        ["release", "normal", "resync"]
-            .map(|band| recorded.gauge(&format!("workqueue_depth{{name=pods,priority={band}}}")))
+        ["release", "normal", "resync"].map(|priority| {
+            recorded.gauge(&format!("workqueue_depth{{name=pods,priority={priority}}}"))
+        })
     };
     assert_eq!(depth(), [0.0, 2.0, 1.0]);
     item.done();
@@ -130,23 +131,23 @@ async fn adds_count_keys_that_became_ready_and_retries_count_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_counts_as_added_once_however_it_became_ready() {
+async fn a_key_that_becomes_ready_counts_as_one_add() {
     let (recorded, queue) = metered();
-    let now = |band: &str| {
+    let now = |priority: &str| {
         queue.refresh_metrics();
         (
-            recorded.gauge(&format!("workqueue_depth{{name=pods,priority={band}}}")),
+            recorded.gauge(&format!("workqueue_depth{{name=pods,priority={priority}}}")),
             recorded.counter("workqueue_adds_total{name=pods}"),
         )
     };
-    // By an add without delay, in a higher band.
+    // By an add without delay, with a higher priority.
     queue.add_after("a", Normal, S(3600));
     assert_eq!(now("normal"), (0.0, 0));
     queue.add("a", Release);
     assert_eq!((now("normal"), now("release")), ((0.0, 1), (1.0, 1)));
     take(&queue).succeeded();
     assert_eq!(now("release"), (0.0, 1));
-    // By the end of its delay, and added once more then.
+    // By the end of its delay, with another add at that time.
     for round in 2..4 {
         queue.add_after("b", Resync, MS(500));
         advance(S(1)).await;
@@ -165,7 +166,7 @@ async fn durations_are_reported_with_the_next_refresh() {
     let item = take(&queue);
     advance(MS(1500)).await;
     item.done();
-    // The gauges say how long it has been; what is over waits for the refresh.
+    // The gauges show the elapsed time; finished durations wait for the refresh.
     advance(MS(1000)).await;
     queue.refresh_metrics();
     queue.refresh_metrics();
@@ -219,7 +220,7 @@ async fn unfinished_work_rises_while_work_hangs_and_falls_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_series_is_there_from_the_start() {
+async fn every_series_exists_from_the_start() {
     let (recorded, queue) = metered();
     queue.refresh_metrics();
     let names = |map: &Mutex<BTreeMap<String, _>>| map.lock().keys().cloned().collect::<Vec<_>>();

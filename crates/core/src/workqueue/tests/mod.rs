@@ -1,4 +1,4 @@
-//! The rules of the module's documentation, one by one; then against a model; then under load.
+//! The rules of the module's documentation, then a model, then load.
 
 mod inbox;
 mod interleavings;
@@ -32,7 +32,7 @@ fn silent<K: Key>(ageing: Ageing) -> WorkQueue<K> {
     )
 }
 
-/// Takes a key that has to be ready.
+/// Takes a key that must be ready.
 fn take<'q>(queue: &'q WorkQueue<&'static str>) -> Item<'q, &'static str> {
     queue.try_next().expect("a key is ready")
 }

@@ -1,4 +1,4 @@
-//! Random interleavings against a model that is as simple as can be: lists that are searched.
+//! Random interleavings against a simple model: lists that are searched.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ enum Op {
     TryNext,
     /// Waits up to this long.
     Next(u64),
-    /// The n-th of the items held, modulo their number.
+    /// The n-th of the held items, modulo their number.
     Done(usize),
     Succeeded(usize),
     Again(usize, u64),
@@ -35,13 +35,13 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let key = || 0..8_u8;
-    let band = || prop::sample::select(&Priority::ALL[..]);
+    let priority = || prop::sample::select(&Priority::ALL[..]);
     let item = || 0..8_usize;
     prop_oneof![
-        4 => (key(), band()).prop_map(|(key, band)| Op::Add(key, band)),
-        2 => (key(), band(), 0..50_u64).prop_map(|(key, band, ms)| Op::AddAfter(key, band, ms)),
-        1 => (prop::collection::vec(key(), 0..6), band()).prop_map(|(keys, band)| Op::AddAll(keys, band)),
-        1 => (key(), band()).prop_map(|(key, band)| Op::RetryKey(key, band)),
+        4 => (key(), priority()).prop_map(|(key, priority)| Op::Add(key, priority)),
+        2 => (key(), priority(), 0..50_u64).prop_map(|(key, priority, ms)| Op::AddAfter(key, priority, ms)),
+        1 => (prop::collection::vec(key(), 0..6), priority()).prop_map(|(keys, priority)| Op::AddAll(keys, priority)),
+        1 => (key(), priority()).prop_map(|(key, priority)| Op::RetryKey(key, priority)),
         1 => key().prop_map(Op::Forget),
         4 => Just(Op::TryNext),
         2 => (0..60_u64).prop_map(Op::Next),
@@ -53,11 +53,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What waits: since when it is ready, or when it will be.
+/// A waiting key: since when it is ready, or when it will be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Waiting {
     key: u8,
-    band: Priority,
+    priority: Priority,
     at: Instant,
 }
 
@@ -68,7 +68,7 @@ struct Model {
     /// In the order in which they were added.
     delayed: Vec<Waiting>,
     processing: BTreeSet<u8>,
-    /// Asked for while the key was processed: ready ones and delayed ones.
+    /// Adds while the key was processed: ready ones and delayed ones.
     rerun_ready: BTreeMap<u8, Waiting>,
     rerun_delayed: BTreeMap<u8, Waiting>,
     failures: BTreeMap<u8, u32>,
@@ -90,40 +90,48 @@ impl Model {
         self.ready.extend(due);
     }
 
-    fn add(&mut self, key: u8, band: Priority, at: Option<Instant>) {
+    fn add(&mut self, key: u8, priority: Priority, at: Option<Instant>) {
         let now = Instant::now();
         self.release_due();
         let at = at.filter(|at| *at > now);
         if self.processing.contains(&key) {
             if let Some(rerun) = self.rerun_ready.get_mut(&key) {
-                rerun.band = rerun.band.min(band);
+                rerun.priority = rerun.priority.min(priority);
                 return;
             }
             let delayed = self.rerun_delayed.remove(&key);
-            let band = delayed.map_or(band, |delayed| delayed.band.min(band));
+            let priority = delayed.map_or(priority, |delayed| delayed.priority.min(priority));
             match at {
                 None => {
                     self.adds += 1;
-                    self.rerun_ready.insert(key, Waiting { key, band, at: now });
+                    self.rerun_ready.insert(
+                        key,
+                        Waiting {
+                            key,
+                            priority,
+                            at: now,
+                        },
+                    );
                 }
                 Some(at) => {
                     let at = delayed.map_or(at, |delayed| delayed.at.min(at));
-                    self.rerun_delayed.insert(key, Waiting { key, band, at });
+                    self.rerun_delayed
+                        .insert(key, Waiting { key, priority, at });
                 }
             }
             return;
         }
         if let Some(index) = self.ready.iter().position(|waiting| waiting.key == key) {
-            if band < self.ready[index].band {
+            if priority < self.ready[index].priority {
                 let moved = self.ready.remove(index);
-                self.ready.push(Waiting { band, ..moved });
+                self.ready.push(Waiting { priority, ..moved });
             }
             return;
         }
-        let mut band = band;
+        let mut priority = priority;
         if let Some(index) = self.delayed.iter().position(|waiting| waiting.key == key) {
-            band = band.min(self.delayed[index].band);
-            self.delayed[index].band = band;
+            priority = priority.min(self.delayed[index].priority);
+            self.delayed[index].priority = priority;
             if at.is_some_and(|at| at >= self.delayed[index].at) {
                 return;
             }
@@ -131,7 +139,7 @@ impl Model {
         }
         self.wait(Waiting {
             key,
-            band,
+            priority,
             at: at.unwrap_or(now),
         });
     }
@@ -148,31 +156,31 @@ impl Model {
     fn take(&mut self) -> Option<Waiting> {
         let now = Instant::now();
         self.release_due();
-        let head = |band| {
+        let head = |priority| {
             self.ready
                 .iter()
-                .find(|waiting| waiting.band == band)
+                .find(|waiting| waiting.priority == priority)
                 .copied()
         };
         let best = Priority::ALL.into_iter().find_map(head)?;
         let overdue: Vec<_> = Priority::ALL
             .into_iter()
-            .filter(|band| *band > best.band)
+            .filter(|priority| *priority > best.priority)
             .filter_map(head)
             .filter(|waiting| {
-                let normal = waiting.band == Priority::Normal;
+                let normal = waiting.priority == Priority::Normal;
                 now - waiting.at > if normal { AGEING.normal } else { AGEING.resync }
             })
             .collect();
         let other = overdue
             .iter()
-            .find(|waiting| Some(waiting.band) != self.last_overdue);
+            .find(|waiting| Some(waiting.priority) != self.last_overdue);
         let overdue = other.or(overdue.first()).copied();
         let turn_is_due = self.turns_since_overdue + 1 >= AGEING.one_in;
         let chosen = match overdue {
             Some(overdue) if turn_is_due => {
                 self.turns_since_overdue = 0;
-                self.last_overdue = Some(overdue.band);
+                self.last_overdue = Some(overdue.priority);
                 overdue
             }
             _ => {
@@ -215,11 +223,11 @@ impl Model {
 
     fn agrees_with(&self, queue: &WorkQueue<u8>) -> Result<(), TestCaseError> {
         let queue_now = queue.snapshot();
-        let depth = Priority::ALL.map(|band| {
+        let depth = Priority::ALL.map(|priority| {
             self.ready
                 .iter()
                 .chain(self.rerun_ready.values())
-                .filter(|w| w.band == band)
+                .filter(|w| w.priority == priority)
                 .count()
         });
         prop_assert_eq!(queue_now.depth, depth);
@@ -246,23 +254,24 @@ async fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut held: Vec<Item<'_, u8>> = Vec::new();
     for op in ops {
         match op {
-            Op::Add(key, band) => {
-                queue.add(key, band);
-                model.add(key, band, None);
+            Op::Add(key, priority) => {
+                queue.add(key, priority);
+                model.add(key, priority, None);
             }
-            Op::AddAfter(key, band, ms) => {
-                queue.add_after(key, band, MS(ms));
-                model.add(key, band, Some(Instant::now() + MS(ms)));
+            Op::AddAfter(key, priority, ms) => {
+                queue.add_after(key, priority, MS(ms));
+                model.add(key, priority, Some(Instant::now() + MS(ms)));
             }
-            Op::AddAll(keys, band) => {
-                queue.add_all(keys.clone(), band);
-                keys.into_iter().for_each(|key| model.add(key, band, None));
+            Op::AddAll(keys, priority) => {
+                queue.add_all(keys.clone(), priority);
+                keys.into_iter()
+                    .for_each(|key| model.add(key, priority, None));
             }
-            Op::RetryKey(key, band) => {
-                let delay = queue.retry(key, band, CURVE);
+            Op::RetryKey(key, priority) => {
+                let delay = queue.retry(key, priority, CURVE);
                 prop_assert!(delay <= CURVE.cap());
                 model.fail(key);
-                model.add(key, band, Some(Instant::now() + delay));
+                model.add(key, priority, Some(Instant::now() + delay));
             }
             Op::Forget(key) => {
                 queue.forget(&key);
@@ -301,17 +310,17 @@ async fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
                 let item = held.remove(nth % held.len());
                 let key = *item.key();
                 model.failures.remove(&key);
-                model.add(key, item.band(), Some(Instant::now() + MS(ms)));
+                model.add(key, item.priority(), Some(Instant::now() + MS(ms)));
                 model.finish(key);
                 item.again(MS(ms));
             }
             Op::Retry(nth) => {
                 let item = held.remove(nth % held.len());
-                let (key, band) = (*item.key(), item.band());
+                let (key, priority) = (*item.key(), item.priority());
                 let delay = item.retry(CURVE);
                 prop_assert!(delay <= CURVE.cap());
                 model.fail(key);
-                model.add(key, band, Some(Instant::now() + delay));
+                model.add(key, priority, Some(Instant::now() + delay));
                 model.finish(key);
             }
             Op::Advance(ms) => advance(MS(ms)).await,
@@ -329,10 +338,15 @@ fn check<'q>(
 ) -> Result<(), TestCaseError> {
     let seen = item
         .as_ref()
-        .map(|item| (*item.key(), item.band(), item.waited(), item.failures()));
+        .map(|item| (*item.key(), item.priority(), item.waited(), item.failures()));
     let expected = expected.map(|expected| {
         let failures = model.failures.get(&expected.key).copied().unwrap_or(0);
-        (expected.key, expected.band, expected.at.elapsed(), failures)
+        (
+            expected.key,
+            expected.priority,
+            expected.at.elapsed(),
+            failures,
+        )
     });
     prop_assert_eq!(seen, expected);
     held.extend(item);
@@ -343,7 +357,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_queue_does_what_the_model_does(ops in prop::collection::vec(op(), 1..120)) {
+    fn the_queue_behaves_like_the_model(ops in prop::collection::vec(op(), 1..120)) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

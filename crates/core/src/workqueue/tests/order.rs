@@ -1,4 +1,4 @@
-//! Bands, FIFO, ageing.
+//! Priorities, FIFO, ageing.
 
 use tokio::time::advance;
 
@@ -7,14 +7,14 @@ use crate::workqueue::Priority;
 use Priority::{Normal, Release, Resync};
 
 #[test]
-fn bands_are_ordered_by_urgency() {
+fn priorities_are_ordered_by_urgency() {
     assert!(Release < Normal && Normal < Resync);
     assert_eq!(Normal.highest(Resync), Normal);
     assert_eq!(Normal.highest(Release), Release);
 }
 
 #[tokio::test(start_paused = true)]
-async fn higher_bands_first_and_fifo_inside_a_band() {
+async fn higher_priorities_first_and_fifo_inside_a_priority() {
     let queue = queue();
     queue.add("s1", Resync);
     queue.add("n1", Normal);
@@ -51,7 +51,7 @@ async fn adding_again_does_not_move_a_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_worked_on_blocks_nobody_behind_it() {
+async fn a_key_that_is_worked_on_does_not_block_the_next() {
     let queue = queue();
     queue.add("a", Normal);
     let item = take(&queue);
@@ -63,7 +63,7 @@ async fn a_key_that_is_worked_on_blocks_nobody_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_runs_again_joins_its_band_when_its_work_is_over() {
+async fn a_key_that_runs_again_joins_its_priority_when_its_work_ends() {
     let queue = queue();
     queue.add("a", Normal);
     let item = take(&queue);
@@ -75,17 +75,17 @@ async fn a_key_that_runs_again_joins_its_band_when_its_work_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_moves_up_goes_to_the_end_of_its_new_band() {
+async fn a_key_whose_priority_rises_goes_to_the_end() {
     let queue = queue();
-    for (key, band) in [("a", Resync), ("b", Resync), ("c", Resync), ("r", Release)] {
-        queue.add(key, band);
+    for (key, priority) in [("a", Resync), ("b", Resync), ("c", Resync), ("r", Release)] {
+        queue.add(key, priority);
     }
     queue.add("b", Release);
     assert_eq!(all(&queue), ["r", "b", "a", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_keys_join_their_bands_in_the_order_of_their_times() {
+async fn delayed_keys_become_ready_in_the_order_of_their_times() {
     let queue = queue();
     queue.add_after("third", Normal, MS(30));
     queue.add_after("first", Normal, MS(10));
@@ -120,18 +120,22 @@ async fn priority_is_strict_until_a_key_is_overdue() {
     }
     advance(MS(1)).await;
     queue.add("urgent", Release);
-    assert_eq!(*take(&queue).key(), "slow", "overdue: the next turn is its");
+    assert_eq!(
+        *take(&queue).key(),
+        "slow",
+        "the overdue key gets the next turn"
+    );
 }
 
-/// Serves `turns` keys under endless release load, 1 ms each, and counts them by band.
+/// Serves `turns` keys under constant release load, 1 ms each, and counts them by priority.
 async fn under_release_load(queue: &WorkQueue<u32>, turns: u32) -> [u32; 3] {
     let mut served = [0; 3];
     for turn in 0..turns {
-        // Never fewer than two urgent keys wait.
+        // At least two urgent keys wait.
         queue.add(1_000_000 + turn, Release);
         queue.add(2_000_000 + turn, Release);
         let item = queue.try_next().expect("a key is ready");
-        served[item.band() as usize] += 1;
+        served[item.priority() as usize] += 1;
         item.succeeded();
         advance(MS(1)).await;
     }
@@ -139,7 +143,7 @@ async fn under_release_load(queue: &WorkQueue<u32>, turns: u32) -> [u32; 3] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_band_is_served_under_constant_release_load_and_release_still_dominates() {
+async fn every_priority_is_served_under_constant_release_load() {
     let queue = silent(Ageing {
         normal: MS(50),
         resync: MS(100),
@@ -157,7 +161,7 @@ async fn every_band_is_served_under_constant_release_load_and_release_still_domi
 }
 
 #[tokio::test(start_paused = true)]
-async fn resync_is_served_behind_a_normal_band_that_is_always_overdue() {
+async fn resync_is_served_although_normal_keys_are_always_overdue() {
     let queue = silent(Ageing {
         normal: MS(10),
         resync: MS(20),
@@ -170,7 +174,7 @@ async fn resync_is_served_behind_a_normal_band_that_is_always_overdue() {
         queue.try_next().expect("a key is ready").succeeded();
         advance(MS(1)).await;
         turns += 1;
-        assert!(turns < 200, "the resync band starves");
+        assert!(turns < 200, "the resync priority starves");
     }
 }
 

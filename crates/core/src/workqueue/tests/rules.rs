@@ -28,7 +28,7 @@ async fn a_key_is_never_handed_out_twice_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_often_while_it_is_processed_runs_once_afterwards_in_the_highest_band() {
+async fn a_key_added_often_while_it_is_processed_runs_once_afterwards_in_the_highest_priority() {
     let queue = queue();
     queue.add("a", Resync);
     let item = take(&queue);
@@ -89,65 +89,70 @@ async fn an_item_held_by_a_cancelled_future_counts_as_done_and_its_rerun_is_kept
     assert_eq!(all(&queue), ["a"]);
 }
 
-/// What is asked for a key that waits, and then asked again.
+/// The add of a waiting key.
 #[derive(Clone, Copy)]
-enum Ask {
+enum Add {
     Now(Priority),
     In(Priority, u64),
 }
 
 #[rstest]
-#[case::two_immediate_adds_keep_the_higher_band(Ask::Now(Resync), Ask::Now(Release), Release, 0)]
-#[case::a_lower_band_does_not_lower_it(Ask::Now(Release), Ask::Now(Resync), Release, 0)]
-#[case::a_ready_key_is_not_delayed(Ask::Now(Normal), Ask::In(Normal, 50), Normal, 0)]
-#[case::a_delayed_add_raises_a_ready_key(Ask::Now(Resync), Ask::In(Release, 50), Release, 0)]
-#[case::an_immediate_add_ends_a_delay(Ask::In(Normal, 50), Ask::Now(Normal), Normal, 0)]
-#[case::an_immediate_add_of_a_lower_band_ends_a_delay_in_the_higher(
-    Ask::In(Release, 50),
-    Ask::Now(Resync),
+#[case::two_immediate_adds_keep_the_higher_priority(
+    Add::Now(Resync),
+    Add::Now(Release),
     Release,
     0
 )]
-#[case::the_earlier_second_delay_wins(Ask::In(Normal, 50), Ask::In(Normal, 20), Normal, 20)]
-#[case::the_earlier_first_delay_wins(Ask::In(Normal, 20), Ask::In(Normal, 50), Normal, 20)]
-#[case::the_later_delay_still_raises_the_band(
-    Ask::In(Resync, 20),
-    Ask::In(Release, 50),
+#[case::a_lower_priority_does_not_lower_it(Add::Now(Release), Add::Now(Resync), Release, 0)]
+#[case::a_ready_key_is_not_delayed(Add::Now(Normal), Add::In(Normal, 50), Normal, 0)]
+#[case::a_delayed_add_raises_a_ready_key(Add::Now(Resync), Add::In(Release, 50), Release, 0)]
+#[case::an_immediate_add_ends_a_delay(Add::In(Normal, 50), Add::Now(Normal), Normal, 0)]
+#[case::an_immediate_add_of_a_lower_priority_ends_a_delay_in_the_higher(
+    Add::In(Release, 50),
+    Add::Now(Resync),
+    Release,
+    0
+)]
+#[case::the_earlier_second_delay_wins(Add::In(Normal, 50), Add::In(Normal, 20), Normal, 20)]
+#[case::the_earlier_first_delay_wins(Add::In(Normal, 20), Add::In(Normal, 50), Normal, 20)]
+#[case::the_later_delay_still_raises_the_priority(
+    Add::In(Resync, 20),
+    Add::In(Release, 50),
     Release,
     20
 )]
-#[case::no_delay_is_an_immediate_add(Ask::In(Normal, 0), Ask::In(Normal, 50), Normal, 0)]
+#[case::no_delay_is_an_immediate_add(Add::In(Normal, 0), Add::In(Normal, 50), Normal, 0)]
 #[tokio::test(start_paused = true)]
 async fn merging(
-    #[case] first: Ask,
-    #[case] second: Ask,
-    #[case] band: Priority,
+    #[case] first: Add,
+    #[case] second: Add,
+    #[case] priority: Priority,
     #[case] after: u64,
     #[values(false, true)] while_processing: bool,
 ) {
     let queue = queue();
-    let ask = |ask| match ask {
-        Ask::Now(band) => queue.add("a", band),
-        Ask::In(band, delay) => queue.add_after("a", band, MS(delay)),
+    let add = |add| match add {
+        Add::Now(priority) => queue.add("a", priority),
+        Add::In(priority, delay) => queue.add_after("a", priority, MS(delay)),
     };
     let mut held = None;
     if while_processing {
         queue.add("a", Normal);
         held = Some(take(&queue));
     }
-    ask(first);
-    ask(second);
+    add(first);
+    add(second);
     drop(held);
     let asked = Instant::now();
     let item = queue.next().await.expect("not shut down");
-    assert_eq!((item.band(), asked.elapsed()), (band, MS(after)));
+    assert_eq!((item.priority(), asked.elapsed()), (priority, MS(after)));
     item.done();
     advance(S(1)).await;
     assert!(nothing_ready(&queue), "merged adds run once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_ends_while_the_key_is_processed_runs_it_right_afterwards() {
+async fn a_delay_that_ends_during_processing_causes_a_rerun() {
     let queue = queue();
     queue.add("a", Normal);
     let item = take(&queue);
@@ -191,7 +196,7 @@ async fn waited_starts_when_the_key_became_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_key_comes_back_after_the_delay_it_was_given() {
+async fn a_failed_key_is_retried_after_the_returned_delay() {
     let queue = queue();
     queue.add("a", Release);
     let delay = take(&queue).retry(Backoff::DENIED);
@@ -199,7 +204,7 @@ async fn a_failed_key_comes_back_after_the_delay_it_was_given() {
     let start = Instant::now();
     let item = queue.next().await.expect("not shut down");
     assert_eq!(start.elapsed(), delay);
-    assert_eq!((item.band(), item.failures()), (Release, 1));
+    assert_eq!((item.priority(), item.failures()), (Release, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,22 +254,22 @@ async fn retry_after_is_a_floor_kept_exactly() {
 }
 
 #[rstest]
-#[case::success_forgets(|item: Item<'_, &'static str>| item.succeeded(), 0)]
-#[case::success_with_another_look_forgets(|item: Item<'_, &'static str>| item.again(S(1)), 0)]
+#[case::success_resets(|item: Item<'_, &'static str>| item.succeeded(), 0)]
+#[case::success_with_requeue_resets(|item: Item<'_, &'static str>| item.again(S(1)), 0)]
 #[case::done_keeps(|item: Item<'_, &'static str>| item.done(), 1)]
 #[case::dropping_keeps(|item: Item<'_, &'static str>| drop(item), 1)]
 #[case::another_failure_counts(|item: Item<'_, &'static str>| { item.retry(Backoff::ERROR); }, 2)]
 #[tokio::test(start_paused = true)]
-async fn failures_after(#[case] verdict: fn(Item<'_, &'static str>), #[case] expected: u32) {
+async fn failures_after(#[case] completion: fn(Item<'_, &'static str>), #[case] expected: u32) {
     let queue = queue();
     queue.retry("a", Normal, Backoff::ERROR);
     let item = queue.next().await.expect("not shut down");
-    verdict(item);
+    completion(item);
     assert_eq!(queue.failures(&"a"), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_key_leaves_nothing_behind_and_starts_over() {
+async fn a_forgotten_key_leaves_no_entry_and_starts_over() {
     let queue = queue();
     for _ in 0..10 {
         queue.add("a", Normal);
@@ -282,7 +287,7 @@ async fn a_forgotten_key_leaves_nothing_behind_and_starts_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_done_with_failures_is_remembered_until_it_is_forgotten() {
+async fn failures_of_a_finished_key_are_kept_until_it_is_forgotten() {
     let queue = queue();
     queue.retry("a", Normal, Backoff::ERROR);
     queue.next().await.expect("not shut down").done();
@@ -292,17 +297,17 @@ async fn a_key_that_is_done_with_failures_is_remembered_until_it_is_forgotten() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn again_comes_back_in_the_same_band_after_the_delay() {
+async fn again_requeues_with_the_same_priority_after_the_delay() {
     let queue = queue();
     queue.add("a", Release);
     take(&queue).again(S(2));
     assert!(nothing_ready(&queue));
     advance(S(2)).await;
-    assert_eq!(take(&queue).band(), Release);
+    assert_eq!(take(&queue).priority(), Release);
 }
 
 #[tokio::test(start_paused = true)]
-async fn again_at_once_goes_to_the_end_of_its_band() {
+async fn again_at_once_goes_to_the_end_of_its_priority() {
     let queue = queue();
     queue.add("a", Normal);
     queue.add("b", Normal);
@@ -311,7 +316,7 @@ async fn again_at_once_goes_to_the_end_of_its_band() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_delay_is_no_overflow() {
+async fn the_longest_delay_does_not_overflow() {
     let queue = queue();
     queue.add_after("a", Normal, Duration::MAX);
     queue.retry(
@@ -325,10 +330,10 @@ async fn the_longest_delay_is_no_overflow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_queue_gives_its_memory_back_after_the_burst() {
+async fn a_large_queue_frees_its_memory_after_a_burst() {
     let queue = silent(Ageing::default());
     let inbox = &queue.shared.inbox;
-    let capacity = || inbox.look(|state| state.table.entries.capacity());
+    let capacity = || inbox.read(|state| state.table.entries.capacity());
     queue.add_all(0..20_000, Resync);
     assert!(capacity() >= 20_000);
     while let Some(item) = queue.try_next() {
@@ -341,9 +346,9 @@ async fn a_large_queue_gives_its_memory_back_after_the_burst() {
     assert_eq!(queue.try_next().map(|item| *item.key()), Some(7));
 }
 
-/// What a key holds on to is let go with it, in a queue that is never empty too.
+/// The resources of a key are freed with it, also in a queue that is never empty.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_done_is_dropped_at_once_or_with_some_dozens_more() {
+async fn a_finished_key_is_dropped_at_once_or_in_a_batch() {
     let queue: WorkQueue<std::sync::Arc<str>> = silent(Ageing::default());
     let big: std::sync::Arc<str> = "big".into();
     let held = || std::sync::Arc::strong_count(&big) - 1;

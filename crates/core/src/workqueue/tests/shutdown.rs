@@ -1,4 +1,4 @@
-//! Nothing new, nothing half done.
+//! Shutdown and drain.
 
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -46,7 +46,7 @@ async fn shutdown_ends_every_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_leaves_work_in_progress_alone_and_drained_waits_for_it() {
+async fn shutdown_does_not_affect_work_in_progress_and_drained_waits_for_it() {
     let queue = queue();
     queue.add("a", Normal);
     queue.add("b", Normal);
@@ -58,22 +58,22 @@ async fn shutdown_leaves_work_in_progress_alone_and_drained_waits_for_it() {
     timeout(S(1), queue.drained())
         .await
         .expect("nothing is processed any more");
-    assert!(queue.next().await.is_none(), "the rerun is let go");
+    assert!(queue.next().await.is_none(), "the rerun is cancelled");
     assert_eq!(queue.snapshot().known, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn drained_does_not_take_an_open_queue_for_drained() {
+async fn an_open_queue_is_not_drained() {
     assert!(timeout(S(1), queue().drained()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_of_an_empty_queue_is_over_at_once() {
+async fn a_drain_of_an_empty_queue_ends_at_once() {
     let queue = queue();
     queue.add_after("delayed", Normal, S(3600));
     timeout(S(1), queue.shutdown_with_drain())
         .await
-        .expect("delays are let go");
+        .expect("delayed keys are dropped");
     assert!(queue.next().await.is_none());
     timeout(S(1), queue.drained())
         .await
@@ -81,7 +81,7 @@ async fn a_drain_of_an_empty_queue_is_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_hands_out_what_was_ready_and_the_reruns_and_waits_for_all_of_it() {
+async fn a_drain_hands_out_ready_keys_and_reruns_and_waits_for_all() {
     let queue = queue();
     queue.add("a", Normal);
     queue.add("b", Normal);
@@ -124,7 +124,7 @@ async fn a_drain_hands_out_what_was_ready_and_the_reruns_and_waits_for_all_of_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_cuts_a_drain_short_but_not_the_work_in_progress() {
+async fn a_shutdown_ends_a_drain_but_not_the_work_in_progress() {
     let queue = queue();
     queue.add("a", Normal);
     queue.add("b", Normal);

@@ -1,4 +1,4 @@
-//! Real threads, no clock: never twice at once, nothing lost.
+//! Real threads, no clock: a key is never processed twice at once, no key is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ const DEADLINE: Duration = Duration::from_secs(120);
 struct Object {
     /// Raised by producers before they add the key.
     version: AtomicU64,
-    /// The version the last work on it saw.
+    /// The version that the last work on it saw.
     seen: AtomicU64,
     busy: AtomicBool,
 }
 
-/// Cheap random numbers, the same in every run.
-struct Dice(u64);
+/// Cheap deterministic random numbers.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Random {
+    fn below(&mut self, sides: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -48,20 +48,20 @@ async fn no_key_is_worked_on_twice_at_once_and_no_change_is_lost() {
     for seed in 0..8 {
         let (queue, objects) = (queue.clone(), Arc::clone(&objects));
         consumers.spawn(async move {
-            let mut dice = Dice(seed);
+            let mut dice = Random(seed);
             while let Some(item) = queue.next().await {
                 let object = &objects[*item.key()];
                 assert!(!object.busy.swap(true, SeqCst), "twice at once");
                 let version = object.version.load(SeqCst);
-                if dice.roll(8) == 0 {
+                if dice.below(8) == 0 {
                     yield_now().await;
                 }
-                let fails = dice.roll(10) == 0;
+                let fails = dice.below(10) == 0;
                 if !fails {
                     object.seen.store(version, SeqCst);
                 }
                 object.busy.store(false, SeqCst);
-                match dice.roll(4) {
+                match dice.below(4) {
                     _ if fails => {
                         item.retry(Backoff::new(MS(1), MS(2)));
                     }
@@ -76,17 +76,17 @@ async fn no_key_is_worked_on_twice_at_once_and_no_change_is_lost() {
     for seed in 100..108 {
         let (queue, objects) = (queue.clone(), Arc::clone(&objects));
         producers.spawn(async move {
-            let mut dice = Dice(seed);
+            let mut dice = Random(seed);
             for _ in 0..ADDS {
-                let key = dice.roll(KEYS as u64) as usize;
+                let key = dice.below(KEYS as u64) as usize;
                 objects[key].version.fetch_add(1, SeqCst);
-                let band = Priority::ALL[dice.roll(3) as usize];
-                match dice.roll(8) {
-                    0 => queue.add_after(key, band, MS(dice.roll(3))),
-                    1 => queue.add_all([key], band),
-                    _ => queue.add(key, band),
+                let priority = Priority::ALL[dice.below(3) as usize];
+                match dice.below(8) {
+                    0 => queue.add_after(key, priority, MS(dice.below(3))),
+                    1 => queue.add_all([key], priority),
+                    _ => queue.add(key, priority),
                 }
-                if dice.roll(64) == 0 {
+                if dice.below(64) == 0 {
                     yield_now().await;
                 }
             }
@@ -160,24 +160,24 @@ async fn every_distinct_key_is_handed_out_exactly_once() {
     );
 }
 
-/// Waiters give up at random while keys arrive: a wake-up that went to one of them must not be lost.
+/// Waiters are dropped at random while keys arrive: a wake-up of a dropped waiter must not be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn waiters_that_give_up_lose_no_wake_up() {
+async fn dropped_waiters_lose_no_wake_up() {
     const KEYS: u32 = 20_000;
     let queue: WorkQueue<u32> = silent(Ageing::default());
     let mut consumers = JoinSet::new();
     for seed in 0..8 {
         let queue = queue.clone();
         consumers.spawn(async move {
-            let mut dice = Dice(seed);
+            let mut dice = Random(seed);
             let mut taken = 0;
             loop {
                 let patience = async {
-                    for _ in 0..dice.roll(4) {
+                    for _ in 0..dice.below(4) {
                         yield_now().await;
                     }
                 };
-                // Only the first consumer waits for as long as it takes.
+                // Only the first consumer waits without a limit.
                 let item = tokio::select! {
                     item = queue.next() => item,
                     () = patience, if seed != 0 => continue,
@@ -217,21 +217,21 @@ async fn waiters_that_give_up_lose_no_wake_up() {
     assert_eq!(taken.iter().sum::<u32>(), KEYS);
 }
 
-/// Whoever adds and takes in a loop must get the end of it, wherever it stands when the queue closes:
-/// at an add, in line, or with a key in its hands.
+/// A task that adds and takes in a loop must see the end wherever it is when the queue closes: at
+/// an add, waiting, or with a key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_shutdown_amid_adding_and_taking_ends_everybody() {
+async fn a_shutdown_during_adds_and_takes_ends_all_tasks() {
     for round in 0..50 {
         let queue: WorkQueue<u64> = silent(Ageing::default());
         let mut busy = JoinSet::new();
         for seed in 0..20 {
             let queue = queue.clone();
             busy.spawn(async move {
-                let mut dice = Dice(seed);
+                let mut dice = Random(seed);
                 loop {
-                    // Fewer keys than takers, so that some wait in line.
+                    // Fewer keys than takers, so that some wait.
                     if seed % 2 == 0 {
-                        queue.add(dice.roll(1000), Priority::ALL[dice.roll(3) as usize]);
+                        queue.add(dice.below(1000), Priority::ALL[dice.below(3) as usize]);
                     }
                     let Some(item) = queue.next().await else {
                         return;
@@ -250,7 +250,7 @@ async fn a_shutdown_amid_adding_and_taking_ends_everybody() {
         }
         timeout(DEADLINE, busy.join_all())
             .await
-            .expect("everybody ends");
+            .expect("all tasks end");
         assert_eq!(queue.snapshot().known, 0);
     }
 }

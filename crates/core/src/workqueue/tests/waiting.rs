@@ -1,4 +1,4 @@
-//! Who is woken, and when.
+//! Which waiter is woken, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use super::*;
 use crate::workqueue::Priority;
 use Priority::Normal;
 
-/// A waiter polled by hand, which counts how often it was woken.
+/// A waiter that is polled by hand and counts its wake-ups.
 struct Waiter<'q> {
     next: BoxFuture<'q, Option<Item<'q, &'static str>>>,
     woken: Arc<Count>,
@@ -65,7 +65,7 @@ async fn one_waiter_is_woken_per_key_the_longest_waiting_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn merged_adds_wake_nobody_else() {
+async fn merged_adds_wake_no_other_waiter() {
     let queue = queue();
     let waiters = [(); 2].map(|()| Waiter::waiting(&queue));
     queue.add("a", Normal);
@@ -82,7 +82,7 @@ async fn a_batch_wakes_as_many_waiters_as_there_are_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_woken_waiter_that_goes_away_passes_the_key_on() {
+async fn a_woken_waiter_that_is_dropped_passes_the_key_on() {
     let queue = queue();
     let mut waiters = Vec::from([(); 2].map(|()| Waiter::waiting(&queue)));
     queue.add("a", Normal);
@@ -92,7 +92,7 @@ async fn a_woken_waiter_that_goes_away_passes_the_key_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeping_waiter_that_goes_away_is_not_woken_in_vain() {
+async fn a_sleeping_waiter_that_is_dropped_is_not_woken() {
     let queue = queue();
     let mut waiters = Vec::from([(); 2].map(|()| Waiter::waiting(&queue)));
     drop(waiters.remove(0));
@@ -101,7 +101,7 @@ async fn a_sleeping_waiter_that_goes_away_is_not_woken_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_whose_key_was_taken_keeps_its_place_in_the_line() {
+async fn a_waiter_whose_key_was_taken_keeps_its_place() {
     let queue = queue();
     let mut waiters = [(); 2].map(|()| Waiter::waiting(&queue));
     queue.add("a", Normal);
@@ -129,7 +129,7 @@ async fn a_delay_wakes_one_waiter_when_it_ends() {
     let queue = queue();
     let mut waiters = [(); 3].map(|()| Waiter::waiting(&queue));
     queue.add_after("a", Normal, MS(10));
-    // One is woken to set its timer.
+    // One waiter is woken to set its timer.
     assert_eq!(waiters.each_ref().map(Waiter::woken), [1, 0, 0]);
     assert_eq!(waiters[0].poll(), None);
     advance(MS(11)).await;
@@ -138,7 +138,7 @@ async fn a_delay_wakes_one_waiter_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_delay_sets_the_timekeepers_timer_anew() {
+async fn an_earlier_delay_resets_the_timer_of_the_timekeeper() {
     let queue = queue();
     queue.add_after("late", Normal, S(60));
     let start = Instant::now();
@@ -167,7 +167,7 @@ async fn a_delayed_key_that_is_added_without_delay_wakes_its_waiter_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_timekeeper_goes_away_another_waiter_keeps_the_time() {
+async fn when_the_timekeeper_is_dropped_another_waiter_becomes_timekeeper() {
     let queue = queue();
     queue.add_after("a", Normal, S(1));
     let first = Waiter::waiting(&queue);
@@ -179,12 +179,12 @@ async fn when_the_timekeeper_goes_away_another_waiter_keeps_the_time() {
     drop(first);
     let key = timeout(S(2), second)
         .await
-        .expect("somebody keeps the time");
+        .expect("another waiter is the timekeeper");
     assert_eq!(key.expect("no panic"), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_timekeeper_gets_a_key_another_waiter_keeps_the_time() {
+async fn when_the_timekeeper_gets_a_key_another_waiter_becomes_timekeeper() {
     let queue = queue();
     queue.add_after("later", Normal, S(1));
     let mut keys: Vec<_> = Vec::new();
@@ -220,7 +220,7 @@ async fn a_loop_over_a_full_queue_yields_to_its_runtime() {
             }
         }
     });
-    // On this one thread only a yield of the loop lets the test go on.
+    // On this single thread the test can only continue if the loop yields.
     yield_now().await;
     queue.shutdown();
     timeout(S(1), endless)

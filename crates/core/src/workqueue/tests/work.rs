@@ -12,7 +12,8 @@ use super::*;
 use crate::workqueue::{Backoff, Outcome, Priority, Workers};
 use Priority::Normal;
 
-/// Workers that answer each key from a script, and a channel that tells what they work on, and when.
+/// Workers whose outcomes come from a script, and a channel with each key and the time at which it
+/// was worked on.
 fn scripted(
     queue: &WorkQueue<&'static str>,
     script: &[(&'static str, Vec<Outcome>)],
@@ -20,15 +21,17 @@ fn scripted(
     Workers<&'static str>,
     mpsc::UnboundedReceiver<(&'static str, Instant)>,
 ) {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, worked) = mpsc::unbounded_channel();
     let script: BTreeMap<_, _> = script.iter().cloned().collect();
     let script = Arc::new(Mutex::new(script));
     let workers = Workers::spawn(2, queue.clone(), move |key| {
-        tell.send((key, Instant::now())).expect("the test listens");
+        sender
+            .send((key, Instant::now()))
+            .expect("the test listens");
         let script = Arc::clone(&script);
         async move { script.lock().get_mut(key).expect("in the script").remove(0) }
     });
-    (workers, told)
+    (workers, worked)
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,23 +42,23 @@ async fn outcomes_reach_the_queue() {
         Outcome::Again { after: S(5) },
         Outcome::Done,
     ];
-    let (workers, mut told) = scripted(&queue, &[("a", script)]);
+    let (workers, mut worked) = scripted(&queue, &[("a", script)]);
     let start = Instant::now();
     queue.add("a", Normal);
     let mut at = Vec::new();
     for _ in 0..3 {
-        at.push(told.recv().await.expect("a runs").1 - start);
+        at.push(worked.recv().await.expect("a runs").1 - start);
     }
     assert_eq!(at, [S(0), S(3), S(8)]);
     workers.drain().await;
-    assert_eq!(queue.snapshot().known, 0, "done forgets");
+    assert_eq!(queue.snapshot().known, 0, "`Done` resets failures");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_caught_counted_and_its_key_retried_with_backoff() {
     let queue = queue();
     let tries = Arc::new(AtomicUsize::new(0));
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut worked) = mpsc::unbounded_channel();
     let workers = Workers::spawn(1, queue.clone(), {
         let tries = Arc::clone(&tries);
         move |key| {
@@ -66,18 +69,22 @@ async fn a_panic_is_caught_counted_and_its_key_retried_with_backoff() {
                 2
             };
             assert_ne!(tried, 0, "on purpose, {key}");
-            let tell = tell.clone();
+            let sender = sender.clone();
             async move {
                 assert_ne!(tried, 1, "on purpose, {key}");
-                tell.send(key).expect("the test listens");
+                sender.send(key).expect("the test listens");
                 Outcome::Done
             }
         }
     });
     queue.add("bad", Normal);
     queue.add("good", Normal);
-    assert_eq!(told.recv().await, Some("good"), "the only worker lives on");
-    let bad = timeout(S(1), told.recv())
+    assert_eq!(
+        worked.recv().await,
+        Some("good"),
+        "the only worker survives"
+    );
+    let bad = timeout(S(1), worked.recv())
         .await
         .expect("retried within its backoff");
     assert_eq!((bad, workers.panics()), (Some("bad"), 2));
@@ -119,7 +126,7 @@ async fn workers_run_in_parallel_but_never_on_the_same_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_finishes_what_runs_and_starts_nothing() {
+async fn shutdown_finishes_running_work_and_starts_none() {
     let queue = queue();
     let finished = Arc::new(Mutex::new(Vec::new()));
     let workers = Workers::spawn(1, queue.clone(), {
@@ -143,9 +150,9 @@ async fn shutdown_finishes_what_runs_and_starts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn drain_works_off_what_is_ready() {
+async fn drain_processes_the_ready_keys() {
     let queue = queue();
-    let (workers, mut told) = scripted(
+    let (workers, mut worked) = scripted(
         &queue,
         &[
             ("a", vec![Outcome::Done]),
@@ -156,14 +163,14 @@ async fn drain_works_off_what_is_ready() {
     queue.add("b", Normal);
     timeout(S(1), workers.drain()).await.expect("in time");
     let mut keys = Vec::new();
-    while let Some((key, _)) = told.recv().await {
+    while let Some((key, _)) = worked.recv().await {
         keys.push(key);
     }
     assert_eq!(keys, ["a", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_workers_leave_no_key_stuck() {
+async fn dropping_the_workers_leaves_no_key_stuck() {
     let queue = queue();
     let workers = Workers::spawn(1, queue.clone(), |_| std::future::pending());
     queue.add("a", Normal);
@@ -174,9 +181,9 @@ async fn dropped_workers_leave_no_key_stuck() {
     assert_eq!(queue.snapshot().processing, 0);
 }
 
-/// Every key comes straight back, many times as many as there are workers: nobody waits for room.
+/// Every key is requeued at once, many times as many as there are workers: no worker blocks.
 #[tokio::test(start_paused = true)]
-async fn keys_that_come_straight_back_fill_nothing_up_and_end_with_a_drain() {
+async fn keys_that_are_requeued_at_once_do_not_block_and_end_with_a_drain() {
     let queue: WorkQueue<u32> = silent(Ageing::default());
     let runs = Arc::new(AtomicUsize::new(0));
     let workers = Workers::spawn(4, queue.clone(), {
@@ -192,7 +199,7 @@ async fn keys_that_come_straight_back_fill_nothing_up_and_end_with_a_drain() {
     }
     timeout(S(10), workers.drain()).await.expect("in time");
     assert_eq!(queue.snapshot().known, 0);
-    // Neither a worker nor the ticker of the metrics is left.
+    // Neither a worker nor the metrics ticker is left.
     tokio::task::yield_now().await;
     assert_eq!(Arc::strong_count(&queue.shared), 1);
 }

@@ -1,7 +1,7 @@
-//! The model: a line of people at a counter.
+//! The model: a queue of customers at a counter.
 //!
-//! The first in line is served, the others wait, and names of those who have been served hang on a
-//! wall. Everything is searched for; nothing is remembered that can be looked up.
+//! The first one is served, the others wait, and the names of the served ones are kept. Everything
+//! is searched for; nothing is cached.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,39 +14,39 @@ use crate::{
 };
 use belayer_core::moment::LogicalTime;
 
-/// One in line.
+/// One customer.
 #[derive(Debug, Clone)]
-pub(super) struct Person {
+pub(super) struct Customer {
     name: u8,
     heard: LogicalTime,
-    /// Everything that was told of it, oldest first, and how much of that has been acted on.
-    pub(super) told: Vec<u32>,
+    /// All observations, oldest first, and how many of them were used.
+    pub(super) observations: Vec<u32>,
     acted: usize,
-    /// Told of a second life.
+    /// The observation of a second life.
     reborn: Option<u32>,
     stage: Phase,
-    /// Milliseconds; every deadline that was ever asked for.
+    /// Milliseconds; every deadline that was requested.
     deadlines: Vec<u64>,
     gone: bool,
     orphan: bool,
     served: bool,
-    /// Nobody told of it when it came: it was found.
+    /// It was not observed in the store but found.
     remains: bool,
-    /// It stood behind somebody who was not found.
+    /// It stood behind a customer that was not found.
     waited: bool,
     failures: u32,
-    /// The stage of the run in flight, and whether it was cancelled.
+    /// The phase of the run in flight, and whether it was cancelled.
     pub(super) flight: Option<(Phase, bool)>,
-    /// `None` is never.
+    /// `None` means never.
     pub(super) due: Option<u64>,
 }
 
-impl Person {
-    fn new(name: u8, told: Vec<u32>, now: u64, heard: LogicalTime) -> Self {
+impl Customer {
+    fn new(name: u8, observations: Vec<u32>, now: u64, heard: LogicalTime) -> Self {
         Self {
             name,
             heard,
-            told,
+            observations,
             acted: 0,
             reborn: None,
             stage: Phase::Sync,
@@ -93,14 +93,14 @@ impl Person {
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    pub(super) line: Vec<Person>,
+    pub(super) line: Vec<Customer>,
     pub(super) wall: BTreeMap<u8, LogicalTime>,
     pub(super) now: u64,
 }
 
 impl Model {
-    #[allow(clippy::map_entry, reason = "the model looks things up, and then acts")]
-    pub(super) fn told(
+    #[allow(clippy::map_entry, reason = "the model searches first, then acts")]
+    pub(super) fn observe(
         &mut self,
         name: u8,
         op: &Op,
@@ -116,7 +116,7 @@ impl Model {
                 Op::Created(_) => {
                     self.wall.remove(&name);
                     fx.restarts += 1;
-                    self.join(Person::new(name, vec![value], now, heard), fx);
+                    self.join(Customer::new(name, vec![value], now, heard), fx);
                 }
                 _ => {
                     self.wall.insert(name, heard);
@@ -128,62 +128,62 @@ impl Model {
         let Some(place) = self.line.iter().position(|it| it.name == name) else {
             match op {
                 Op::Created(_) | Op::Updated(_) => {
-                    self.join(Person::new(name, vec![value], now, heard), fx);
+                    self.join(Customer::new(name, vec![value], now, heard), fx);
                 }
                 Op::Terminating(..) => {
-                    let mut person = Person::new(name, vec![value], now, heard);
-                    person.stop(deadline, now);
-                    self.join(person, fx);
+                    let mut customer = Customer::new(name, vec![value], now, heard);
+                    customer.stop(deadline, now);
+                    self.join(customer, fx);
                 }
                 _ => {}
             }
             return;
         };
-        let person = &mut self.line[place];
-        person.heard = heard;
+        let customer = &mut self.line[place];
+        customer.heard = heard;
         match op {
-            Op::Created(_) if person.stage != Phase::Sync => {
-                person.gone = false;
-                person.orphan = false;
-                if person.reborn.replace(value).is_none() {
+            Op::Created(_) if customer.stage != Phase::Sync => {
+                customer.gone = false;
+                customer.orphan = false;
+                if customer.reborn.replace(value).is_none() {
                     fx.restarts += 1;
                     if place == 0 {
-                        self.send_home_those_behind(fx);
+                        self.remove_those_behind(fx);
                     }
                 }
             }
             Op::Created(_) | Op::Updated(_) => {
-                person.gone = false;
-                person.orphan = false;
-                if person.reborn.is_some() {
-                    person.reborn = Some(value);
+                customer.gone = false;
+                customer.orphan = false;
+                if customer.reborn.is_some() {
+                    customer.reborn = Some(value);
                 } else {
-                    person.told.push(value);
-                    person.due = Some(now);
+                    customer.observations.push(value);
+                    customer.due = Some(now);
                 }
             }
             Op::Terminating(..) => {
-                person.gone = false;
-                person.orphan = false;
-                person.reborn = None;
-                person.told.push(value);
-                fx.cancel |= person.stop(deadline, now);
-                person.due = Some(now);
+                customer.gone = false;
+                customer.orphan = false;
+                customer.reborn = None;
+                customer.observations.push(value);
+                fx.cancel |= customer.stop(deadline, now);
+                customer.due = Some(now);
             }
             Op::Kill(..) => {
-                person.reborn = None;
-                fx.cancel |= person.stop(deadline, now);
+                customer.reborn = None;
+                fx.cancel |= customer.stop(deadline, now);
             }
             _ => {
-                person.gone = true;
-                person.orphan = true;
-                person.reborn = None;
-                fx.cancel |= person.stop(None, now);
+                customer.gone = true;
+                customer.orphan = true;
+                customer.reborn = None;
+                fx.cancel |= customer.stop(None, now);
             }
         }
     }
 
-    fn join(&mut self, mut person: Person, fx: &mut Effects) {
+    fn join(&mut self, mut customer: Customer, fx: &mut Effects) {
         let now = self.now;
         if let Some(first) = self.line.first_mut() {
             if !first.orphan {
@@ -192,49 +192,49 @@ impl Model {
             }
             first.reborn = None;
             fx.cancel |= first.stop(None, now);
-            person.waited = !first.remains;
-            self.send_home_those_behind(fx);
+            customer.waited = !first.remains;
+            self.remove_those_behind(fx);
         }
-        self.line.push(person);
+        self.line.push(customer);
     }
 
-    fn send_home_those_behind(&mut self, fx: &mut Effects) {
-        for person in self.line.split_off(1) {
-            self.leave(&person, End::Unstarted, fx);
+    fn remove_those_behind(&mut self, fx: &mut Effects) {
+        for customer in self.line.split_off(1) {
+            self.leave(&customer, End::Unstarted, fx);
         }
     }
 
-    fn leave(&mut self, person: &Person, end: End, fx: &mut Effects) {
+    fn leave(&mut self, customer: &Customer, end: End, fx: &mut Effects) {
         fx.finished.push(Finished {
-            uid: uid(person.name),
+            uid: uid(customer.name),
             end,
         });
-        if !person.gone {
-            self.wall.insert(person.name, person.heard);
+        if !customer.gone {
+            self.wall.insert(customer.name, customer.heard);
         }
     }
 
     pub(super) fn tidy(&mut self, fx: &mut Effects) {
         if self.line.len() == 2 && self.line[1].over() {
-            let person = self.line.remove(1);
-            self.leave(&person, End::Unstarted, fx);
+            let customer = self.line.remove(1);
+            self.leave(&customer, End::Unstarted, fx);
         }
-        while self.line.first().is_some_and(Person::over) {
-            let person = self.line.remove(0);
-            if let Some(value) = person.reborn {
+        while self.line.first().is_some_and(Customer::over) {
+            let customer = self.line.remove(0);
+            if let Some(value) = customer.reborn {
                 fx.finished.push(Finished {
-                    uid: uid(person.name),
+                    uid: uid(customer.name),
                     end: End::Restarting,
                 });
-                let again = Person::new(person.name, vec![value], self.now, person.heard);
+                let again = Customer::new(customer.name, vec![value], self.now, customer.heard);
                 self.line.insert(0, again);
             } else {
-                let end = if person.served {
+                let end = if customer.served {
                     End::Done
                 } else {
                     End::Unstarted
                 };
-                self.leave(&person, end, fx);
+                self.leave(&customer, end, fx);
             }
         }
     }
@@ -252,11 +252,11 @@ impl Model {
             Some(due) if due > now => return Step::Sleep(epoch + Duration::from_millis(due)),
             Some(_) => {}
         }
-        first.acted = first.told.len();
+        first.acted = first.observations.len();
         first.served = true;
         first.flight = Some((first.stage, false));
         let deadline = at(epoch, first.deadline());
-        let work = match (first.stage, first.told.last().copied()) {
+        let work = match (first.stage, first.observations.last().copied()) {
             (Phase::Sync, Some(snapshot)) => Work::Sync { snapshot },
             (Phase::Terminating, Some(snapshot)) => Work::Terminate { snapshot, deadline },
             (Phase::Terminating, None) => Work::TerminateFound { deadline },
@@ -278,7 +278,7 @@ impl Model {
         let Some((stage, cancelled)) = first.flight.take() else {
             return false;
         };
-        let again = first.acted < first.told.len();
+        let again = first.acted < first.observations.len();
         if stage != first.stage {
             first.due = Some(now);
         } else if let Ended::Failed(_) = ended {
@@ -300,7 +300,9 @@ impl Model {
                     first.due = Some(now + after.as_millis() as u64);
                 }
                 (Phase::Sync, _) => first.due = Some(now + RESYNC),
-                (Phase::Terminating, _) if first.told.is_empty() => first.stage = Phase::Finished,
+                (Phase::Terminating, _) if first.observations.is_empty() => {
+                    first.stage = Phase::Finished
+                }
                 (Phase::Terminating, _) => {
                     first.stage = Phase::Terminated;
                     first.due = Some(now);
@@ -319,22 +321,22 @@ impl Model {
         let name = listed.map(|(name, _)| name);
         self.wall
             .retain(|dead, heard| Some(*dead) == name || *heard > as_of);
-        for person in &mut self.line {
-            if Some(person.name) != name && person.heard <= as_of && !person.gone {
-                if !person.orphan {
+        for customer in &mut self.line {
+            if Some(customer.name) != name && customer.heard <= as_of && !customer.gone {
+                if !customer.orphan {
                     fx.orphans += 1;
                 }
-                person.gone = true;
-                person.orphan = true;
-                person.reborn = None;
-                fx.cancel |= person.stop(None, now);
+                customer.gone = true;
+                customer.orphan = true;
+                customer.reborn = None;
+                fx.cancel |= customer.stop(None, now);
             }
         }
         let Some((name, value)) = listed else { return };
         let all = self.line.iter().map(|it| (it.name, it.heard));
         let mut all = all.chain(self.wall.iter().map(|(name, heard)| (*name, *heard)));
         if all.all(|(other, heard)| other != name && heard <= as_of) {
-            self.join(Person::new(name, vec![value], now, as_of), fx);
+            self.join(Customer::new(name, vec![value], now, as_of), fx);
         }
     }
 
@@ -346,7 +348,7 @@ impl Model {
         fx: &mut Effects,
     ) {
         if self.line.is_empty() && !self.wall.contains_key(&name) {
-            let mut remains = Person::new(name, vec![], self.now, as_of);
+            let mut remains = Customer::new(name, vec![], self.now, as_of);
             remains.stage = Phase::Terminating;
             remains.gone = true;
             remains.orphan = true;
@@ -358,22 +360,22 @@ impl Model {
     }
 
     pub(super) fn views(&self, epoch: Instant) -> Vec<View<u32>> {
-        let line = self.line.iter().enumerate().map(|(place, person)| View {
-            uid: uid(person.name),
-            phase: person.stage,
-            config: if person.orphan {
+        let line = self.line.iter().enumerate().map(|(place, customer)| View {
+            uid: uid(customer.name),
+            phase: customer.stage,
+            config: if customer.orphan {
                 Config::Orphan
             } else {
                 Config::Desired
             },
-            snapshot: person.told[..person.acted].last().copied(),
-            deadline: at(epoch, person.deadline()),
-            activity: match person.flight {
+            snapshot: customer.observations[..customer.acted].last().copied(),
+            deadline: at(epoch, customer.deadline()),
+            activity: match customer.flight {
                 Some(_) => Activity::Running,
                 None if place == 0 => Activity::Idle,
                 None => Activity::Blocked,
             },
-            failures: person.failures,
+            failures: customer.failures,
         });
         let wall = self.wall.keys().map(|name| View {
             uid: uid(*name),

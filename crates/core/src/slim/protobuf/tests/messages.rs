@@ -1,5 +1,5 @@
-//! Kubernetes' messages as `prost` writes them: the other side of what is tested. They have more
-//! fields than are read, so that skipping is tested too.
+//! Kubernetes' messages as `prost` encodes them. They have more fields than are read, so that
+//! skipping is tested too.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) fn enveloped(kind: &str, message: &impl Message) -> Vec<u8> {
     [&MAGIC[..], &unknown.encode_to_vec()].concat()
 }
 
-/// A watch event, without its length.
+/// A watch event without its length prefix.
 pub(super) fn frame(event: &str, object: &[u8]) -> Vec<u8> {
     let event = WatchEventMessage {
         event: Some(event.into()),

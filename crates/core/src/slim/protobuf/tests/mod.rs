@@ -1,4 +1,4 @@
-//! Both decoders of one object give the same slim struct, and no bytes do harm.
+//! Both decoders give the same slim struct for an object, and no input causes a panic.
 
 mod messages;
 mod model;
@@ -66,21 +66,21 @@ fn a_bare_pod_is_read() {
 #[case::name(ModelPod { name: String::new(), ..a_pod() }, "metadata.name is missing")]
 #[case::uid(ModelPod { uid: String::new(), ..a_pod() }, "metadata.uid is missing")]
 #[case::version(ModelPod { resource_version: String::new(), ..a_pod() }, "metadata.resourceVersion is missing")]
-#[case::strange_version(ModelPod { resource_version: "new".into(), ..a_pod() }, "metadata.resourceVersion is \"new\"")]
-fn what_makes_no_object_is_refused_as_in_json(#[case] model: ModelPod, #[case] why: &str) {
+#[case::strange_version(ModelPod { resource_version: "new".into(), ..a_pod() }, "invalid metadata.resourceVersion: \"new\"")]
+fn invalid_objects_are_refused_as_in_json(#[case] model: ModelPod, #[case] why: &str) {
     assert_eq!(by_protobuf(&model).unwrap_err().to_string(), why);
     assert_eq!(by_json(&model).unwrap_err().to_string(), why);
 }
 
 #[test]
-fn a_watch_tells_what_happened() {
+fn a_watch_event_has_its_type() {
     let object = enveloped("Pod", &a_pod().message());
-    let told = |event: &str| protobuf().decode_watch_event(&frame(event, &object));
-    assert!(matches!(told("ADDED"), WatchEvent::Added(pod) if pod.meta.key.name() == "build-1"));
-    assert!(matches!(told("MODIFIED"), WatchEvent::Modified(_)));
-    assert!(matches!(told("DELETED"), WatchEvent::Deleted(_)));
+    let event = |event: &str| protobuf().decode_watch_event(&frame(event, &object));
+    assert!(matches!(event("ADDED"), WatchEvent::Added(pod) if pod.meta.key.name() == "build-1"));
+    assert!(matches!(event("MODIFIED"), WatchEvent::Modified(_)));
+    assert!(matches!(event("DELETED"), WatchEvent::Deleted(_)));
     assert!(
-        matches!(told("RENAMED"), WatchEvent::Bad(bad) if bad.why.to_string() == "type is \"RENAMED\"")
+        matches!(event("RENAMED"), WatchEvent::Bad(bad) if bad.why.to_string() == "invalid type: \"RENAMED\"")
     );
 }
 
@@ -88,7 +88,7 @@ fn a_watch_tells_what_happened() {
 #[case::in_between(&[], false)]
 #[case::at_the_end_of_a_streaming_list(&[("k8s.io/initial-events-end", "true")], true)]
 #[case::not_yet_at_the_end(&[("k8s.io/initial-events-end", "false")], false)]
-#[case::of_somebody_else(&[("example.org/x", "true")], false)]
+#[case::with_another_annotation(&[("example.org/x", "true")], false)]
 fn a_bookmark_has_a_version_and_nothing_else(
     #[case] annotations: &[(&str, &str)],
     #[case] ends: bool,
@@ -150,11 +150,11 @@ fn a_status_is_the_same_error_in_both_formats() {
     );
     assert_eq!(error.retry_after, Some(std::time::Duration::from_secs(3)));
     let event = protobuf().decode_watch_event(&frame("ERROR", &bytes));
-    assert!(matches!(event, WatchEvent::Error(told) if *told == error));
+    assert!(matches!(event, WatchEvent::Error(event) if *event == error));
 }
 
 #[test]
-fn an_object_is_no_status() {
+fn an_object_is_not_a_status() {
     assert_eq!(
         ApiError::from_status(&enveloped("Pod", &a_pod().message())),
         None
@@ -162,7 +162,7 @@ fn an_object_is_no_status() {
 }
 
 #[test]
-fn a_page_is_read_and_a_bad_item_costs_itself() {
+fn a_bad_item_of_a_page_does_not_affect_the_others() {
     let bad = ModelPod {
         resource_version: "x".into(),
         ..a_pod()
@@ -194,17 +194,17 @@ fn a_page_is_read_and_a_bad_item_costs_itself() {
 #[case::nothing(Vec::new())]
 #[case::json(b"{}".to_vec())]
 #[case::the_magic_alone(MAGIC.to_vec())]
-fn what_is_no_list_is_not_taken_for_an_empty_one(#[case] bytes: Vec<u8>) {
+fn an_invalid_list_is_not_taken_for_an_empty_one(#[case] bytes: Vec<u8>) {
     assert!(protobuf().decode_page(&Bytes::from(bytes)).is_err());
 }
 
 #[test]
-fn an_event_that_breaks_off_still_says_whose_it_is() {
+fn a_truncated_event_still_identifies_its_object() {
     let object = enveloped("Pod", &a_pod().message());
     let whole = frame("DELETED", &object);
     // All but the last bytes of the spec: the metadata comes first.
     let WatchEvent::Bad(bad) = protobuf().decode_watch_event(&whole[..whole.len() - 3]) else {
-        panic!("read a broken object");
+        panic!("decoded a truncated object");
     };
     assert_eq!(bad.key.unwrap().to_string(), "ci/build-1");
     assert_eq!(bad.uid.unwrap().as_str(), "0a1b");
@@ -212,7 +212,7 @@ fn an_event_that_breaks_off_still_says_whose_it_is() {
 }
 
 #[test]
-fn what_is_no_utf8_is_read_as_the_server_writes_it_in_json() {
+fn invalid_utf8_is_decoded_as_in_the_json_of_the_server() {
     let mut bytes = enveloped(
         "Pod",
         &ModelPod {
@@ -228,10 +228,10 @@ fn what_is_no_utf8_is_read_as_the_server_writes_it_in_json() {
 }
 
 #[test]
-fn a_field_of_another_type_is_an_error_that_names_it() {
-    // Metadata as a number.
+fn a_field_of_another_type_is_named_in_the_error() {
+    // The metadata as a number.
     let error = Pod::from_protobuf(&[0x08, 0x01], &context()).unwrap_err();
-    assert_eq!(error.to_string(), "metadata travels as a varint");
+    assert_eq!(error.to_string(), "metadata is encoded as a varint");
 }
 
 #[test]
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = protobuf().decode_watch_event(&bytes);
         let _ = protobuf().decode_object(&bytes);
         let _ = Pod::from_protobuf(&bytes, &context());
@@ -281,7 +281,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_events_are_survived_and_cost_themselves(
+    fn damaged_events_do_not_affect_others(
         model in model::any_pod(),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         cut in any::<prop::sample::Index>(),
@@ -295,7 +295,7 @@ proptest! {
         let _ = protobuf().decode_watch_event(&bytes[..cut.index(bytes.len())]);
     }
 
-    /// What is read of a frame cannot be larger than the frame, whatever lengths it claims.
+    /// The decoded part of a frame cannot be larger than the frame, whatever lengths it claims.
     #[test]
     fn claimed_lengths_allocate_nothing(length in any::<u64>(), number in 1_u32..40) {
         let mut bytes = Vec::new();

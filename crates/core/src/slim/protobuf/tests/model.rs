@@ -1,4 +1,4 @@
-//! A pod that can be written in both formats, as the API server writes it.
+//! A pod that can be encoded in both formats, as the API server does.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) struct ModelPod {
     pub(super) conditions: Vec<Condition>,
 }
 
-/// Type, status, reason and the time of its last change.
+/// Type, status, reason and time of the last transition.
 type Condition = (String, String, String, Option<i64>);
 
 #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ impl State {
                 started_at,
                 finished_at,
             } => {
-                // A zero time travels as an empty message.
+                // A zero time is encoded as an empty message.
                 let of = |at: &Option<i64>| Some(at.map_or_else(TimeMessage::default, time));
                 message.terminated = Some(TerminatedMessage {
                     exit_code: Some(*exit_code),
@@ -310,7 +310,7 @@ impl ModelPod {
     }
 }
 
-fn word() -> impl Strategy<Value = String> {
+fn short_text() -> impl Strategy<Value = String> {
     prop_oneof![4 => "[a-z0-9.-]{1,12}", 1 => "[ -~äß\\n\"\\\\]{0,6}", 1 => Just(String::new())]
 }
 
@@ -335,7 +335,7 @@ fn state() -> impl Strategy<Value = State> {
 
 fn container() -> impl Strategy<Value = Container> {
     (
-        word(),
+        short_text(),
         state(),
         state(),
         0..3_i32,
@@ -355,25 +355,29 @@ fn condition() -> impl Strategy<Value = Condition> {
         Just("PodScheduled".to_owned()),
         Just("PodReadyToStartContainers".to_owned()),
         Just("DisruptionTarget".to_owned()),
-        word(),
+        short_text(),
     ];
     let status = prop_oneof![Just("True".to_owned()), Just("False".to_owned())];
-    let reason = prop_oneof![Just("DeletionByPodGC".to_owned()), word()];
+    let reason = prop_oneof![Just("DeletionByPodGC".to_owned()), short_text()];
     (name, status, reason, option::of(seconds()))
 }
 
 fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         Just(Source::EmptyDir),
-        word().prop_map(Source::Claim),
+        short_text().prop_map(Source::Claim),
         Just(Source::Ephemeral),
     ]
 }
 
 fn variable() -> impl Strategy<Value = (String, String)> {
-    let name = prop_oneof![Just("ARGO_TEMPLATE".to_owned()), word()];
+    let name = prop_oneof![Just("ARGO_TEMPLATE".to_owned()), short_text()];
     let set = |name| format!(r#"{{"containerSet":{{"containers":[{{"name":"{name}"}}]}}}}"#);
-    let value = prop_oneof![Just("{}".to_owned()), "[a-z]{1,2}".prop_map(set), word()];
+    let value = prop_oneof![
+        Just("{}".to_owned()),
+        "[a-z]{1,2}".prop_map(set),
+        short_text()
+    ];
     (name, value)
 }
 
@@ -382,25 +386,25 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
         Just("app".to_owned()),
         Just("gone".to_owned()),
         Just("belayer.dev/release".to_owned()),
-        word(),
+        short_text(),
     ];
-    btree_map(name, word(), 0..5)
+    btree_map(name, short_text(), 0..5)
 }
 
 prop_compose! {
     fn identified()(
-        name in word(),
-        namespace in word(),
-        uid in word(),
-        version in prop_oneof![6 => "[1-9][0-9]{0,9}", 1 => word()],
+        name in short_text(),
+        namespace in short_text(),
+        uid in short_text(),
+        version in prop_oneof![6 => "[1-9][0-9]{0,9}", 1 => short_text()],
         deletion in option::of((seconds(), 0..600_i64)),
         labels in pairs(),
         annotations in pairs(),
-        owners in vec((word(), option::of(any::<bool>())), 0..4),
-        finalizers in vec(word(), 0..4),
+        owners in vec((short_text(), option::of(any::<bool>())), 0..4),
+        finalizers in vec(short_text(), 0..4),
         managers in vec(
             (
-                prop_oneof![Just("kubelet".to_owned()), word()],
+                prop_oneof![Just("kubelet".to_owned()), short_text()],
                 prop_oneof![Just("status".to_owned()), Just(String::new())],
                 option::of(seconds()),
             ),
@@ -417,16 +421,16 @@ prop_compose! {
 prop_compose! {
     pub(super) fn any_pod()(
         pod in identified(),
-        node_name in word(),
-        volumes in vec((word(), source()), 0..4),
+        node_name in short_text(),
+        volumes in vec((short_text(), source()), 0..4),
         env in [vec(variable(), 0..2), vec(variable(), 0..2)],
         phase in prop_oneof![
             Just("Failed".to_owned()), Just("Running".to_owned()),
-            Just("Succeeded".to_owned()), Just("Pending".to_owned()), word(),
+            Just("Succeeded".to_owned()), Just("Pending".to_owned()), short_text(),
         ],
-        reason in word(),
-        message in word(),
-        pod_ip in word(),
+        reason in short_text(),
+        message in short_text(),
+        pod_ip in short_text(),
         start_time in option::of(seconds()),
         conditions in vec(condition(), 0..4),
         containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],

@@ -1,4 +1,4 @@
-//! A question to the API server, and what a live read answers.
+//! Queries to the API server and the answers of live reads.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -9,41 +9,42 @@ use futures::future::BoxFuture;
 use crate::http::RequestError;
 use crate::moment::LogicalTime;
 
-/// Something that can be asked of the API server.
+/// A query that live reads answer.
 pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
-    /// What comes back.
+    /// The type of the answer.
     type Answer: Clone + Debug + Send + Sync + 'static;
 
-    /// Kind of question: a metric label, such as `owner`.
+    /// The type of query as a metric label, such as `owner`.
     const NAME: &'static str;
 
-    /// What to call `answer` in a metric: one of few words.
+    /// The `answer` as a metric label: one of few values.
     fn outcome(answer: &Self::Answer) -> &'static str;
 
-    /// About how many bytes `answer` takes beside its own size. See [`Budget`](super::Budget).
+    /// The approximate size of `answer` in bytes, without its own `size_of`. See
+    /// [`Budget`](super::Budget).
     fn weight(_answer: &Self::Answer) -> usize {
         0
     }
 }
 
-/// Who can answer questions: by live requests in production, by a script in tests.
+/// Answers queries: by requests in production, from a script in tests.
 pub trait LiveReader<Q: Query>: Send + Sync + 'static {
-    /// Looks now. Must not answer from a cache.
-    fn look<'a>(&'a self, question: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
+    /// Reads now. Must not answer from a cache.
+    fn look<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
 }
 
-/// A look that gave no answer.
+/// A live read that gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct LookError {
     /// What went wrong.
     pub message: String,
-    /// The server asked to wait at least this long.
+    /// The minimum delay that the server asked for.
     pub retry_after: Option<Duration>,
 }
 
 impl LookError {
-    /// An answer that cannot be used, in words.
+    /// An error for an answer that cannot be used.
     pub fn unusable(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -61,7 +62,7 @@ impl From<&RequestError> for LookError {
     }
 }
 
-/// An answer and when its look began. Only a look makes one.
+/// An answer and the time at which its live read began. Only a live read creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveAnswer<A> {
     pub(super) answer: A,
@@ -74,28 +75,28 @@ impl<A> LiveAnswer<A> {
         &self.answer
     }
 
-    /// When the look that gave it was begun.
+    /// When the live read began.
     pub fn begun(&self) -> LogicalTime {
         self.begun
     }
 
-    /// A fact for tests of decisions.
+    /// An answer for tests of decisions.
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted(answer: A, begun: LogicalTime) -> Self {
         Self { answer, begun }
     }
 }
 
-/// Looks once, now, for whoever does not wait with others: commands that explain and end.
+/// Reads once, now, without sharing the answer: for commands that explain one object.
 ///
 /// # Errors
 ///
-/// When the look gave no answer.
+/// If the read gave no answer.
 pub async fn look<Q: Query>(
-    oracle: &dyn LiveReader<Q>,
-    question: &Q,
+    reader: &dyn LiveReader<Q>,
+    query: &Q,
 ) -> Result<LiveAnswer<Q::Answer>, LookError> {
     let begun = LogicalTime::now();
-    let answer = oracle.look(question).await?;
+    let answer = reader.look(query).await?;
     Ok(LiveAnswer { answer, begun })
 }
