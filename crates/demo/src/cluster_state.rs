@@ -1,5 +1,5 @@
-//! What is in the cluster right now, followed live: for the counters and for knowing when a
-//! chapter is over.
+//! The current state of the cluster, updated by its events: for the counters, and for the conditions
+//! that end a chapter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,115 +9,123 @@ use belayer_sandbox::{Cluster, EventType, Gvr, StoreEvent};
 use belayer_workload::WORKFLOWS;
 use parking_lot::Mutex;
 
-use super::life::{Flow, Hold, Life, Now, Pod, text};
+use super::tracked::{Existence, Hold, Pod, Tracked, Workflow, text};
 
 /// The counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Pods, workflows and claims that a hold of ours is on.
+    /// Pods, workflows and PVCs with a hold.
     pub(super) held: usize,
-    /// Those that are Terminating, and held.
+    /// Those that are Terminating and have a hold.
     pub(super) waiting: usize,
-    /// Those that are gone.
-    pub(super) vanished: usize,
+    /// Those that are removed.
+    pub(super) removed: usize,
 }
 
 impl Counts {
-    fn add(&mut self, life: &Life) {
-        self.held += usize::from(life.now != Now::Gone && life.hold == Hold::On);
-        self.waiting += usize::from(life.is_waiting());
-        self.vanished += usize::from(life.now == Now::Gone);
+    fn add(&mut self, object: &Tracked) {
+        self.held += usize::from(object.now != Existence::Gone && object.hold == Hold::On);
+        self.waiting += usize::from(object.is_waiting());
+        self.removed += usize::from(object.now == Existence::Gone);
     }
 }
 
-/// Everything of the story that there is and was. Cheap to clone; the clones are one.
+/// All objects of the demo, including removed ones. Clones share the state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Chronicle {
+pub(super) struct ClusterState {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// All by UID, but for the namespaces, which are by name.
+/// Objects by UID, namespaces by name.
 #[derive(Debug, Default)]
 struct Inner {
     pods: BTreeMap<String, Pod>,
-    flows: BTreeMap<String, Flow>,
-    claims: BTreeMap<String, Life>,
-    namespaces: BTreeMap<String, Now>,
+    workflows: BTreeMap<String, Workflow>,
+    claims: BTreeMap<String, Tracked>,
+    namespaces: BTreeMap<String, Existence>,
     changes: u64,
 }
 
-impl Chronicle {
-    /// Follows the cluster from now on, as long as it exists.
+impl ClusterState {
+    /// Follows the cluster's events from now on.
     pub(super) fn follow(cluster: &Cluster) -> Self {
-        let chronicle = Self::default();
+        let state = Self::default();
         let mut events = cluster.subscribe(None, cluster.version());
-        let writer = chronicle.clone();
+        let writer = state.clone();
         tokio::spawn(async move {
             while let Ok(event) = events.next().await {
                 writer.inner.lock().note(&event, Instant::now());
             }
         });
-        chronicle
+        state
     }
 
     /// The counters.
     pub(super) fn counts(&self) -> Counts {
         let inner = self.inner.lock();
-        let pods = inner.pods.values().map(|pod| &pod.life);
-        let flows = inner.flows.values().map(|flow| &flow.life);
+        let pods = inner.pods.values().map(|pod| &pod.object);
+        let workflows = inner.workflows.values().map(|workflow| &workflow.object);
         let mut counts = Counts::default();
-        for life in pods.chain(flows).chain(inner.claims.values()) {
-            counts.add(life);
+        for object in pods.chain(workflows).chain(inner.claims.values()) {
+            counts.add(object);
         }
         counts
     }
 
-    /// The pods for which `which` is true, in the order of their UIDs.
+    /// The pods that match, in the order of their UIDs.
     pub(super) fn pods(&self, which: impl Fn(&Pod) -> bool) -> Vec<Pod> {
         let inner = self.inner.lock();
         let pods = inner.pods.values().filter(|pod| which(pod));
         pods.cloned().collect()
     }
 
-    /// How many pods there are for which `which` is true.
+    /// How many pods match.
     pub(super) fn count(&self, which: impl Fn(&Pod) -> bool) -> usize {
         let inner = self.inner.lock();
         inner.pods.values().filter(|pod| which(pod)).count()
     }
 
-    /// How many workflows there are for which `which` is true.
-    pub(super) fn count_flows(&self, which: impl Fn(&Flow) -> bool) -> usize {
+    /// How many workflows match.
+    pub(super) fn count_workflows(&self, which: impl Fn(&Workflow) -> bool) -> usize {
         let inner = self.inner.lock();
-        inner.flows.values().filter(|flow| which(flow)).count()
+        inner
+            .workflows
+            .values()
+            .filter(|workflow| which(workflow))
+            .count()
     }
 
-    /// How many claims there are for which `which` is true.
-    pub(super) fn count_claims(&self, which: impl Fn(&Life) -> bool) -> usize {
+    /// How many PVCs match.
+    pub(super) fn count_claims(&self, which: impl Fn(&Tracked) -> bool) -> usize {
         let inner = self.inner.lock();
         inner.claims.values().filter(|claim| which(claim)).count()
     }
 
-    /// The claim of this name, if there is or was one.
-    pub(super) fn claim(&self, name: &str) -> Option<Life> {
+    /// The PVC of this name, also after its removal.
+    pub(super) fn claim(&self, name: &str) -> Option<Tracked> {
         let inner = self.inner.lock();
         inner
             .claims
             .values()
-            .find(|life| life.name == name)
+            .find(|object| object.name == name)
             .cloned()
     }
 
-    /// Whether a namespace is there.
-    pub(super) fn namespace(&self, name: &str) -> Now {
+    /// The state of a namespace.
+    pub(super) fn namespace(&self, name: &str) -> Existence {
         let inner = self.inner.lock();
-        inner.namespaces.get(name).copied().unwrap_or(Now::Gone)
+        inner
+            .namespaces
+            .get(name)
+            .copied()
+            .unwrap_or(Existence::Gone)
     }
 
     /// How many namespaces are Terminating.
     pub(super) fn terminating_namespaces(&self) -> usize {
         let inner = self.inner.lock();
         let all = inner.namespaces.values();
-        all.filter(|now| **now == Now::Terminating).count()
+        all.filter(|now| **now == Existence::Terminating).count()
     }
 
     /// How many changes there have been.
@@ -132,9 +140,9 @@ impl Inner {
         let is = |gvr: &Gvr| *group == *gvr.group && *resource == *gvr.resource;
         let object = &*event.object;
         let now = match event.event_type {
-            EventType::Deleted => Now::Gone,
-            _ if object.pointer("/metadata/deletionTimestamp").is_some() => Now::Terminating,
-            _ => Now::There,
+            EventType::Deleted => Existence::Gone,
+            _ if object.pointer("/metadata/deletionTimestamp").is_some() => Existence::Terminating,
+            _ => Existence::Exists,
         };
         let uid = text(object, "/metadata/uid").to_owned();
         if is(&Gvr::PODS) {
@@ -142,13 +150,14 @@ impl Inner {
             pod.or_insert_with(|| Pod::new(object, at))
                 .note(object, now, at);
         } else if is(&WORKFLOWS) {
-            let flow = self.flows.entry(uid);
-            flow.or_insert_with(|| Flow::new(object, at))
+            let workflow = self.workflows.entry(uid);
+            workflow
+                .or_insert_with(|| Workflow::new(object, at))
                 .note(object, now, at);
         } else if is(&Gvr::PERSISTENTVOLUMECLAIMS) {
             let claim = self.claims.entry(uid);
             claim
-                .or_insert_with(|| Life::new(object, at))
+                .or_insert_with(|| Tracked::new(object, at))
                 .note(object, now, at);
         } else if is(&Gvr::NAMESPACES) {
             let name = text(object, "/metadata/name").to_owned();

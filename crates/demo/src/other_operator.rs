@@ -1,5 +1,5 @@
-//! Another operator on the same pods: it puts finalizers and labels of its own on them, moves
-//! them about, and takes them off some time after a pod was deleted.
+//! Another operator on the same pods: it adds its own finalizers and labels, reorders its finalizers,
+//! and removes them some time after a pod was deleted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,58 +11,58 @@ use belayer_workload::names;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{NEIGHBOUR, Pace};
+use super::{OTHER_OPERATOR, Pace};
 
-/// What the names of its finalizers begin with.
+/// Prefix of its finalizers.
 pub(super) const DOMAIN: &str = "example.com/";
-/// What it holds pods by.
+/// The finalizer that it keeps until a pod's deletion.
 const KEEP: &str = "example.com/keep";
-/// What it puts on and takes off again while a pod lives.
+/// The finalizer that it adds and removes while a pod is running.
 const AUDIT: &str = "example.com/audit";
-/// The label it writes.
+/// The label that it writes.
 const TOUCHED: &str = "example.com/touched";
 
-/// One in so many pods is its business.
+/// It handles one in this many pods.
 const ONE_IN: u64 = 4;
 /// How many pods it changes at a time.
 const EDITS: usize = 3;
 
-/// What it does.
+/// What it does at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mood {
-    /// Changes pods that live, and lets deleted ones go after a while.
+pub(super) enum Mode {
+    /// Changes running pods, and releases deleted ones after a delay.
     Busy,
     /// Writes nothing.
     Resting,
-    /// Takes everything off that is its own.
-    LettingGo,
+    /// Removes all its finalizers.
+    Releasing,
 }
 
-/// The hand on the other operator. It ends when this is dropped.
+/// Handle of the other operator, which stops when this is dropped.
 #[derive(Debug)]
-pub(super) struct Neighbour {
-    mood: watch::Sender<Mood>,
+pub(super) struct OtherOperator {
+    mode: watch::Sender<Mode>,
 }
 
-impl Neighbour {
+impl OtherOperator {
     /// Starts it.
     pub(super) fn start(cluster: &Cluster, pace: Pace, seed: u64) -> Self {
-        let (mood, orders) = watch::channel(Mood::Busy);
+        let (mode, modes) = watch::channel(Mode::Busy);
         let worker = Worker {
             cluster: cluster.clone(),
-            actor: Actor::new(NEIGHBOUR),
+            actor: Actor::new(OTHER_OPERATOR),
             rng: SharedRng::new(seed ^ 0x6e65_6967),
-            patience: pace.of(0.8),
+            delay: pace.of(0.8),
             deleting: BTreeMap::new(),
             edits: 0,
         };
-        tokio::spawn(worker.work(orders, pace.of(0.15).max(Duration::from_millis(20))));
-        Self { mood }
+        tokio::spawn(worker.work(modes, pace.of(0.15).max(Duration::from_millis(20))));
+        Self { mode }
     }
 
-    /// Changes what it does from its next turn on.
-    pub(super) fn be(&self, mood: Mood) {
-        self.mood.send_replace(mood);
+    /// Changes its mode from the next iteration on.
+    pub(super) fn set_mode(&self, mode: Mode) {
+        self.mode.send_replace(mode);
     }
 }
 
@@ -70,21 +70,21 @@ struct Worker {
     cluster: Cluster,
     actor: Actor,
     rng: SharedRng,
-    /// How long it keeps a pod that is deleted.
-    patience: Duration,
-    /// Since when pods are seen to be deleted, by UID.
+    /// How long it keeps its finalizers on a deleted pod.
+    delay: Duration,
+    /// When each deleted pod was first seen, by UID.
     deleting: BTreeMap<String, Instant>,
     edits: u64,
 }
 
 impl Worker {
-    async fn work(mut self, mut orders: watch::Receiver<Mood>, every: Duration) {
+    async fn work(mut self, mut modes: watch::Receiver<Mode>, every: Duration) {
         loop {
             tokio::select! {
-                changed = orders.changed() => if changed.is_err() { return },
+                changed = modes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(every) => {}
             }
-            let mood = *orders.borrow();
+            let mode = *modes.borrow();
             let Ok(page) =
                 self.cluster
                     .list(&Gvr::PODS, None, &ListOptions::labels(names::WORKFLOW))
@@ -92,34 +92,34 @@ impl Worker {
                 continue;
             };
             for pod in &page.items {
-                match mood {
-                    Mood::Resting => {}
-                    Mood::Busy if is_deleting(pod) => self.let_go_in_time(pod),
-                    Mood::Busy => self.adopt(pod),
-                    Mood::LettingGo => self.let_go(pod),
+                match mode {
+                    Mode::Resting => {}
+                    Mode::Busy if is_deleting(pod) => self.release_after_delay(pod),
+                    Mode::Busy => self.add_finalizer(pod),
+                    Mode::Releasing => self.release(pod),
                 }
             }
-            if mood == Mood::Busy {
+            if mode == Mode::Busy {
                 self.edit_some(&page.items);
             }
         }
     }
 
-    /// Puts its finalizer on in front of all others.
-    fn adopt(&self, pod: &Value) {
+    /// Adds its finalizer before all others.
+    fn add_finalizer(&self, pod: &Value) {
         let finalizers = finalizers(pod);
-        if !is_mine(pod) || finalizers.contains(&KEEP) {
+        if !is_handled(pod) || finalizers.contains(&KEEP) {
             return;
         }
         let all: Vec<&str> = [KEEP].into_iter().chain(finalizers).collect();
         self.write(pod, &json!({ "finalizers": all }));
     }
 
-    /// Moves its own finalizers about, around those of others, and writes a label.
+    /// Reorders its own finalizers around those of others, and writes a label.
     fn edit_some(&mut self, pods: &[std::sync::Arc<Value>]) {
         let mine: Vec<_> = pods
             .iter()
-            .filter(|pod| is_mine(pod) && !is_deleting(pod))
+            .filter(|pod| is_handled(pod) && !is_deleting(pod))
             .collect();
         for _ in 0..EDITS.min(mine.len()) {
             let number = self.rng.below(mine.len() as u64);
@@ -143,7 +143,7 @@ impl Worker {
         }
     }
 
-    fn let_go_in_time(&mut self, pod: &Value) {
+    fn release_after_delay(&mut self, pod: &Value) {
         let uid = pod
             .pointer("/metadata/uid")
             .and_then(Value::as_str)
@@ -152,12 +152,12 @@ impl Worker {
             .deleting
             .entry(uid.to_owned())
             .or_insert_with(Instant::now);
-        if since.elapsed() >= self.patience {
-            self.let_go(pod);
+        if since.elapsed() >= self.delay {
+            self.release(pod);
         }
     }
 
-    fn let_go(&self, pod: &Value) {
+    fn release(&self, pod: &Value) {
         let before = finalizers(pod);
         let rest: Vec<&str> = before
             .iter()
@@ -169,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// Writes some metadata, at the version that was read.
+    /// Patches metadata, with the version that was read.
     fn write(&self, pod: &Value, metadata: &Value) {
         let field = |name: &str| pod["metadata"][name].as_str().unwrap_or_default();
         let mut metadata = metadata.clone();
@@ -184,15 +184,15 @@ impl Worker {
             Subresource::None,
             &WriteOptions::default(),
         );
-        // Somebody else was first: next time.
+        // A concurrent write came first: retry in the next iteration.
         if let Err(ApiError { code, message, .. }) = written {
-            tracing::debug!(code, message, "the neighbour was refused");
+            tracing::debug!(code, message, "the other operator's patch was refused");
         }
     }
 }
 
-/// Which pods are its business: always the same ones of a seed.
-fn is_mine(pod: &Value) -> bool {
+/// Whether the operator handles this pod; the same pods for each seed.
+fn is_handled(pod: &Value) -> bool {
     let name = pod
         .pointer("/metadata/name")
         .and_then(Value::as_str)

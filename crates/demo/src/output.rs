@@ -1,6 +1,6 @@
-//! Telling: on a terminal with colours and live counters, elsewhere in plain lines.
+//! Output: on a terminal with colours and live counters, elsewhere as plain lines.
 //!
-//! `NO_COLOR` is obeyed by the stream that everything is written through.
+//! The output stream respects `NO_COLOR`.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use owo_colors::OwoColorize as _;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use super::chronicle::Chronicle;
-use super::controller::Ledger;
+use super::cluster_state::ClusterState;
+use super::controller::ReleaseLog;
 use super::world::World;
 
-/// No line is longer, but for a word that is.
+/// Maximum width of a line, unless a single word is longer.
 const WIDTH: usize = 80;
 
-/// Columns in front of what happens in a chapter.
+/// Indentation of the text of a chapter.
 const INDENT: usize = 3;
 
-/// How often the live counters change.
+/// Update interval of the live counters.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Tells the story.
-pub(super) struct Telling {
+/// Prints the demo.
+pub(super) struct Output {
     screen: Screen,
     ticker: Mutex<Option<JoinHandle<()>>>,
     chapter: Mutex<usize>,
@@ -38,12 +38,12 @@ enum Screen {
     /// Lines alone.
     Plain,
     /// For tests.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests listen"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "used by tests only"))]
     Kept(Arc<Mutex<Vec<String>>>),
 }
 
-impl Telling {
-    /// On standard output, as fits what it is.
+impl Output {
+    /// Writes to standard output, with colours and counters on a terminal.
     pub(super) fn on_stdout() -> Self {
         if !std::io::stdout().is_terminal() {
             return Self::on(Screen::Plain);
@@ -56,9 +56,9 @@ impl Telling {
         Self::on(Screen::Terminal(bar))
     }
 
-    /// Into a list of lines.
+    /// Writes to a list of lines.
     #[cfg(test)]
-    pub(super) fn kept() -> (Self, Arc<Mutex<Vec<String>>>) {
+    pub(super) fn captured() -> (Self, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::<Mutex<Vec<String>>>::default();
         (Self::on(Screen::Kept(Arc::clone(&lines))), lines)
     }
@@ -71,20 +71,20 @@ impl Telling {
         }
     }
 
-    /// Shows live counters from now on, and how many of so many chapters are told.
+    /// Shows live counters and the number of finished chapters.
     pub(super) fn begin(&self, world: &World, chapters: usize) {
         let Screen::Terminal(bar) = &self.screen else {
             return;
         };
         bar.set_length(chapters as u64);
         let bar = bar.clone();
-        let (chronicle, ledger) = (
-            world.chronicle.clone(),
-            Arc::clone(world.controller.ledger()),
+        let (state, release_log) = (
+            world.state.clone(),
+            Arc::clone(world.controller.release_log()),
         );
         let ticker = tokio::spawn(async move {
             loop {
-                bar.set_message(counters(&chronicle, &ledger));
+                bar.set_message(counters(&state, &release_log));
                 bar.tick();
                 tokio::time::sleep(TICK).await;
             }
@@ -92,7 +92,7 @@ impl Telling {
         *self.ticker.lock() = Some(ticker);
     }
 
-    /// Takes the live counters away.
+    /// Removes the live counters.
     pub(super) fn finish(&self) {
         if let Some(ticker) = self.ticker.lock().take() {
             ticker.abort();
@@ -102,7 +102,7 @@ impl Telling {
         }
     }
 
-    /// A new chapter.
+    /// Begins a chapter.
     pub(super) fn chapter(&self, title: &str) {
         let number = {
             let mut chapter = self.chapter.lock();
@@ -120,27 +120,27 @@ impl Telling {
         ));
     }
 
-    /// Something that happens in the chapter.
+    /// Prints what happens in the chapter.
     pub(super) fn say(&self, text: &str) {
         self.line(&fit(text, INDENT, 0));
     }
 
-    /// What somebody types.
-    pub(super) fn shell(&self, command: &str) {
+    /// Prints a command command of a user.
+    pub(super) fn command(&self, command: &str) {
         self.line(&format!("   {} {}", "$".dimmed(), command.cyan()));
     }
 
-    /// Something of less weight.
-    pub(super) fn aside(&self, text: &str) {
+    /// Prints a detail.
+    pub(super) fn detail(&self, text: &str) {
         self.styled(text, |line| line.dimmed().to_string());
     }
 
-    /// What Belayer did in the chapter.
+    /// Prints the result of the chapter.
     pub(super) fn result(&self, text: &str) {
         self.styled(text, |line| line.green().to_string());
     }
 
-    /// Line by line, so that no colour runs over into an indent.
+    /// Line by line, so that the colour does not extend to the indentation.
     fn styled(&self, text: &str, style: impl Fn(&str) -> String) {
         for line in fit(text, INDENT, 0).lines() {
             let words = line.trim_start();
@@ -149,7 +149,7 @@ impl Telling {
         }
     }
 
-    /// A line as it is.
+    /// Prints a line without wrapping.
     pub(super) fn line(&self, text: &str) {
         match &self.screen {
             Screen::Terminal(bar) => bar.suspend(|| print(text)),
@@ -163,32 +163,32 @@ impl Telling {
     }
 }
 
-impl Drop for Telling {
+impl Drop for Output {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-/// A closed pipe is no reason to fail: `cargo xtask demo | head`.
+/// Ignores a closed pipe, as in `cargo xtask demo | head`.
 fn print(text: &str) {
     let mut out = anstream::stdout().lock();
     let _ = writeln!(out, "{text}");
     let _ = out.flush();
 }
 
-fn counters(chronicle: &Chronicle, ledger: &Ledger) -> String {
-    let counts = chronicle.counts();
+fn counters(state: &ClusterState, release_log: &ReleaseLog) -> String {
+    let counts = state.counts();
     format!(
-        "held {} · waiting {} · released {} · vanished {}",
+        "held {} · waiting {} · released {} · removed {}",
         counts.held,
         counts.waiting,
-        ledger.len(),
-        counts.vanished
+        release_log.len(),
+        counts.removed
     )
 }
 
-/// Lines of at most [`WIDTH`] columns: `indent` blanks, `text`, and `hang` blanks more in front of
-/// what follows the first line.
+/// Wraps `text` to [`WIDTH`] columns, with `indent` blanks before each line and `hang` more from
+/// the second line on.
 pub(super) fn fit(text: &str, indent: usize, hang: usize) -> String {
     let behind = " ".repeat(indent + hang);
     let text = wrapped(text, WIDTH.saturating_sub(indent + hang), &behind);
@@ -200,11 +200,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_carries_no_colours() {
-        let (telling, lines) = Telling::kept();
-        telling.chapter("Once");
-        telling.result("done");
-        assert_eq!(*lines.lock(), ["", "1. Once", "   done"]);
+    fn captured_lines_have_no_colours() {
+        let (output, lines) = Output::captured();
+        output.chapter("Title");
+        output.result("done");
+        assert_eq!(*lines.lock(), ["", "1. Title", "   done"]);
     }
 
     #[test]

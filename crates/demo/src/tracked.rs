@@ -1,24 +1,24 @@
-//! What becomes of single objects: pods, workflows and claims, alive or gone.
+//! The lifecycle of single objects: pods, workflows and PVCs, including removed ones.
 
 use std::time::{Duration, Instant};
 
 use belayer_workload::names;
 use serde_json::Value;
 
-use super::{OURS, neighbour};
+use super::{OURS, other_operator};
 
-/// What the kubelet's words begin with when it rejects a pod.
+/// Prefix of a kubelet's message when it rejects a pod.
 const REJECTED: &str = "Pod was rejected";
 
-/// Whether something is there.
+/// Whether an object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Now {
-    There,
+pub(super) enum Existence {
+    Exists,
     Terminating,
     Gone,
 }
 
-/// Whether a hold of ours is on an object.
+/// Whether an object has a hold of Belayer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     NotYet,
@@ -26,30 +26,30 @@ pub(super) enum Hold {
     Off,
 }
 
-/// What every object has, and when that changed.
+/// The state of an object, with the times of its changes.
 #[derive(Debug, Clone)]
-pub(super) struct Life {
+pub(super) struct Tracked {
     pub(super) namespace: String,
     pub(super) name: String,
-    pub(super) now: Now,
+    pub(super) now: Existence,
     pub(super) hold: Hold,
-    /// From its creation to our hold.
+    /// From its creation to the hold.
     pub(super) held_after: Option<Duration>,
-    /// How long it stood Terminating until our hold was off.
+    /// From its deletion to the release of the hold.
     pub(super) waited: Option<Duration>,
-    /// When it was gone.
+    /// When it was removed.
     pub(super) gone: Option<Instant>,
     created: Instant,
     deleted: Option<Instant>,
 }
 
-impl Life {
-    /// An object that is new.
+impl Tracked {
+    /// A new object.
     pub(super) fn new(object: &Value, at: Instant) -> Self {
         Self {
             namespace: text(object, "/metadata/namespace").to_owned(),
             name: text(object, "/metadata/name").to_owned(),
-            now: Now::There,
+            now: Existence::Exists,
             hold: Hold::NotYet,
             held_after: None,
             waited: None,
@@ -59,10 +59,10 @@ impl Life {
         }
     }
 
-    /// Takes in its next state.
-    pub(super) fn note(&mut self, object: &Value, now: Now, at: Instant) {
-        // The last state of what is gone still shows the finalizer that was taken off last.
-        let held = now != Now::Gone && has_finalizer(object, OURS);
+    /// Updates it with its next state.
+    pub(super) fn note(&mut self, object: &Value, now: Existence, at: Instant) {
+        // The last state of a removed object still has the finalizer that was removed last.
+        let held = now != Existence::Gone && has_finalizer(object, OURS);
         match (self.hold, held) {
             (Hold::NotYet | Hold::Off, true) => {
                 self.hold = Hold::On;
@@ -76,25 +76,25 @@ impl Life {
             _ => {}
         }
         match now {
-            Now::There => {}
-            Now::Terminating => {
+            Existence::Exists => {}
+            Existence::Terminating => {
                 self.deleted.get_or_insert(at);
             }
-            Now::Gone => {
+            Existence::Gone => {
                 self.gone.get_or_insert(at);
             }
         }
         self.now = now;
     }
 
-    /// Held, and somebody waits for it to be let go.
+    /// Terminating, with a hold.
     pub(super) fn is_waiting(&self) -> bool {
-        self.hold == Hold::On && self.now == Now::Terminating
+        self.hold == Hold::On && self.now == Existence::Terminating
     }
 
-    /// Held, or on its way out: not at rest.
+    /// With a hold, or Terminating.
     pub(super) fn is_unsettled(&self) -> bool {
-        self.hold == Hold::On || self.now == Now::Terminating
+        self.hold == Hold::On || self.now == Existence::Terminating
     }
 
     /// `namespace/name`.
@@ -107,39 +107,39 @@ impl Life {
 #[derive(Debug, Clone)]
 pub(super) struct Pod {
     pub(super) uid: String,
-    pub(super) life: Life,
+    pub(super) object: Tracked,
     /// Name of its workflow; empty if it has none.
     pub(super) workflow: String,
-    /// Whether a finalizer of the other operator is on it.
-    pub(super) kept_by_neighbour: bool,
-    /// Whether it has succeeded or failed.
+    /// Whether it has a finalizer of the other operator.
+    pub(super) has_other_finalizer: bool,
+    /// Whether its phase is `Succeeded` or `Failed`.
     pub(super) ended: bool,
     /// When it was first seen running.
     pub(super) started: Option<Instant>,
-    /// What its node said when it rejected it, and when that was.
+    /// The message of its rejection, and when it was first seen.
     pub(super) rejected: Option<(String, Instant)>,
 }
 
 impl Pod {
-    /// A pod that is new.
+    /// A new pod.
     pub(super) fn new(object: &Value, at: Instant) -> Self {
         let labels = object.pointer("/metadata/labels");
         let workflow = labels.and_then(|labels| labels.get(names::WORKFLOW)?.as_str());
         Self {
             uid: text(object, "/metadata/uid").to_owned(),
-            life: Life::new(object, at),
+            object: Tracked::new(object, at),
             workflow: workflow.unwrap_or_default().to_owned(),
-            kept_by_neighbour: false,
+            has_other_finalizer: false,
             ended: false,
             started: None,
             rejected: None,
         }
     }
 
-    /// Takes in its next state.
-    pub(super) fn note(&mut self, object: &Value, now: Now, at: Instant) {
-        self.life.note(object, now, at);
-        self.kept_by_neighbour = has_finalizer(object, neighbour::DOMAIN);
+    /// Updates it with its next state.
+    pub(super) fn note(&mut self, object: &Value, now: Existence, at: Instant) {
+        self.object.note(object, now, at);
+        self.has_other_finalizer = has_finalizer(object, other_operator::DOMAIN);
         let phase = text(object, "/status/phase");
         self.ended = matches!(phase, "Succeeded" | "Failed");
         if matches!(phase, "Running" | "Succeeded") {
@@ -151,41 +151,41 @@ impl Pod {
         }
     }
 
-    /// Held, or too late to be: its result is taken, or it is deleted.
-    pub(super) fn had_its_chance(&self) -> bool {
-        self.life.held_after.is_some() || self.ended || self.life.now != Now::There
+    /// It has or had a hold, or it ended or was deleted before it could get one.
+    pub(super) fn is_past_hold(&self) -> bool {
+        self.object.held_after.is_some() || self.ended || self.object.now != Existence::Exists
     }
 }
 
 /// A workflow.
 #[derive(Debug, Clone)]
-pub(super) struct Flow {
-    pub(super) life: Life,
-    /// Whether its status says that it is over.
+pub(super) struct Workflow {
+    pub(super) object: Tracked,
+    /// Whether its status has a finish time.
     pub(super) finished: bool,
 }
 
-impl Flow {
-    /// A workflow that is new.
+impl Workflow {
+    /// A new workflow.
     pub(super) fn new(object: &Value, at: Instant) -> Self {
         Self {
-            life: Life::new(object, at),
+            object: Tracked::new(object, at),
             finished: false,
         }
     }
 
-    /// Takes in its next state.
-    pub(super) fn note(&mut self, object: &Value, now: Now, at: Instant) {
-        self.life.note(object, now, at);
+    /// Updates it with its next state.
+    pub(super) fn note(&mut self, object: &Value, now: Existence, at: Instant) {
+        self.object.note(object, now, at);
         self.finished = object.pointer("/status/finishedAt").is_some();
     }
 
-    /// Neither finished nor gone.
+    /// Neither finished nor removed.
     pub(super) fn is_open(&self) -> bool {
-        match self.life.now {
-            Now::There => !self.finished,
-            Now::Terminating => true,
-            Now::Gone => false,
+        match self.object.now {
+            Existence::Exists => !self.finished,
+            Existence::Terminating => true,
+            Existence::Gone => false,
         }
     }
 }
@@ -228,52 +228,59 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_life_is_followed_from_creation_to_its_end() {
+    fn a_pod_is_followed_from_its_creation_to_its_removal() {
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
         let first = pod(&[], &phase("Pending"));
         let mut one = Pod::new(&first, start);
-        one.note(&first, Now::There, start);
+        one.note(&first, Existence::Exists, start);
         one.note(
             &pod(&[POD_STATUS_HOLD], &phase("Running")),
-            Now::There,
+            Existence::Exists,
             after(5),
         );
         let ended = pod(&[POD_STATUS_HOLD], &phase("Succeeded"));
-        one.note(&ended, Now::Terminating, after(100));
-        assert!(one.life.is_waiting() && one.started.is_some() && one.ended);
-        one.note(&ended, Now::Gone, after(400));
-        assert_eq!((one.life.hold, one.life.now), (Hold::Off, Now::Gone));
-        assert_eq!(one.life.held_after, Some(Duration::from_millis(5)));
-        assert_eq!(one.life.waited, Some(Duration::from_millis(300)));
-        assert_eq!(one.life.gone, Some(after(400)));
+        one.note(&ended, Existence::Terminating, after(100));
+        assert!(one.object.is_waiting() && one.started.is_some() && one.ended);
+        one.note(&ended, Existence::Gone, after(400));
         assert_eq!(
-            (one.workflow.as_str(), &*one.life.key()),
+            (one.object.hold, one.object.now),
+            (Hold::Off, Existence::Gone)
+        );
+        assert_eq!(one.object.held_after, Some(Duration::from_millis(5)));
+        assert_eq!(one.object.waited, Some(Duration::from_millis(300)));
+        assert_eq!(one.object.gone, Some(after(400)));
+        assert_eq!(
+            (one.workflow.as_str(), &*one.object.key()),
             ("web", "a/web-0")
         );
     }
 
     #[test]
-    fn a_rejection_is_remembered_in_the_nodes_words() {
+    fn a_rejection_is_recorded_with_the_nodes_message() {
         let now = Instant::now();
         let words = json!({"phase": "Failed", "message": "Pod was rejected: no room"});
         let mut one = Pod::new(&pod(&[], &words), now);
-        one.note(&pod(&[], &words), Now::There, now);
+        one.note(&pod(&[], &words), Existence::Exists, now);
         assert_eq!(one.rejected.unwrap().0, "Pod was rejected: no room");
         let failed = json!({"phase": "Failed", "message": "exit code 1"});
         let mut other = Pod::new(&pod(&[], &failed), now);
-        other.note(&pod(&[], &failed), Now::There, now);
+        other.note(&pod(&[], &failed), Existence::Exists, now);
         assert!(other.rejected.is_none() && other.started.is_none());
     }
 
     #[test]
-    fn finalizers_of_others_are_no_holds() {
+    fn finalizers_of_others_are_not_holds() {
         let now = Instant::now();
         let claim = |finalizer: &str| json!({"metadata": {"finalizers": [finalizer]}});
-        let mut life = Life::new(&claim("kubernetes.io/pvc-protection"), now);
-        life.note(&claim("kubernetes.io/pvc-protection"), Now::There, now);
-        assert_eq!(life.hold, Hold::NotYet);
-        life.note(&claim(PVC_PROTECTION_HOLD), Now::There, now);
-        assert_eq!(life.hold, Hold::On);
+        let mut object = Tracked::new(&claim("kubernetes.io/pvc-protection"), now);
+        object.note(
+            &claim("kubernetes.io/pvc-protection"),
+            Existence::Exists,
+            now,
+        );
+        assert_eq!(object.hold, Hold::NotYet);
+        object.note(&claim(PVC_PROTECTION_HOLD), Existence::Exists, now);
+        assert_eq!(object.hold, Hold::On);
     }
 }

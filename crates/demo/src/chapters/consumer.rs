@@ -1,46 +1,46 @@
-//! pod-finalizer: nobody has taken the results yet.
+//! pod-finalizer: pods are deleted before their results are consumed.
 
 use anyhow::Result;
 
-use crate::life::{Now, Pod};
+use crate::output::Output;
 use crate::report::report;
-use crate::telling::Telling;
-use crate::world::{Cast, World};
+use crate::tracked::{Existence, Pod};
+use crate::world::{WorkflowSet, World};
 
-pub(super) async fn tell(world: &World, telling: &Telling, cast: &Cast) -> Result<()> {
-    telling.chapter("Pods are deleted before anybody has taken their result");
-    let mark = world.controller.ledger().len();
+pub(super) async fn run(world: &World, output: &Output, set: &WorkflowSet) -> Result<()> {
+    output.chapter("Pods are deleted before their results are consumed");
+    let mark = world.controller.release_log().len();
     world.argo.stop();
-    let running = world.chronicle.pods(|pod| {
-        cast.has(pod) && pod.workflow == "build" && !pod.ended && pod.life.now == Now::There
+    let running = world.state.pods(|pod| {
+        set.has(pod) && pod.workflow == "build" && !pod.ended && pod.object.now == Existence::Exists
     });
     let killed = world.delete_pods(running.iter().step_by(3));
-    telling.say("The workflow controller goes down. Pods end, and pods are deleted:");
-    let mine = |pod: &Pod| cast.has(pod);
+    output.say("The workflow controller stops. Pods end, and users delete pods:");
+    let mine = |pod: &Pod| set.has(pod);
     world
         .until("the pods have ended", |world| {
             world
-                .chronicle
-                .count(|pod| mine(pod) && (pod.ended || pod.life.now == Now::Gone))
-                == cast.pods
+                .state
+                .count(|pod| mine(pod) && (pod.ended || pod.object.now == Existence::Gone))
+                == set.pods
         })
         .await?;
     let ended = world
-        .chronicle
-        .pods(|pod| mine(pod) && pod.life.now == Now::There);
+        .state
+        .pods(|pod| mine(pod) && pod.object.now == Existence::Exists);
     let ended = world.delete_pods(&ended);
-    telling.say(&format!(
+    output.say(&format!(
         "{killed} while they run, {ended} after they have ended."
     ));
     world.pause(0.8).await;
     let waiting = world
-        .chronicle
-        .count(|pod| mine(pod) && pod.life.is_waiting());
-    telling.say(&format!(
-        "{waiting} are Terminating and held. The controller is back, and takes the results:"
+        .state
+        .count(|pod| mine(pod) && pod.object.is_waiting());
+    output.say(&format!(
+        "{waiting} are Terminating with a hold. The controller starts again and consumes the results:"
     ));
     world.argo.start();
-    world.settled(cast).await?;
-    report(world, telling, cast, mark);
+    world.settled(set).await?;
+    report(world, output, set, mark);
     Ok(())
 }

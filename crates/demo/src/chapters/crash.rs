@@ -1,4 +1,4 @@
-//! Belayer is killed in the middle of its work, and starts again on an API server that fails.
+//! Belayer is killed during its work, and restarts while the API server fails.
 
 use std::time::{Duration, Instant};
 
@@ -7,63 +7,63 @@ use belayer_checker::BELAYER;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Propagation, Verb};
 use belayer_workload::PodGc;
 
-use crate::life::{Hold, Pod};
-use crate::neighbour::Mood;
+use crate::other_operator::Mode;
+use crate::output::Output;
 use crate::report::{report, span};
-use crate::telling::Telling;
-use crate::world::{Cast, Shape, World};
+use crate::tracked::{Hold, Pod};
+use crate::world::{WorkflowSet, WorkflowShape, World};
 
-/// How long the API server takes for every other patch of Belayer's: long enough to be killed in
-/// the middle of it.
+/// Delay of every other patch of Belayer's: long enough to kill Belayer between the request and
+/// the response.
 const SLOW: Duration = Duration::from_millis(600);
 
 fn patches() -> Match {
     Match::verb(Verb::Patch).client(BELAYER).resource("pods")
 }
 
-pub(super) async fn tell(world: &mut World, telling: &Telling) -> Result<()> {
-    telling.chapter("Belayer is killed at work, and starts again on a failing API server");
-    let shape = Shape {
+pub(super) async fn run(world: &mut World, output: &Output) -> Result<()> {
+    output.chapter("Belayer is killed during its work, and restarts while the API server fails");
+    let shape = WorkflowShape {
         pods: 16,
-        life: (60.0, 60.0),
+        run_time: (60.0, 60.0),
         pod_gc: PodGc::Never,
     };
-    let cast = world.create(&[
+    let set = world.create(&[
         ("ci", "fit-0", shape),
         ("ci", "fit-1", shape),
         ("lab", "fit-2", shape),
     ])?;
-    world.all_held(&cast).await?;
-    kill(world, telling, &cast).await?;
-    meanwhile(world, telling, &cast).await?;
+    world.all_held(&set).await?;
+    kill(world, output, &set).await?;
+    meanwhile(world, output, &set).await?;
     let faults = inject(world);
-    let (mark, begun) = (world.controller.ledger().len(), Instant::now());
+    let (mark, begun) = (world.controller.release_log().len(), Instant::now());
     world.controller.start()?;
     world
         .until("all of them are released", |world| {
-            let held = |pod: &Pod| cast.has(pod) && pod.life.hold == Hold::On;
-            world.chronicle.count(held) == 0
+            let held = |pod: &Pod| set.has(pod) && pod.object.hold == Hold::On;
+            world.state.count(held) == 0
         })
         .await?;
     let took = span(begun.elapsed());
-    world.neighbour.be(Mood::Busy);
-    world.settled(&cast).await?;
+    world.other_operator.set_mode(Mode::Busy);
+    world.settled(&set).await?;
     let mut met = Vec::new();
     for (name, handle) in faults {
         handle.remove();
         met.push(format!("{} × {name}", handle.hits()));
         world.faults.push((name, handle));
     }
-    telling.aside(&format!("Started again, it meets {}", met.join(", ")));
-    report(world, telling, &cast, mark);
-    telling.say(&format!(
-        "All are let go {took} after its start. Answers that were lost count where they are seen: in the cluster."
+    output.detail(&format!("Faults after the restart: {}", met.join(", ")));
+    report(world, output, &set, mark);
+    output.say(&format!(
+        "All are released {took} after the restart. When a response is lost, Belayer reads the result from the cluster."
     ));
     Ok(())
 }
 
-async fn kill(world: &mut World, telling: &Telling, cast: &Cast) -> Result<()> {
-    let mark = world.controller.ledger().len();
+async fn kill(world: &mut World, output: &Output, set: &WorkflowSet) -> Result<()> {
+    let mark = world.controller.release_log().len();
     let slow = world
         .sandbox
         .faults()
@@ -74,46 +74,46 @@ async fn kill(world: &mut World, telling: &Telling, cast: &Cast) -> Result<()> {
         .context("deleting fit-0")?;
     world
         .until("the first pods are released", |world| {
-            world.controller.ledger().len() > mark
+            world.controller.release_log().len() > mark
         })
         .await?;
     world.controller.crash().await?;
     slow.remove();
     let off = world
-        .chronicle
-        .count(|pod| cast.has(pod) && pod.life.hold == Hold::Off);
-    telling.say(&format!(
-        "fit-0 is deleted. Belayer is killed when it has let go {off} of its 16 pods."
+        .state
+        .count(|pod| set.has(pod) && pod.object.hold == Hold::Off);
+    output.say(&format!(
+        "fit-0 is deleted. Belayer is killed after it has released {off} of its 16 pods."
     ));
     Ok(())
 }
 
-/// What happens while it is down, so that no event will tell of it.
-async fn meanwhile(world: &World, telling: &Telling, cast: &Cast) -> Result<()> {
+/// Changes while Belayer is down, of which it receives no event.
+async fn meanwhile(world: &World, output: &Output, set: &WorkflowSet) -> Result<()> {
     let by_hand = world
-        .chronicle
-        .pods(|pod| cast.has(pod) && pod.workflow == "fit-1");
+        .state
+        .pods(|pod| set.has(pod) && pod.workflow == "fit-1");
     world.delete_pods(&by_hand);
     world
         .user
         .delete_workflow("lab", "fit-2", Propagation::Foreground)
         .context("deleting fit-2")?;
-    telling.say(
-        "While it is down all pods of fit-1 are deleted by hand, and fit-2 with its workflow.",
+    output.say(
+        "While it is down, all pods of fit-1 are deleted by hand, and fit-2 with its workflow.",
     );
     world
         .until("fit-1 has finished", |world| {
             world
-                .chronicle
-                .count_flows(|flow| flow.life.name == "fit-1" && flow.finished)
+                .state
+                .count_workflows(|workflow| workflow.object.name == "fit-1" && workflow.finished)
                 == 1
         })
         .await?;
-    world.neighbour.be(Mood::Resting);
+    world.other_operator.set_mode(Mode::Resting);
     world.still().await?;
-    let waiting = world.chronicle.count(|pod| pod.life.is_waiting());
-    telling.say(&format!(
-        "{waiting} pods are Terminating and wait. Nothing moves any more."
+    let waiting = world.state.count(|pod| pod.object.is_waiting());
+    output.say(&format!(
+        "{waiting} pods are Terminating with a hold. Nothing changes any more."
     ));
     world.pause(0.7).await;
     Ok(())
@@ -122,7 +122,7 @@ async fn meanwhile(world: &World, telling: &Telling, cast: &Cast) -> Result<()> 
 fn inject(world: &World) -> [(&'static str, FaultHandle); 4] {
     [
         (
-            "answer lost",
+            "lost response",
             Fault::on(patches())
                 .after(2)
                 .every(5)

@@ -1,24 +1,24 @@
-//! Everything that must not vanish yet gets its rope.
+//! Belayer adds a hold to every new object that it protects.
 
 use anyhow::{Context, Result};
 use belayer_sandbox::Gvr;
 use belayer_workload::PodGc;
 
-use crate::life::Hold;
 use crate::objects::{self, CLAIM, DATABASE, LAB, SERVING, SHOP};
+use crate::output::Output;
 use crate::report::spread;
-use crate::telling::Telling;
-use crate::world::{Cast, Shape, World};
+use crate::tracked::Hold;
+use crate::world::{WorkflowSet, WorkflowShape, World};
 
-/// Answers the workflows, whose pods still run.
-pub(super) async fn tell(world: &World, telling: &Telling) -> Result<Cast> {
-    telling.chapter("Everything is held as it appears");
-    let shape = |pods, pod_gc| Shape {
+/// Returns the workflows, whose pods are still running.
+pub(super) async fn run(world: &World, output: &Output) -> Result<WorkflowSet> {
+    output.chapter("Belayer adds a finalizer (a hold) to new pods, workflows and PVCs");
+    let shape = |pods, pod_gc| WorkflowShape {
         pods,
-        life: (1.5, 3.0),
+        run_time: (1.5, 3.0),
         pod_gc,
     };
-    let cast = world.create(&[
+    let set = world.create(&[
         ("ci", "build", shape(20, PodGc::Never)),
         ("ci", "check", shape(20, PodGc::OnWorkflowCompletion)),
         ("lab", "tune", shape(16, PodGc::OnPodCompletion)),
@@ -26,31 +26,34 @@ pub(super) async fn tell(world: &World, telling: &Telling) -> Result<Cast> {
     world
         .user
         .create(&Gvr::PERSISTENTVOLUMECLAIMS, SHOP, objects::claim(CLAIM))
-        .context("creating a claim")?;
+        .context("creating a PVC")?;
     for pod in DATABASE {
         world.create_pod(SHOP, objects::database(pod, CLAIM))?;
     }
     world.create_pod(LAB, objects::serving())?;
-    telling.say(&format!(
-        "{} Argo workflows start {} pods; {} start on the claim {SHOP}/{CLAIM}, and {SERVING} on the spot pool.",
-        cast.len(),
-        cast.pods,
+    output.say(&format!(
+        "{} Argo Workflows create {} pods; {} mount the PVC {SHOP}/{CLAIM}, and {SERVING} runs on the spot pool.",
+        set.len(),
+        set.pods,
         DATABASE.join(" and ")
     ));
-    world.all_held(&cast).await?;
+    world.all_held(&set).await?;
     world
-        .until("workflows and claim are held, the database runs", |world| {
-            let chronicle = &world.chronicle;
-            chronicle.count_flows(|flow| flow.life.hold == Hold::On) == cast.len()
-                && chronicle.count_claims(|claim| claim.hold == Hold::On) == 1
-                && chronicle.count(|pod| pod.life.namespace == SHOP && pod.started.is_some())
-                    == DATABASE.len()
-        })
+        .until(
+            "workflows and the PVC have holds, and the database runs",
+            |world| {
+                let state = &world.state;
+                state.count_workflows(|workflow| workflow.object.hold == Hold::On) == set.len()
+                    && state.count_claims(|claim| claim.hold == Hold::On) == 1
+                    && state.count(|pod| pod.object.namespace == SHOP && pod.started.is_some())
+                        == DATABASE.len()
+            },
+        )
         .await?;
-    let pods = world.chronicle.pods(|pod| cast.has(pod));
-    let after = spread(pods.iter().filter_map(|pod| pod.life.held_after));
-    telling.result(&format!(
-        "All of them are held, the pods {after} after they appeared"
+    let pods = world.state.pods(|pod| set.has(pod));
+    let after = spread(pods.iter().filter_map(|pod| pod.object.held_after));
+    output.result(&format!(
+        "All of them have a hold; the pods got it {after} after their creation"
     ));
-    Ok(cast)
+    Ok(set)
 }

@@ -1,43 +1,43 @@
-//! workflow-finalizer: workflows are deleted in every way there is, and a namespace with them.
+//! workflow-finalizer: workflows are deleted with each propagation policy, and with their namespace.
 
 use anyhow::{Context, Result};
 use belayer_sandbox::Propagation;
 use belayer_workload::PodGc;
 
-use crate::life::Now;
+use crate::output::Output;
 use crate::report::{report, span};
-use crate::telling::Telling;
-use crate::world::{Shape, World};
+use crate::tracked::Existence;
+use crate::world::{WorkflowShape, World};
 
-/// The namespace that goes.
+/// The namespace that is deleted.
 const TRIAL: &str = "trial";
 
-pub(super) async fn tell(world: &World, telling: &Telling) -> Result<()> {
-    telling.chapter("Workflows are deleted while they run, and a namespace with all in it");
-    let mark = world.controller.ledger().len();
-    let long = Shape {
+pub(super) async fn run(world: &World, output: &Output) -> Result<()> {
+    output.chapter("Running workflows are deleted, and a namespace with all its content");
+    let mark = world.controller.release_log().len();
+    let long = WorkflowShape {
         pods: 16,
-        life: (60.0, 60.0),
+        run_time: (60.0, 60.0),
         pod_gc: PodGc::Never,
     };
-    let short = Shape {
-        life: (1.0, 2.0),
+    let short = WorkflowShape {
+        run_time: (1.0, 2.0),
         ..long
     };
-    let cast = world.create(&[
+    let set = world.create(&[
         ("ci", "nightly", long),
         ("ci", "hourly", long),
         ("lab", "adhoc", short),
         (TRIAL, "sweep", long),
         (TRIAL, "backfill", short),
     ])?;
-    world.all_held(&cast).await?;
+    world.all_held(&set).await?;
     for (namespace, name, how) in [
         ("ci", "nightly", Propagation::Background),
         ("ci", "hourly", Propagation::Foreground),
         ("lab", "adhoc", Propagation::Orphan),
     ] {
-        telling.shell(&format!(
+        output.command(&format!(
             "kubectl delete wf {name} -n {namespace} --cascade={}",
             how.as_str().to_lowercase()
         ));
@@ -46,23 +46,23 @@ pub(super) async fn tell(world: &World, telling: &Telling) -> Result<()> {
             .delete_workflow(namespace, name, how)
             .context("deleting a workflow")?;
     }
-    telling.shell(&format!("kubectl delete namespace {TRIAL}"));
+    output.command(&format!("kubectl delete namespace {TRIAL}"));
     world
         .user
         .delete_namespace(TRIAL)
         .context("deleting the namespace")?;
     let took = world
-        .until("the namespace is gone", |world| {
-            world.chronicle.namespace(TRIAL) == Now::Gone
+        .until("the namespace is removed", |world| {
+            world.state.namespace(TRIAL) == Existence::Gone
         })
         .await?;
-    world.settled(&cast).await?;
-    report(world, telling, &cast, mark);
+    world.settled(&set).await?;
+    report(world, output, &set, mark);
     let orphans = world
-        .chronicle
-        .count(|pod| cast.has(pod) && pod.life.now == Now::There);
-    telling.say(&format!(
-        "The namespace was gone after {}. {orphans} orphans stay, as was asked.",
+        .state
+        .count(|pod| set.has(pod) && pod.object.now == Existence::Exists);
+    output.say(&format!(
+        "The namespace was removed after {}. {orphans} orphaned pods stay, as requested.",
         span(took)
     ));
     Ok(())

@@ -1,39 +1,39 @@
-//! The story, chapter by chapter. Each is a file of its own, and none knows another.
+//! The chapters of the demo. Each is a file of its own and independent of the others.
 
-mod appear;
-mod claim;
 mod consumer;
 mod crash;
+mod create;
 mod deleted;
-mod hurry;
+mod forced;
+mod pvc;
 mod rejected;
 mod update;
 
 use anyhow::{Context, Result};
 
-use super::neighbour::Mood;
-use super::telling::Telling;
+use super::other_operator::Mode;
+use super::output::Output;
 use super::world::World;
 
-/// How many chapters there are.
+/// The number of chapters.
 pub(super) const CHAPTERS: usize = 9;
 
-/// Tells all of it.
+/// Runs all chapters.
 ///
 /// # Errors
-/// If something does not come about that the story needs.
-pub(super) async fn tell(world: &mut World, telling: &Telling) -> Result<()> {
-    let first = appear::tell(world, telling).await.context("chapter 1")?;
-    consumer::tell(world, telling, &first)
+/// If a chapter's condition is not met in time.
+pub(super) async fn run(world: &mut World, output: &Output) -> Result<()> {
+    let first = create::run(world, output).await.context("chapter 1")?;
+    consumer::run(world, output, &first)
         .await
         .context("chapter 2")?;
-    claim::deleted(world, telling).await.context("chapter 3")?;
-    rejected::tell(world, telling).await.context("chapter 4")?;
-    claim::released(world, telling).await.context("chapter 5")?;
-    deleted::tell(world, telling).await.context("chapter 6")?;
-    crash::tell(world, telling).await.context("chapter 7")?;
-    update::tell(world, telling).await.context("chapter 8")?;
-    hurry::tell(world, telling).await.context("chapter 9")?;
-    world.neighbour.be(Mood::LettingGo);
+    pvc::deleted(world, output).await.context("chapter 3")?;
+    rejected::run(world, output).await.context("chapter 4")?;
+    pvc::released(world, output).await.context("chapter 5")?;
+    deleted::run(world, output).await.context("chapter 6")?;
+    crash::run(world, output).await.context("chapter 7")?;
+    update::run(world, output).await.context("chapter 8")?;
+    forced::run(world, output).await.context("chapter 9")?;
+    world.other_operator.set_mode(Mode::Releasing);
     Ok(())
 }

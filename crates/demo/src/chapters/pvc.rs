@@ -1,20 +1,20 @@
-//! pvc-protection: a claim is deleted under a database, and goes when nothing uses it any more.
-//! What happens between the two chapters gives Belayer the time after which it says why.
+//! pvc-protection: a PVC is deleted while a database uses it, and is released after its last user.
+//! The chapter in between gives Belayer the time after which it reports why the PVC waits.
 
 use anyhow::{Context, Result, ensure};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr};
 use belayer_workload::USER;
 
-use crate::life::{Hold, Now};
 use crate::objects::{CLAIM, DATABASE, SHOP};
+use crate::output::Output;
 use crate::report::span;
-use crate::telling::Telling;
+use crate::tracked::{Existence, Hold};
 use crate::world::World;
 
-pub(super) async fn deleted(world: &World, telling: &Telling) -> Result<()> {
-    telling.chapter("A claim is deleted under a running database");
-    telling.aside("Here pvcProtection.finalizer is set: without it Belayer only reports.");
-    telling.shell(&format!("kubectl delete pvc {CLAIM} -n {SHOP}"));
+pub(super) async fn deleted(world: &World, output: &Output) -> Result<()> {
+    output.chapter("A PVC is deleted while a database uses it");
+    output.detail("pvcProtection.finalizer is set here; by default Belayer only reports.");
+    output.command(&format!("kubectl delete pvc {CLAIM} -n {SHOP}"));
     world
         .sandbox
         .cluster()
@@ -25,61 +25,66 @@ pub(super) async fn deleted(world: &World, telling: &Telling) -> Result<()> {
             CLAIM,
             &DeleteOptions::default(),
         )
-        .context("deleting the claim")?;
-    is(world, Now::Terminating).await?;
-    telling.say("The claim is Terminating, and stays: kubectl waits. Meanwhile:");
+        .context("deleting the PVC")?;
+    is(world, Existence::Terminating).await?;
+    output.say("The PVC is Terminating and stays, so kubectl waits. Meanwhile:");
     Ok(())
 }
 
-pub(super) async fn released(world: &World, telling: &Telling) -> Result<()> {
-    telling.chapter("The claim says why it waits, and goes with its last user");
+pub(super) async fn released(world: &World, output: &Output) -> Result<()> {
+    output.chapter("Belayer reports why the PVC waits, and releases it after its last user");
     let why = || world.event(SHOP, "DeletionWaits");
     let gone = |world: &World| {
-        let claim = world.chronicle.claim(CLAIM);
-        claim.is_some_and(|claim| claim.now == Now::Gone)
+        let claim = world.state.claim(CLAIM);
+        claim.is_some_and(|claim| claim.now == Existence::Gone)
     };
     world
-        .until("an Event says why", |world| why().is_some() || gone(world))
+        .until("an Event reports why", |world| {
+            why().is_some() || gone(world)
+        })
         .await?;
-    ensure!(!gone(world), "the claim is gone while the database uses it");
-    telling.shell(&format!("kubectl describe pvc {CLAIM} -n {SHOP}"));
-    telling.aside(&format!("DeletionWaits: {}", why().unwrap_or_default()));
+    ensure!(
+        !gone(world),
+        "the PVC was removed while the database used it"
+    );
+    output.command(&format!("kubectl describe pvc {CLAIM} -n {SHOP}"));
+    output.detail(&format!("DeletionWaits: {}", why().unwrap_or_default()));
     let [first, last] = DATABASE;
     end(world, first).await?;
     world.pause(0.7).await;
-    let claim = world.chronicle.claim(CLAIM).context("there is no claim")?;
+    let claim = world.state.claim(CLAIM).context("PVC not found")?;
     ensure!(
-        claim.now == Now::Terminating && claim.hold == Hold::On,
-        "the claim went before its last user"
+        claim.now == Existence::Terminating && claim.hold == Hold::On,
+        "the PVC was removed before its last user"
     );
-    telling.say(&format!(
-        "{first} is gone. {last} still writes: the claim stays."
+    output.say(&format!(
+        "{first} is removed. {last} still uses the PVC, so it stays."
     ));
     let released = end(world, last).await?;
-    is(world, Now::Gone).await?;
-    let claim = world.chronicle.claim(CLAIM).context("there is no claim")?;
+    is(world, Existence::Gone).await?;
+    let claim = world.state.claim(CLAIM).context("PVC not found")?;
     let after = claim
         .gone
         .map(|at| at.saturating_duration_since(released))
         .unwrap_or_default();
-    telling.result(&format!(
-        "{last} is gone, and the claim with it: {} later",
+    output.result(&format!(
+        "{last} is removed, and the PVC {} later",
         span(after)
     ));
     Ok(())
 }
 
-async fn is(world: &World, now: Now) -> Result<()> {
-    let claim = move |world: &World| world.chronicle.claim(CLAIM);
+async fn is(world: &World, now: Existence) -> Result<()> {
+    let claim = move |world: &World| world.state.claim(CLAIM);
     world
-        .until(&format!("the claim is {now:?}"), |world| {
+        .until(&format!("the PVC is {now:?}"), |world| {
             claim(world).is_some_and(|claim| claim.now == now)
         })
         .await
         .map(drop)
 }
 
-/// The user deletes a pod of the database; answers when it was gone.
+/// The user deletes a pod of the database; returns when it was removed.
 async fn end(world: &World, name: &str) -> Result<std::time::Instant> {
     world
         .user
@@ -87,12 +92,12 @@ async fn end(world: &World, name: &str) -> Result<std::time::Instant> {
         .context("deleting a pod")?;
     let when = |world: &World| {
         let pods = world
-            .chronicle
-            .pods(|pod| pod.life.namespace == SHOP && pod.life.name == name);
-        pods.first().and_then(|pod| pod.life.gone)
+            .state
+            .pods(|pod| pod.object.namespace == SHOP && pod.object.name == name);
+        pods.first().and_then(|pod| pod.object.gone)
     };
     world
-        .until(&format!("{name} is gone"), |world| when(world).is_some())
+        .until(&format!("{name} is removed"), |world| when(world).is_some())
         .await?;
-    when(world).context("it is there")
+    when(world).context("the pod still exists")
 }

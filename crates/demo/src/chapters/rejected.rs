@@ -1,32 +1,32 @@
-//! pod-recreation: a node refuses pods that a scheduler sent it. They come back, once.
+//! pod-recreation: a node rejects pods that were bound to it. Each is re-created once.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::life::{Hold, Now, Pod};
 use crate::objects::{self, LAB, SMALL};
+use crate::output::Output;
 use crate::report::span;
-use crate::telling::Telling;
+use crate::tracked::{Existence, Hold, Pod};
 use crate::world::World;
 
-/// Placed on a node that has room for two of them.
+/// Bound to a node that has room for two of them.
 const TRAINING: [&str; 4] = ["train-0", "train-1", "train-2", "train-3"];
-/// Where those that were rejected fit.
+/// The node for the re-created pods.
 const ROOMY: &str = "node-1";
 
-pub(super) async fn tell(world: &World, telling: &Telling) -> Result<()> {
-    telling.chapter("A node rejects pods that were sent to it");
+pub(super) async fn run(world: &World, output: &Output) -> Result<()> {
+    output.chapter("A node rejects pods that were bound to it");
     for name in TRAINING {
         world.create_pod(LAB, objects::training(name))?;
     }
-    let held = |pod: &Pod| is_training(pod) && pod.life.hold == Hold::On;
+    let held = |pod: &Pod| is_training(pod) && pod.object.hold == Hold::On;
     world
-        .until("they are held", |world| {
-            world.chronicle.count(held) == TRAINING.len()
+        .until("they have holds", |world| {
+            world.state.count(held) == TRAINING.len()
         })
         .await?;
-    let first = world.chronicle.pods(is_training);
+    let first = world.state.pods(is_training);
     for pod in &first {
         world.bind(pod, SMALL)?;
     }
@@ -35,65 +35,66 @@ pub(super) async fn tell(world: &World, telling: &Telling) -> Result<()> {
         .until("all have started or are rejected", |world| {
             let decided =
                 |pod: &Pod| is_training(pod) && (pod.started.is_some() || pod.rejected.is_some());
-            world.chronicle.count(decided) >= TRAINING.len()
+            world.state.count(decided) >= TRAINING.len()
         })
         .await?;
-    let turned_away = world.chronicle.pods(rejected);
+    let turned_away = world.state.pods(rejected);
     let (words, when) = turned_away
         .iter()
         .filter_map(|pod| pod.rejected.clone())
         .min_by_key(|(_, when)| *when)
-        .context("the node had room for all")?;
-    telling.say(&format!(
-        "Two schedulers fill {SMALL}. It takes {} of {} bare training pods, and to the others says:",
+        .context("the node accepted all pods")?;
+    output.say(&format!(
+        "Two schedulers fill {SMALL}. It accepts {} of {} bare training pods and rejects the others:",
         TRAINING.len() - turned_away.len(),
         TRAINING.len(),
     ));
-    telling.aside(&format!("\"{words}\""));
-    come_back(world, telling, turned_away.len(), when).await
+    output.detail(&format!("\"{words}\""));
+    come_back(world, output, turned_away.len(), when).await
 }
 
-/// The rejected ones come back under their names, and start elsewhere.
+/// The rejected pods are re-created under their names and start on another node.
 async fn come_back(
     world: &World,
-    telling: &Telling,
+    output: &Output,
     expected: usize,
     rejected: Instant,
 ) -> Result<()> {
     let back = |pod: &Pod| {
         is_training(pod)
-            && pod.life.now == Now::There
+            && pod.object.now == Existence::Exists
             && pod.rejected.is_none()
             && pod.started.is_none()
     };
     world
-        .until("they are back", |world| {
-            world.chronicle.count(back) == expected
+        .until("they are re-created", |world| {
+            world.state.count(back) == expected
         })
         .await?;
     let after = span(rejected.elapsed());
-    for pod in world.chronicle.pods(back) {
+    for pod in world.state.pods(back) {
         world.bind(&pod, ROOMY)?;
     }
-    let runs = |pod: &Pod| is_training(pod) && pod.started.is_some() && pod.life.hold == Hold::Off;
+    let runs =
+        |pod: &Pod| is_training(pod) && pod.started.is_some() && pod.object.hold == Hold::Off;
     world
-        .until("all of them have started, and none is held", |world| {
-            world.chronicle.count(runs) == TRAINING.len()
+        .until("all of them have started without a hold", |world| {
+            world.state.count(runs) == TRAINING.len()
         })
         .await?;
-    telling.result(&format!(
-        "{expected} come back under their names after {after}, and start on {ROOMY}"
+    output.result(&format!(
+        "{expected} are re-created under their names after {after} and start on {ROOMY}"
     ));
     let starts = world
-        .chronicle
+        .state
         .count(|pod| is_training(pod) && pod.started.is_some());
-    telling.say(&format!(
-        "{} pods were wanted, {starts} have started: each exactly once.",
+    output.say(&format!(
+        "{starts} of {} training pods have started, each exactly once.",
         TRAINING.len()
     ));
     Ok(())
 }
 
 fn is_training(pod: &Pod) -> bool {
-    pod.life.namespace == LAB && TRAINING.contains(&pod.life.name.as_str())
+    pod.object.namespace == LAB && TRAINING.contains(&pod.object.name.as_str())
 }

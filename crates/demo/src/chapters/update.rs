@@ -1,5 +1,5 @@
-//! RAN-ONCE: a kubelet that restarts on a changed node rejects what ran there, in the very words in
-//! which it rejects what never did. Belayer is being updated meanwhile: it sees only the outcome.
+//! RAN-ONCE: a kubelet that restarts on a changed node rejects pods that ran, with the same message as
+//! pods that never ran. Belayer is being updated meanwhile, so it sees only the result.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use anyhow::{Result, ensure};
 use belayer_sandbox::Gvr;
 use serde_json::json;
 
-use crate::life::{Hold, Pod};
 use crate::objects::{LAB, POOL, SERVING, SPOT};
-use crate::telling::Telling;
+use crate::output::Output;
+use crate::tracked::{Hold, Pod};
 use crate::world::World;
 
-/// A pod that was rejected so soon after its start may be one that never ran, as far as anybody can
-/// tell from outside. In real time, however fast the story is told.
+/// Minimum run time: a pod that was rejected sooner after its start looks like one that never ran.
+/// In real time, whatever the speed of the demo.
 const RAN_FOR: Duration = Duration::from_secs(12);
 
-pub(super) async fn tell(world: &mut World, telling: &Telling) -> Result<()> {
-    telling.chapter("A kubelet restarts, and rejects a pod that ran");
-    let serving = |pod: &Pod| pod.life.namespace == LAB && pod.life.name == SERVING;
+pub(super) async fn run(world: &mut World, output: &Output) -> Result<()> {
+    output.chapter("A kubelet restarts and rejects a pod that ran");
+    let serving = |pod: &Pod| pod.object.namespace == LAB && pod.object.name == SERVING;
     world
-        .until("it has run for a while and is not held", |world| {
+        .until("it has run for a while and has no hold", |world| {
             let long = |pod: &Pod| pod.started.is_some_and(|at| at.elapsed() > RAN_FOR);
             world
-                .chronicle
-                .count(|pod| serving(pod) && long(pod) && pod.life.hold != Hold::On)
+                .state
+                .count(|pod| serving(pod) && long(pod) && pod.object.hold != Hold::On)
                 == 1
         })
         .await?;
@@ -32,30 +32,28 @@ pub(super) async fn tell(world: &mut World, telling: &Telling) -> Result<()> {
     let (label, _) = POOL;
     let gone = json!({"metadata": {"labels": {label: null}}});
     world.patch(&Gvr::NODES, None, SPOT, gone)?;
-    world.sandbox.companions().kubelets().restart(SPOT);
+    world.sandbox.controllers().kubelets().restart(SPOT);
     let rejected = |pod: &Pod| serving(pod) && pod.rejected.is_some();
     world
-        .until("it is rejected", |world| {
-            world.chronicle.count(rejected) == 1
-        })
+        .until("it is rejected", |world| world.state.count(rejected) == 1)
         .await?;
-    telling.say(&format!(
-        "Belayer is being updated. {SPOT} loses a label, its kubelet restarts and says of {SERVING}:"
+    output.say(&format!(
+        "Belayer is being updated. {SPOT} loses a label; its kubelet restarts and rejects {SERVING}:"
     ));
-    let words = world.chronicle.pods(rejected);
+    let words = world.state.pods(rejected);
     if let Some((words, _)) = words.iter().find_map(|pod| pod.rejected.as_ref()) {
-        telling.aside(&format!("\"{words}\""));
+        output.detail(&format!("\"{words}\""));
     }
     world.controller.start()?;
-    // Longer than those took that came back.
+    // Longer than the re-creations of the earlier chapter took.
     let while_nothing_happens = world.pace.of(2.0).max(Duration::from_secs(1));
     tokio::time::sleep(while_nothing_happens).await;
     ensure!(
-        world.chronicle.count(serving) == 1,
-        "a pod that ran has come back"
+        world.state.count(serving) == 1,
+        "a pod that ran was re-created"
     );
-    telling.result(&format!(
-        "{SERVING} had run: the new Belayer leaves it as it is"
+    output.result(&format!(
+        "{SERVING} had run, so the new Belayer does not re-create it"
     ));
     Ok(())
 }
