@@ -1,4 +1,4 @@
-//! Claims, as scenarios need them.
+//! PVCs in scenarios.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::wait::{eventually, throughout};
 use crate::control_plane::ClaimController;
 use crate::kinds;
 
-/// Belayer's own hold on claims. Written out here on purpose: users see this very name.
+/// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
 pub const CLAIM_HOLD: &str = "belayer.dev/pvc-protection";
 
-/// The hold of Kubernetes' own controller.
+/// The finalizer of Kubernetes' own controller.
 pub const KUBERNETES_CLAIM_HOLD: &str = "kubernetes.io/pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(3);
 
 impl Cluster {
-    /// The claims of the scenario's namespace.
+    /// The PVCs of the scenario's namespace.
     #[must_use]
     pub fn claims(&self) -> Api<DynamicObject> {
         kinds::claims(self.client(), self.namespace())
     }
 
-    /// Creates a claim and waits until it is held.
+    /// Creates a PVC and waits until it has a hold.
     ///
     /// # Errors
     /// When the server refuses it, or it gets no hold.
@@ -38,7 +38,7 @@ impl Cluster {
         self.claim_is_held(name, CLAIM_HOLD).await
     }
 
-    /// Creates a claim with more metadata.
+    /// Creates a PVC with further metadata.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -48,10 +48,10 @@ impl Cluster {
             .claims()
             .create(&PostParams::default(), &document)
             .await;
-        created.with_context(|| format!("create the claim {name}"))
+        created.with_context(|| format!("create the PVC {name}"))
     }
 
-    /// Creates a claim of a storage class, which need not exist where a volume of it does.
+    /// Creates a PVC of a storage class, which need not exist if a volume of it does.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -62,10 +62,10 @@ impl Cluster {
             .claims()
             .create(&PostParams::default(), &document)
             .await;
-        created.with_context(|| format!("create the claim {name}"))
+        created.with_context(|| format!("create the PVC {name}"))
     }
 
-    /// Deletes a claim without waiting for it to go.
+    /// Deletes a PVC without waiting for its removal.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -73,15 +73,15 @@ impl Cluster {
         let deleted = self.claims().delete(name, &DeleteParams::default()).await;
         deleted
             .map(drop)
-            .with_context(|| format!("delete the claim {name}"))
+            .with_context(|| format!("delete the PVC {name}"))
     }
 
-    /// Waits until a claim carries a hold.
+    /// Waits until a PVC has a hold.
     ///
     /// # Errors
     /// When it does not get it.
     pub async fn claim_is_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(&format!("the claim {name} has {hold}"), SOON, async || {
+        eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
             let seen = self.claims().get(name).await?;
             ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
             Ok(())
@@ -89,42 +89,46 @@ impl Cluster {
         .await
     }
 
-    /// Waits until a claim has lost a hold.
+    /// Waits until a hold is removed from a PVC.
     ///
     /// # Errors
     /// When it keeps it.
     pub async fn claim_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
-        eventually(&format!("the claim {name} lost {hold}"), SOON, async || {
-            let Some(seen) = self.claims().get_opt(name).await? else {
-                return Ok(());
-            };
-            ensure!(
-                !finalizers(&seen).contains(&hold),
-                "{:?}",
-                finalizers(&seen)
-            );
-            Ok(())
-        })
+        eventually(
+            &format!("the PVC {name} has lost {hold}"),
+            SOON,
+            async || {
+                let Some(seen) = self.claims().get_opt(name).await? else {
+                    return Ok(());
+                };
+                ensure!(
+                    !finalizers(&seen).contains(&hold),
+                    "{:?}",
+                    finalizers(&seen)
+                );
+                Ok(())
+            },
+        )
         .await
     }
 
-    /// Waits until a claim is gone.
+    /// Waits until a PVC is removed.
     ///
     /// # Errors
     /// When it stays.
     pub async fn claim_is_gone(&self, name: &str) -> Result<()> {
         eventually(
-            &format!("the claim {name} is gone"),
+            &format!("the PVC {name} is removed"),
             SOON,
             async || match self.claims().get_opt(name).await? {
-                Some(seen) => bail!("it has {:?}", finalizers(&seen)),
+                Some(seen) => bail!("its finalizers are {:?}", finalizers(&seen)),
                 None => Ok(()),
             },
         )
         .await
     }
 
-    /// Belayer has caught up with everything, and for a while after that the claim keeps a hold.
+    /// Waits until Belayer has caught up, then checks that the PVC keeps a hold for a while.
     ///
     /// # Errors
     /// When it loses it.
@@ -138,8 +142,8 @@ impl Cluster {
         .await
     }
 
-    /// Waits until Belayer has dealt with what happened to claims before: a claim made now has been
-    /// held, and is gone once it was deleted.
+    /// Waits until Belayer has processed all earlier changes of PVCs: a PVC created now gets its hold, and
+    /// is removed after its deletion.
     ///
     /// # Errors
     /// When that does not happen.
@@ -151,7 +155,7 @@ impl Cluster {
         self.claim_is_gone(&name).await
     }
 
-    /// A node of the cluster, or the name of one that does not exist where there is none.
+    /// A node of the cluster, or the name of a missing one if the cluster has none.
     ///
     /// # Errors
     /// When nodes cannot be listed.
@@ -165,7 +169,7 @@ impl Cluster {
             .unwrap_or_else(|| "nowhere".into()))
     }
 
-    /// Creates a pod that is bound to a node from the beginning.
+    /// Creates a pod that is bound to a node at creation.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -173,7 +177,7 @@ impl Cluster {
         self.create(&pod.on_node(&self.some_node().await?)).await
     }
 
-    /// Removes a pod at once.
+    /// Removes a pod without grace.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -183,7 +187,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A merge patch on a claim, as any other writer would send it.
+    /// A merge patch on a PVC, as from any other client.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -194,10 +198,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
+    /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.
     ///
     /// # Errors
-    /// When it cannot be started anew.
+    /// When it cannot be restarted.
     pub async fn switch_claim_controller(&self, claims: ClaimController) -> Result<()> {
         self.backend().switch_claim_controller(claims).await
     }

@@ -1,4 +1,4 @@
-//! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
+//! The building blocks of scenarios: handles of a cluster and of a Belayer process, and ways to wait.
 
 mod argo;
 pub mod belayer;

@@ -16,7 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     )]
 }
 
-/// A node that nobody reports on but the scenario.
+/// A node whose status only the scenario writes.
 async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
@@ -38,7 +38,7 @@ async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
         .with_context(|| format!("the status of node {name}"))
 }
 
-/// As pod garbage collection does with the pods of a node that is not there.
+/// Writes what pod garbage collection writes for the pods of a missing node.
 async fn collect(cluster: &Cluster, name: &str) -> Result<()> {
     let status = json!({ "status": {
         "phase": "Failed",
@@ -86,7 +86,7 @@ async fn released(cluster: &Cluster, gone: &str, silent: &str, ready: &str) -> R
     delete_at_once(cluster, "alive").await?;
     cluster.is_gone("lost").await?;
     cluster.is_gone("forced").await?;
-    // One can still be read, and the kubelet of the other will report how it ends.
+    // The result of one can still be read, and the kubelet of the other will report its end.
     all_stay_held(cluster, &["saved", "alive"]).await?;
     counted(cluster, "NodeLost", 2.0).await?;
     // Killed by force, it has no result either.

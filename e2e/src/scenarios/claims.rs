@@ -1,4 +1,4 @@
-//! Claims held by Belayer's own name; where kube-controller-manager runs, beside its own controller.
+//! PVCs with Belayer's own finalizer; where kube-controller-manager runs, together with its own controller.
 
 use std::time::Duration;
 
@@ -23,62 +23,62 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "pvc-in-use-is-kept",
-            "a claim is kept while a pod uses it, and goes with the pod",
+            "a PVC is kept while a pod uses it, and is released with the pod",
             in_use,
         ),
         Scenario::shared(
             "pvc-unused-goes-at-once",
-            "a claim that no bound pod uses goes at once",
+            "a PVC that no bound pod uses is released at once",
             unused,
         ),
         Scenario::shared(
             "pvc-many-claims-many-pods",
-            "a pod keeps all its claims, a claim waits for all its pods",
+            "a pod keeps all its PVCs, and a PVC waits for all its pods",
             many,
         ),
         Scenario::shared(
             "pvc-ephemeral",
-            "an ephemeral volume's claim is kept by its own pod only",
+            "an ephemeral volume's PVC is kept by its own pod only",
             ephemeral,
         ),
         Scenario::shared(
             "pvc-pod-made-again",
-            "a pod made again under its name frees what the old one used",
+            "a pod re-created under its name does not keep the PVCs of the old one",
             made_again,
         ),
         Scenario::shared(
             "pvc-pod-bound-just-before",
-            "a pod bound just before the deletion keeps the claim, always",
+            "a pod bound just before the deletion always keeps the PVC",
             bound_just_before,
         )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "pvc-restart-while-waiting",
-            "what waits, and what happens meanwhile, survives kill -9",
+            "waiting PVCs and changes during downtime survive kill -9",
             restart,
         ),
         Scenario::alone(
             "pvc-says-who-keeps-it",
-            "Event, /debug/holds and metrics name the pods that keep a claim",
+            "Event, /debug/holds and metrics name the pods that keep a PVC",
             says_who,
         ),
         Scenario::alone(
             "pvc-beside-in-tree-controller",
-            "both finalizers come and go, each without the other",
+            "Belayer's and Kubernetes' finalizers are added and removed independently",
             beside,
         )
         .needs([InTree])
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "pvc-policy-holds-at-creation",
-            "the admission policy holds a claim from the first moment",
+            "the admission policy adds the hold to a PVC at creation",
             at_creation,
         )
         .needs([AdmissionPolicies]),
     ]
 }
 
-/// Only what these scenarios are about.
+/// The configuration: pvc-protection only.
 fn claims_only() -> BelayerOptions {
     BelayerOptions::holding_claims().argument("--controllers=pvc-protection")
 }
@@ -136,7 +136,7 @@ async fn ephemeral(cluster: Cluster) -> Result<()> {
     cluster.delete_claim("web-scratch").await?;
     cluster.claim_stays_held("web-scratch", CLAIM_HOLD).await?;
 
-    // Of that name for another pod's volume, and nobody's.
+    // An ephemeral volume of another pod's PVC, and one of none.
     cluster.bound(pod("db").ephemeral("scratch")).await?;
     cluster.create_claim("db-scratch", json!({})).await?;
     cluster.claim_is_held("db-scratch", CLAIM_HOLD).await?;
@@ -162,7 +162,7 @@ async fn made_again(cluster: Cluster) -> Result<()> {
     cluster.claim_is_gone("new").await
 }
 
-/// Whatever Belayer's cache shows at that moment: the pod was there before the deletion.
+/// Whatever Belayer's cache contains then: the pod existed before the deletion.
 async fn bound_just_before(cluster: Cluster) -> Result<()> {
     const ROUNDS: usize = 30;
     let node = cluster.some_node().await?;
@@ -182,18 +182,21 @@ async fn bound_just_before(cluster: Cluster) -> Result<()> {
         .iter()
         .filter(|claim| finalizers(*claim).contains(&CLAIM_HOLD));
     let held = held.count();
-    ensure!(held == ROUNDS, "{held} of {ROUNDS} claims are held still");
+    ensure!(
+        held == ROUNDS,
+        "{held} of {ROUNDS} PVCs still have the hold"
+    );
     for round in 0..ROUNDS {
         cluster.remove(&format!("web-{round}")).await?;
     }
-    eventually("all claims are gone", SOON, async || {
+    eventually("all PVCs are removed", SOON, async || {
         let left = cluster
             .claims()
             .list(&Default::default())
             .await?
             .items
             .len();
-        ensure!(left == 0, "{left} are left");
+        ensure!(left == 0, "{left} remain");
         Ok(())
     })
     .await
@@ -236,28 +239,32 @@ async fn says_who(cluster: Cluster) -> Result<()> {
     }
     cluster.delete_claim("data").await?;
     let events = kinds::events(cluster.client(), cluster.namespace());
-    eventually("an Event says who keeps the claim", SOON, async || {
-        let all = events.list(&Default::default()).await?.items;
-        let told = all
-            .iter()
-            .find(|event| event.data["reason"] == "DeletionWaits");
-        let told = told.context("no Event DeletionWaits")?;
-        let message = told.data["message"].as_str().unwrap_or_default();
-        ensure!(
-            message.contains("used by the pods web-") && message.ends_with("and 2 more"),
-            "it says {message:?}"
-        );
-        Ok(())
-    })
+    eventually(
+        "an Event reports the pods that keep the PVC",
+        SOON,
+        async || {
+            let all = events.list(&Default::default()).await?.items;
+            let told = all
+                .iter()
+                .find(|event| event.data["reason"] == "DeletionWaits");
+            let told = told.context("no Event DeletionWaits")?;
+            let message = told.data["message"].as_str().unwrap_or_default();
+            ensure!(
+                message.contains("used by the pods web-") && message.ends_with("and 2 more"),
+                "its message is {message:?}"
+            );
+            Ok(())
+        },
+    )
     .await?;
     let holds = belayer.holds().await?;
     let told = &holds["pvc-protection"]["claims"][0];
     ensure!(
         told["name"] == "data" && told["pods"]["count"] == 7,
-        "/debug/holds says {holds}"
+        "/debug/holds returned {holds}"
     );
     let labels = [("controller", "pvc-protection")];
-    eventually("the metrics say so", SOON, async || {
+    eventually("the metrics report it", SOON, async || {
         let waiting = belayer.metric("belayer_waiting", &labels).await?;
         let oldest = belayer
             .metric("belayer_oldest_waiting_seconds", &labels)
@@ -290,7 +297,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
     cluster.remove("both").await?;
     cluster.claim_is_gone("both").await?;
 
-    // Without Belayer theirs goes and ours stays.
+    // Without Belayer, Kubernetes' finalizer is removed and Belayer's stays.
     belayer.kill().await?;
     cluster.delete_claim("theirs-first").await?;
     cluster.remove("theirs-first").await?;
@@ -302,7 +309,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
     cluster.claim_is_gone("theirs-first").await?;
 
-    // Without them ours goes and theirs stays.
+    // Without Kubernetes' controller, Belayer's finalizer is removed and Kubernetes' stays.
     cluster
         .switch_claim_controller(ClaimController::Off)
         .await?;
@@ -320,7 +327,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// No Belayer runs: what is on a claim, the policy has put there.
+/// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
     const POLICY: &str = "belayer-claim-hold";
     apply(cluster.client(), manifest("claim-hold-policy")?).await?;
@@ -334,7 +341,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     }
     switch_holds_of_claims(&cluster, "switched-off").await?;
     shown?;
-    // Learned late, but learned: later scenarios must not meet it.
+    // Wait until the change is effective, so that later scenarios are not affected.
     holds_at_creation(&cluster, false).await
 }
 
@@ -348,9 +355,9 @@ async fn switch_holds_of_claims(cluster: &Cluster, word: &str) -> Result<()> {
 
 async fn holds_at_creation(cluster: &Cluster, expected: bool) -> Result<()> {
     let what = if expected {
-        "a new claim is held at once"
+        "a new PVC is created with the hold"
     } else {
-        "a new claim is not held"
+        "a new PVC is created without the hold"
     };
     eventually(what, SOON, async || {
         let name = format!("claim-{}", jiff::Timestamp::now().as_microsecond());

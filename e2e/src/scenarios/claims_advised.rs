@@ -1,6 +1,6 @@
-//! pvc-protection as it runs by default: it reports which pods a claim waits for and adds no finalizer. What
-//! an earlier configuration added goes where nothing is lost by it. And where claims are held, the disk of a
-//! finished workflow goes although its completed pods stay (row A18).
+//! pvc-protection with its defaults: it reports which pods a PVC waits for and adds no finalizer. Finalizers
+//! of an earlier configuration are removed where another finalizer protects the PVC. And where PVCs have the
+//! hold, the PVC of a finished workflow is released although its completed pods remain (row A18).
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,18 +22,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "a18-advise-is-the-default",
-            "by default a claim gets no finalizer of Belayer's; Event, /debug/holds and metrics say what it waits for",
+            "by default a PVC gets no finalizer of Belayer's; Event, /debug/holds and metrics report what it waits for",
             by_default,
         ),
         Scenario::alone(
             "a18-upgrade-with-live-holds",
-            "what an earlier configuration held is let go, but for claims in use that nothing else protects",
+            "holds of an earlier configuration are removed, except from PVCs in use that nothing else protects",
             upgrade,
         )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "a18-disk-of-a-finished-workflow",
-            "where claims are held, that of a finished workflow goes once its pods have ended, though they stay",
+            "with holds on PVCs, that of a finished workflow is released once its pods have ended, though they remain",
             finished_workflow,
         ),
     ]
@@ -89,14 +89,14 @@ async fn finalizers_of(cluster: &Cluster, claim: &str) -> Result<Vec<String>> {
     Ok(finalizers(&seen).into_iter().map(str::to_owned).collect())
 }
 
-/// A claim as the API server's own plugin makes it.
+/// A PVC as the API server's admission plugin creates it.
 async fn protected_claim(cluster: &Cluster, name: &str) -> Result<()> {
     let theirs = json!({ "finalizers": [KUBERNETES_CLAIM_HOLD] });
     cluster.create_claim(name, theirs).await.map(drop)
 }
 
 async fn by_default(cluster: Cluster) -> Result<()> {
-    // What takes Kubernetes' finalizer off is this scenario.
+    // This scenario itself removes Kubernetes' finalizer.
     cluster
         .switch_claim_controller(ClaimController::Off)
         .await?;
@@ -104,24 +104,28 @@ async fn by_default(cluster: Cluster) -> Result<()> {
     protected_claim(&cluster, "data").await?;
     cluster.bound(pod("web").claim("data")).await?;
     switch_is_off(&cluster).await?;
-    throughout("it gets no finalizer", WINDOW, async || {
+    throughout("the PVC gets no finalizer", WINDOW, async || {
         let all = finalizers_of(&cluster, "data").await?;
         ensure!(all == [KUBERNETES_CLAIM_HOLD], "{all:?}");
         Ok(())
     })
     .await?;
     cluster.delete_claim("data").await?;
-    eventually("an Event says what it waits for", SOON, async || {
-        let said = event(&cluster, "DeletionWaits", "data").await?;
-        ensure!(said.ends_with("used by the pod web"), "{said}");
-        Ok(())
-    })
+    eventually(
+        "an Event reports what the PVC waits for",
+        SOON,
+        async || {
+            let said = event(&cluster, "DeletionWaits", "data").await?;
+            ensure!(said.ends_with("used by the pod web"), "{said}");
+            Ok(())
+        },
+    )
     .await?;
     let holds = belayer.holds().await?;
     let told = &holds["pvc-protection"];
     ensure!(
         told["finalizer"].is_null() && told["claims"][0]["name"] == "data",
-        "/debug/holds says {told}"
+        "/debug/holds returned {told}"
     );
     let [held, waiting] = ["belayer_holds", "belayer_waiting"];
     let counts = [
@@ -163,7 +167,7 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     }
     belayer.stop().await?;
 
-    // The same without the key: what the new default makes of an old installation.
+    // The same without the key: the new default on an old installation.
     let belayer = cluster.start_belayer_with(&advising()).await?;
     for name in ["both", "both-deleted", "both-free", "alone-free"] {
         cluster.claim_is_not_held(name, CLAIM_HOLD).await?;
@@ -171,25 +175,33 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     switch_is_off(&cluster).await?;
     let theirs = finalizers_of(&cluster, "both-deleted").await?;
     ensure!(theirs == [KUBERNETES_CLAIM_HOLD], "{theirs:?}");
-    throughout("what only Belayer protects stays", WINDOW, async || {
-        for name in ["alone", "alone-deleted"] {
-            let all = finalizers_of(&cluster, name).await?;
-            ensure!(all == [CLAIM_HOLD], "{name}: {all:?}");
-        }
-        Ok(())
-    })
+    throughout(
+        "PVCs that only Belayer protects keep the hold",
+        WINDOW,
+        async || {
+            for name in ["alone", "alone-deleted"] {
+                let all = finalizers_of(&cluster, name).await?;
+                ensure!(all == [CLAIM_HOLD], "{name}: {all:?}");
+            }
+            Ok(())
+        },
+    )
     .await?;
-    eventually("Events say what is left, and why", SOON, async || {
-        let said = event(&cluster, "FinalizerKept", "alone").await?;
-        ensure!(said.contains("used by the pod web"), "{said}");
-        event(&cluster, "DeletionWaits", "alone-deleted").await?;
-        Ok(())
-    })
+    eventually(
+        "Events report the remaining holds, and why",
+        SOON,
+        async || {
+            let said = event(&cluster, "FinalizerKept", "alone").await?;
+            ensure!(said.contains("used by the pod web"), "{said}");
+            event(&cluster, "DeletionWaits", "alone-deleted").await?;
+            Ok(())
+        },
+    )
     .await?;
     let checked = check(&cluster).await?;
     ensure!(
         checked.contains("PVCs still have belayer.dev/pvc-protection"),
-        "check says {checked}"
+        "check printed {checked}"
     );
 
     cluster.remove("web").await?;
@@ -203,9 +215,9 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     cluster.switch_claim_controller(ClaimController::On).await
 }
 
-/// Without the help of Kubernetes' own controller, which is off.
+/// Kubernetes' own controller is off.
 async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
-    throughout(&format!("{claim} is held"), WINDOW / 2, async || {
+    throughout(&format!("{claim} has the hold"), WINDOW / 2, async || {
         let all = finalizers_of(cluster, claim).await?;
         ensure!(all.iter().any(|name| name == CLAIM_HOLD), "{all:?}");
         Ok(())
@@ -213,7 +225,7 @@ async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
     .await
 }
 
-/// What `check` finds about claims.
+/// What `check` reports about PVCs.
 async fn check(cluster: &Cluster) -> Result<String> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
         .args(["check", "-o", "json", "--controllers=pvc-protection"])
@@ -226,7 +238,7 @@ async fn check(cluster: &Cluster) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Argo deletes the claims of a workflow when that has finished, and takes Kubernetes' finalizer off.
+/// Argo deletes the PVCs of a workflow after it has finished, and removes Kubernetes' finalizer.
 async fn finished_workflow(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&holding()).await?;
     cluster.workflow("build").await?;
@@ -252,18 +264,18 @@ async fn finished_workflow(cluster: Cluster) -> Result<()> {
     let completed =
         json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
     cluster.merge_workflow("build", completed).await?;
-    // One of its pods runs still, whatever the workflow says.
+    // One of its pods is still running, whatever the workflow's status says.
     cluster.claim_stays_held("disk", CLAIM_HOLD).await?;
     cluster.finish("step-2", "Succeeded").await?;
     cluster.claim_is_gone("disk").await?;
     ensure!(
         cluster.pods().get("step-1").await.is_ok(),
-        "the pods are to stay"
+        "the pods must remain"
     );
     let all = finalizers_of(&cluster, "other").await?;
     ensure!(
         all == [CLAIM_HOLD],
-        "a claim of nobody waits for its pods: {all:?}"
+        "a PVC without an owner must wait for its pods: {all:?}"
     );
     for step in ["step-1", "step-2"] {
         cluster.remove(step).await?;

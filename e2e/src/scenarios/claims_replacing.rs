@@ -1,4 +1,4 @@
-//! Belayer in place of kube-controller-manager's own controller of claims: nobody notices.
+//! Belayer in place of kube-controller-manager's own PVC protection: users see no difference.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "pvc-replacing-in-use",
-            "in place of the in-tree controller: kept while used, gone after",
+            "in place of the in-tree controller: a PVC is kept while used, and removed afterwards",
             in_use,
         ),
         Scenario::alone(
             "pvc-replacing-kubectl-delete",
-            "kubectl delete pvc waits for the pod, and no longer",
+            "kubectl delete pvc waits exactly until the pod is removed",
             kubectl_delete,
         )
         .needs([Kubectl]),
         Scenario::alone(
             "pvc-replacing-refuses-new-pods",
-            "scheduler and kubelet refuse new pods on a deleting claim",
+            "scheduler and kubelet refuse new pods with a terminating PVC",
             refuses_new_pods,
         )
         .needs([InTree, Kubelet])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "pvc-replacing-stateful-set",
-            "a StatefulSet scales down and up; its claims stay until deleted",
+            "a StatefulSet scales down and up; its PVCs stay until they are deleted",
             stateful_set,
         )
         .needs([InTree, Kubelet])
@@ -75,7 +75,7 @@ async fn in_use(cluster: Cluster) -> Result<()> {
     let log = belayer.log()?;
     ensure!(
         log.contains("--controllers=*,-persistentvolumeclaim-protection-controller"),
-        "the log does not say what must be off"
+        "the log does not name the controller that must be off"
     );
     cluster
         .bound(pod("one").claim("a").claim("b").claim("c"))
@@ -103,7 +103,7 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
     let kubectl = cluster.kubectl();
     held(&cluster, "free").await?;
     let said = kubectl.run(["delete", "pvc", "free"]).await?;
-    ensure!(said.contains("deleted"), "it said {said}");
+    ensure!(said.contains("deleted"), "the output is {said}");
 
     held(&cluster, "used").await?;
     cluster.bound(pod("web").claim("used")).await?;
@@ -122,8 +122,8 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
     cluster.remove("web").await?;
     let status = tokio::time::timeout(SOON, waits.wait())
         .await
-        .context("kubectl delete did not end")??;
-    ensure!(status.success(), "kubectl delete ended with {status}");
+        .context("kubectl delete did not exit in time")??;
+    ensure!(status.success(), "kubectl delete exited with {status}");
     end(&cluster, belayer).await
 }
 
@@ -138,7 +138,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
         .create(&pod("first").claim("data").scheduled())
         .await?;
     runs(&cluster, "first").await?;
-    // Somebody else keeps the claim too, so that it stays after ours is off.
+    // Another finalizer keeps the PVC too, so that it remains after Belayer's is removed.
     let finalizers =
         json!({ "metadata": { "finalizers": [KUBERNETES_CLAIM_HOLD, "e2e.belayer.dev/keep"] } });
     cluster.merge_claim("data", finalizers).await?;
@@ -150,7 +150,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     cluster
         .create(&pod("second").claim("data").scheduled())
         .await?;
-    eventually("the scheduler says why not", SOON, async || {
+    eventually("the scheduler reports why", SOON, async || {
         let seen = cluster.pods().get("second").await?;
         let text = seen.data["status"]["conditions"].to_string();
         ensure!(
@@ -218,15 +218,15 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
     for claim in ["data-db-0", "data-db-1"] {
         cluster.claim_is_held(claim, KUBERNETES_CLAIM_HOLD).await?;
     }
-    // Down and up again: the claim stays and is taken again.
+    // Down and up again: the PVC stays and is used again.
     let before = cluster.claims().get("data-db-1").await?.metadata.uid;
     scale(&cluster, 1).await?;
     cluster.is_gone("db-1").await?;
     scale(&cluster, 2).await?;
     runs(&cluster, "db-1").await?;
     let after = cluster.claims().get("data-db-1").await?.metadata.uid;
-    ensure!(before == after, "the claim was made again");
-    // Deleted under a running pod: kept until the set gives the pod up, then made anew.
+    ensure!(before == after, "the PVC was re-created");
+    // Deleted under a running pod: kept until the set deletes the pod, then created again.
     cluster.delete_claim("data-db-1").await?;
     cluster
         .claim_stays_held("data-db-1", KUBERNETES_CLAIM_HOLD)
@@ -236,7 +236,7 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
     scale(&cluster, 2).await?;
     runs(&cluster, "db-1").await?;
     let anew = cluster.claims().get("data-db-1").await?;
-    ensure!(anew.metadata.uid != before, "the old claim is there");
+    ensure!(anew.metadata.uid != before, "the old PVC still exists");
     ensure!(
         finalizers(&anew).contains(&KUBERNETES_CLAIM_HOLD),
         "{:?}",
@@ -274,7 +274,7 @@ async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
     .await
 }
 
-/// A volume of this scenario's own class, for whichever claim of that class is first.
+/// A PV of this scenario's storage class, for the first PVC of that class.
 async fn volume(cluster: &Cluster, name: &str) -> Result<()> {
     let document: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",

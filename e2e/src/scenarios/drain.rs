@@ -1,4 +1,4 @@
-//! `belayer drain` on a cluster whose controllers are down: what goes, what stays, and the exit codes.
+//! `belayer drain` while the controllers are down: what it releases, what it leaves, and the exit codes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults};
 use crate::providers::{BELAYER, apply};
 
-/// Held objects of all kinds.
+/// Objects with holds, of all kinds.
 const MANY: usize = 2_000;
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(500);
@@ -25,45 +25,45 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "drain-stopped",
-            "2,000 held objects of all kinds, controllers down: clean, nothing of others touched",
+            "2,000 objects with holds, controllers down: all released, foreign finalizers unchanged",
             stopped,
         )
         .within(LONG),
         Scenario::alone(
             "drain-killed",
-            "a drain that was killed in the middle is started again and finishes",
+            "a drain that was killed is started again and completes",
             killed,
         )
         .within(LONG),
         Scenario::alone(
             "drain-claim-in-use",
-            "a claim in use that only Belayer holds stays: listed, exit code 3, and goes later",
+            "a PVC in use that only Belayer protects keeps its hold: listed, exit code 3, released later",
             claim_in_use,
         )
         .within(LONG),
         Scenario::alone(
             "drain-refused",
-            "releases that are refused are named, exit code 4; the others go",
+            "refused releases are listed, exit code 4; the others succeed",
             refused,
         )
         .needs([Faults])
         .within(LONG),
         Scenario::alone(
             "drain-denied-by-policy",
-            "the same by an admission policy of somebody else's; once it is gone, clean",
+            "the same with a foreign admission policy; clean after its deletion",
             denied_by_policy,
         )
         .needs([AdmissionPolicies])
         .within(LONG),
         Scenario::alone(
             "drain-unselected",
-            "only what nothing selects any more; Belayer goes on working",
+            "--unselected drains only what nothing selects; Belayer keeps working",
             unselected,
         )
         .within(LONG),
         Scenario::alone(
             "drain-dry-run",
-            "a dry run tells what would go and changes nothing",
+            "a dry run reports what would be released and changes nothing",
             dry_run,
         )
         .within(LONG),
@@ -77,13 +77,13 @@ async fn stopped(cluster: Cluster) -> Result<()> {
     let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
     let report = said.json()?;
     let after = cluster.census().await?;
-    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
     after.lost_only_our_holds(&before)?;
     ensure!(report["outcome"] == "clean", "{report}");
     ensure!(report["objectsReleased"] == held, "of {held}: {report}");
     ensure!(
         report["released"][CLAIM_HOLD]["HandedOver"].is_number(),
-        "claims that Kubernetes protects are handed over: {report}"
+        "PVCs that Kubernetes protects are handed over: {report}"
     );
     cluster.note(format!(
         "{held} objects in {} s, {} passes",
@@ -109,8 +109,8 @@ fn any_switch_is(gate: &Value, word: &str) -> bool {
     keys.iter().any(|key| gate[key] == word)
 }
 
-/// What the next scenario on this cluster expects. Switches that were off before, for the want of
-/// their component, are off still.
+/// Restores what the next scenario on this cluster expects. Switches that were off because their
+/// controller was missing remain off.
 pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
     cluster.drain(&["--resume"]).await?.ended_with(0)?;
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
@@ -127,12 +127,12 @@ async fn killed(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY / 2).await?;
     let before = cluster.census().await?;
     for round in 0..3 {
-        // Slowly, so that it can be met in the middle.
+        // Slowly, so that it can be killed in between.
         let mut drain = cluster.spawn_drain(&["--concurrent-releases=1"])?;
         let held = cluster.census().await?.ours.len();
         eventually("some are released", SOON, async || {
             let now = cluster.census().await?.ours.len();
-            ensure!(now < held, "{now} of {held} are held");
+            ensure!(now < held, "{now} of {held} have holds");
             Ok(())
         })
         .await?;
@@ -145,7 +145,7 @@ async fn killed(cluster: Cluster) -> Result<()> {
     }
     cluster.drain(&[]).await?.ended_with(0)?;
     let after = cluster.census().await?;
-    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
     after.lost_only_our_holds(&before)?;
     back_to_work(&cluster).await
 }
@@ -161,7 +161,7 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
             .create_claim(name, json!({ "finalizers": [CLAIM_HOLD] }))
             .await?;
         if name != "both" {
-            // An API server may have added its own at creation.
+            // An API server may have added its own finalizer at creation.
             cluster
                 .claims()
                 .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
@@ -179,7 +179,7 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
     cluster.delete_claim("deleted").await?;
     let said = cluster.drain(&["-o", "json"]).await?.ended_with(3)?;
     let report = said.json()?;
-    let left = report["left"].as_array().context("no list")?;
+    let left = report["left"].as_array().context("`left` is not a list")?;
     let names: Vec<_> = left.iter().map(|left| left["name"].as_str()).collect();
     ensure!(names == [Some("deleted"), Some("used")], "{report}");
     ensure!(left[0]["why"] == "in use by web", "{report}");
@@ -189,7 +189,7 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
     };
     ensure!(on("used").await? == CLAIM_HOLD, "used lost its hold");
     ensure!(on("deleted").await? == CLAIM_HOLD, "deleted lost its hold");
-    ensure!(on("free").await?.is_empty(), "free keeps its hold");
+    ensure!(on("free").await?.is_empty(), "free still has its hold");
     ensure!(
         on("both").await? == KUBERNETES_CLAIM_HOLD,
         "both was not handed over"
