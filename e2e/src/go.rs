@@ -61,7 +61,7 @@ pub(crate) fn build(
         .stderr(Stdio::piped())
         .spawn()
         .context("start go")?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if let Some(stderr) = go.stderr.take() {
         // `-v` prints each package as it is compiled; other lines are errors.
         let mut packages = 0_usize;
@@ -69,15 +69,15 @@ pub(crate) fn build(
             let line = line?;
             packages += 1;
             tell(&format!("{name}: {packages} packages, {line}"));
-            told.push(line);
+            reported.push(line);
         }
     }
     let status = go.wait()?;
     if !status.success() {
-        let end = told.len().saturating_sub(20);
+        let end = reported.len().saturating_sub(20);
         bail!(
             "go build {name} failed ({status}):\n{}",
-            told[end..].join("\n")
+            reported[end..].join("\n")
         );
     }
     Ok(())

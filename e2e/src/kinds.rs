@@ -19,13 +19,13 @@ pub fn pods(client: &Client, namespace: &str) -> Objects {
 }
 
 /// The PVCs of a namespace.
-pub fn claims(client: &Client, namespace: &str) -> Objects {
+pub fn pvcs(client: &Client, namespace: &str) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// The PVCs of all namespaces.
-pub fn all_claims(client: &Client) -> Objects {
+pub fn all_pvcs(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::all_with(client.clone(), &resource)
 }

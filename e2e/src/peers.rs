@@ -102,7 +102,7 @@ impl Peer {
     }
 
     /// The same for optional comparisons: without the program the reason is printed.
-    pub fn if_there(self) -> Option<PathBuf> {
+    pub fn if_available(self) -> Option<PathBuf> {
         match self.find_or_build() {
             Ok(program) => return Some(program),
             Err(BuildError::Unavailable(why)) => anstream::eprintln!("{why}"),
@@ -142,8 +142,14 @@ impl Peer {
         let package = format!("cmd/{}", self.name());
         fs::create_dir_all(module.join(&package))?;
         fs::write(module.join(&package).join("main.go"), source)?;
-        let told = |told: &str| progress.detail(told);
-        go::build(&format!("./{package}"), self.name(), module, "-s -w", told)
+        let reported = |reported: &str| progress.detail(reported);
+        go::build(
+            &format!("./{package}"),
+            self.name(),
+            module,
+            "-s -w",
+            reported,
+        )
     }
 
     fn build_with_cargo(self, folder: &Path) -> Result<()> {

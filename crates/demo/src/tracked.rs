@@ -145,9 +145,9 @@ impl Pod {
         if matches!(phase, "Running" | "Succeeded") {
             self.started.get_or_insert(at);
         }
-        let words = text(object, "/status/message");
-        if phase == "Failed" && words.starts_with(REJECTED) && self.rejected.is_none() {
-            self.rejected = Some((words.to_owned(), at));
+        let message = text(object, "/status/message");
+        if phase == "Failed" && message.starts_with(REJECTED) && self.rejected.is_none() {
+            self.rejected = Some((message.to_owned(), at));
         }
     }
 
@@ -259,9 +259,9 @@ mod tests {
     #[test]
     fn a_rejection_is_recorded_with_the_nodes_message() {
         let now = Instant::now();
-        let words = json!({"phase": "Failed", "message": "Pod was rejected: no room"});
-        let mut one = Pod::new(&pod(&[], &words), now);
-        one.note(&pod(&[], &words), Existence::Exists, now);
+        let message = json!({"phase": "Failed", "message": "Pod was rejected: no room"});
+        let mut one = Pod::new(&pod(&[], &message), now);
+        one.note(&pod(&[], &message), Existence::Exists, now);
         assert_eq!(one.rejected.unwrap().0, "Pod was rejected: no room");
         let failed = json!({"phase": "Failed", "message": "exit code 1"});
         let mut other = Pod::new(&pod(&[], &failed), now);

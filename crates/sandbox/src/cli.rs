@@ -7,8 +7,8 @@ use belayer_sandbox::simulated::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// An embedded Kubernetes API server, for tests and demos. Nothing is kept when it
-/// ends; nothing is protected: whoever reaches the port may do everything.
+/// An embedded Kubernetes API server for tests and demos. Its state is lost when it
+/// exits, and it has no authentication: every client of the port has all permissions.
 #[derive(Debug, Parser)]
 #[command(name = "belayer-sandbox", version, max_term_width = 80)]
 pub(crate) struct Arguments {

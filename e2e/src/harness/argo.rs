@@ -62,7 +62,7 @@ impl Argo {
     pub fn start(cluster: &Cluster, options: ArgoOptions) -> Self {
         let taken = Arc::new(Mutex::default());
         let (stop, mut stopped) = watch::channel(false);
-        let standin = Standin {
+        let standin = SimulatedArgo {
             cluster: cluster.clone(),
             options,
             taken: Arc::clone(&taken),
@@ -104,13 +104,13 @@ impl Drop for Argo {
     }
 }
 
-struct Standin {
+struct SimulatedArgo {
     cluster: Cluster,
     options: ArgoOptions,
     taken: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-impl Standin {
+impl SimulatedArgo {
     async fn round(&self) -> Result<()> {
         let all = ListParams::default();
         let workflows = self.cluster.workflows().list(&all).await?.items;

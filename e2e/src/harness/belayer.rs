@@ -68,7 +68,7 @@ impl BelayerOptions {
 
     /// With pvc-protection adding Belayer's own finalizer to PVCs, which it does only if configured.
     #[must_use]
-    pub fn holding_claims() -> Self {
+    pub fn holding_pvcs() -> Self {
         Self::default().argument("--pvc-protection-finalizer=belayer.dev/pvc-protection")
     }
 

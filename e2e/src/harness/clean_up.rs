@@ -66,7 +66,7 @@ impl Cluster {
         remove_all(&pods, &now).await?;
         let workflows = kinds::workflows(self.client(), namespace);
         remove_all(&workflows, &DeleteParams::background()).await?;
-        let claims = kinds::claims(self.client(), namespace);
+        let claims = kinds::pvcs(self.client(), namespace);
         remove_all(&claims, &DeleteParams::default()).await?;
         // Deleting the namespace removes these.
         strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;

@@ -12,7 +12,7 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD};
+use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
 use crate::kinds;
@@ -31,7 +31,7 @@ const PARALLEL: usize = 24;
 
 /// The exit code and output of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     /// Its exit code.
     pub code: i32,
     /// Standard output.
@@ -40,12 +40,12 @@ pub struct Said {
     pub err: String,
 }
 
-impl Said {
+impl Output {
     /// Requires this exit code.
     ///
     /// # Errors
     /// When it is another one; includes the output.
-    pub fn ended_with(self, code: i32) -> Result<Self> {
+    pub fn exited_with(self, code: i32) -> Result<Self> {
         ensure!(
             self.code == code,
             "exit code {} instead of {code}:\n{}\n{}",
@@ -70,7 +70,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn drain(&self, arguments: &[&str]) -> Result<Said> {
+    pub async fn drain(&self, arguments: &[&str]) -> Result<Output> {
         let kubeconfig = self.backend().admin_kubeconfig().to_owned();
         self.drain_as(&kubeconfig, arguments).await
     }
@@ -79,7 +79,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+    pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
         let output = self
             .drain_command(kubeconfig, arguments)
             .stdin(Stdio::null())
@@ -89,7 +89,7 @@ impl Cluster {
             .context("belayer drain did not exit in time")?
             .context("start belayer drain")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Said {
+        Ok(Output {
             code: output.status.code().unwrap_or(-1),
             out: text(&output.stdout),
             err: text(&output.stderr),
@@ -142,9 +142,9 @@ impl Cluster {
             })
         });
         create(&workflows, held).await?;
-        let claims = kinds::claims(self.client(), namespace);
+        let claims = kinds::pvcs(self.client(), namespace);
         let held = (0..of(10)).map(|n| {
-            let finalizers = finalizers(n, &[KUBERNETES_CLAIM_HOLD, CLAIM_HOLD]);
+            let finalizers = finalizers(n, &[KUBERNETES_PVC_HOLD, PVC_HOLD]);
             claim(&format!("c-{n}"), json!({ "finalizers": finalizers }))
                 .map(|claim| serde_json::to_value(claim).unwrap_or_default())
                 .unwrap_or_default()
@@ -185,8 +185,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When they cannot be listed.
-    pub async fn census(&self) -> Result<Census> {
-        let mut census = Census::default();
+    pub async fn held_objects(&self) -> Result<HeldObjects> {
+        let mut held_objects = HeldObjects::default();
         for (kind, api) in self.kinds() {
             let mut list = ListParams::default().limit(500);
             loop {
@@ -197,7 +197,7 @@ impl Cluster {
                     Err(error) => return Err(error.into()),
                 };
                 for object in page.items {
-                    census.note(kind, &object)?;
+                    held_objects.note(kind, &object)?;
                 }
                 match page.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => list.continue_token = Some(token),
@@ -205,7 +205,7 @@ impl Cluster {
                 }
             }
         }
-        Ok(census)
+        Ok(held_objects)
     }
 
     fn kinds(&self) -> Vec<(&'static str, Api<DynamicObject>)> {
@@ -213,7 +213,7 @@ impl Cluster {
         vec![
             ("pods", self.pods()),
             ("workflows", kinds::workflows(client, namespace)),
-            ("claims", kinds::claims(client, namespace)),
+            ("claims", kinds::pvcs(client, namespace)),
             ("outcomes", kinds::outcomes(client, namespace)),
             ("configmaps", kinds::config_maps(client, namespace)),
         ]
@@ -222,7 +222,7 @@ impl Cluster {
 
 /// The objects of a namespace and their holds.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Census {
+pub struct HeldObjects {
     /// By kind and name: everything that Belayer must not change, and foreign finalizers.
     foreign: BTreeMap<String, (Value, Vec<String>)>,
     /// By kind and name: Belayer's holds.
@@ -230,7 +230,7 @@ pub struct Census {
     deleting: Vec<String>,
 }
 
-impl Census {
+impl HeldObjects {
     fn note(&mut self, kind: &str, object: &DynamicObject) -> Result<()> {
         let name = format!("{kind}/{}", object.name_any());
         let (ours, foreign): (Vec<String>, Vec<String>) = object
@@ -262,7 +262,7 @@ impl Census {
     ///
     /// # Errors
     /// With the difference.
-    pub fn lost_only_our_holds(&self, before: &Self) -> Result<()> {
+    pub fn lost_only_belayer_holds(&self, before: &Self) -> Result<()> {
         for (name, (plain, finalizers)) in &before.foreign {
             let Some((now, left)) = self.foreign.get(name) else {
                 let may_go = before.deleting.contains(name) && finalizers.is_empty();

@@ -34,15 +34,15 @@ impl Kubectl {
     /// When it fails (with its output) or does not exit within 20 s.
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
         let running = self.command().args(arguments).stdin(Stdio::null()).output();
-        let said = match tokio::time::timeout(DEADLINE, running).await {
+        let printed = match tokio::time::timeout(DEADLINE, running).await {
             Ok(output) => output.context("start kubectl")?,
             Err(_) => bail!("kubectl {} did not exit within 20 s", arguments.join(" ")),
         };
-        if !said.status.success() {
-            let why = String::from_utf8_lossy(&said.stderr);
+        if !printed.status.success() {
+            let why = String::from_utf8_lossy(&printed.stderr);
             bail!("kubectl {}: {}", arguments.join(" "), why.trim());
         }
-        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+        Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
     }
 
     /// The command itself, for commands that keep running.

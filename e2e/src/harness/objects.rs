@@ -143,7 +143,7 @@ impl PodBuilder {
     pub fn ephemeral(mut self, volume: &str) -> Self {
         self.volumes.push(json!({
             "name": volume,
-            "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } },
+            "ephemeral": { "volumeClaimTemplate": { "spec": pvc_spec() } },
         }));
         self
     }
@@ -197,7 +197,7 @@ impl PodBuilder {
 }
 
 /// The spec of a PVC that nothing provisions.
-fn claim_spec() -> Value {
+fn pvc_spec() -> Value {
     json!({
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "",
@@ -212,7 +212,7 @@ fn claim_spec() -> Value {
 pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     metadata["name"] = name.into();
     let document = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim_spec(),
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": pvc_spec(),
     });
     serde_json::from_value(document).context("a PVC")
 }

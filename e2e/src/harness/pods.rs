@@ -169,7 +169,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it remains.
-    pub async fn is_gone(&self, pod: &str) -> Result<()> {
+    pub async fn is_removed(&self, pod: &str) -> Result<()> {
         eventually(
             &format!("the pod {pod} is removed"),
             SOON,

@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         fs::create_dir_all(&dir)?;
         let (binary, kubeconfig) = (&self.options.setting.belayer, backend.belayer_kubeconfig());
         let mut belayer =
-            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_claims())?;
+            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_pvcs())?;
         belayer.ready().await?;
         let belayer = Arc::new(belayer);
 

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// A tenant's permissions in its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TenantRights {
+pub enum TenantPermissions {
     /// Pods and workflows, as in the ClusterRole `edit` of a cluster with Argo. The rules of that role
     /// are aggregated by a controller that does not run everywhere.
     Edit,
@@ -27,7 +27,7 @@ pub enum TenantRights {
     Everything,
 }
 
-impl TenantRights {
+impl TenantPermissions {
     fn rule(self) -> Value {
         match self {
             Self::Edit => json!({
@@ -45,7 +45,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses to create them, or has not applied them in time.
-    pub async fn tenant(&self, rights: TenantRights) -> Result<Client> {
+    pub async fn tenant(&self, rights: TenantPermissions) -> Result<Client> {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());
         }

@@ -85,10 +85,10 @@ mod tests {
     async fn a_deadline_error_contains_the_last_state() {
         let never: Result<()> =
             eventually("rain", Duration::from_millis(30), async || bail!("sun")).await;
-        let told = never.unwrap_err().to_string();
+        let reported = never.unwrap_err().to_string();
         assert!(
-            told.contains("rain") && told.ends_with("last seen: sun"),
-            "{told}"
+            reported.contains("rain") && reported.ends_with("last seen: sun"),
+            "{reported}"
         );
     }
 

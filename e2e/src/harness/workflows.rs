@@ -90,7 +90,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it remains.
-    pub async fn force_workflow_away(&self, name: &str) -> Result<()> {
+    pub async fn force_workflow_removal(&self, name: &str) -> Result<()> {
         self.delete_workflow(name, PropagationPolicy::Background)
             .await?;
         let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
@@ -163,7 +163,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it remains.
-    pub async fn workflow_is_gone(&self, name: &str, deadline: Duration) -> Result<()> {
+    pub async fn workflow_is_removed(&self, name: &str, deadline: Duration) -> Result<()> {
         eventually(
             &format!("the workflow {name} is removed"),
             deadline,

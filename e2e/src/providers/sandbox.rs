@@ -19,7 +19,7 @@ use crate::control_plane;
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
 
-/// Starts sandboxes: each listens on a loopback address, for Belayer is a process of its own.
+/// Starts sandboxes. Each listens on a loopback address, because Belayer is a separate process.
 #[derive(Debug, Default)]
 pub struct Sandbox;
 

@@ -123,7 +123,7 @@ async fn deleted_without_label(cluster: Cluster, options: ArgoOptions) -> Result
         cluster.finish(name, "Succeeded").await?;
     }
     for name in names {
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
     let taken = argo.taken();
     argo.stop().await?;
@@ -184,7 +184,7 @@ async fn offloaded(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
 /// Argo holds, labels, patches and deletes the same pods as Belayer.
@@ -226,7 +226,7 @@ async fn own_finalizer(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("early", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("early", SOON).await?;
+    cluster.workflow_is_removed("early", SOON).await?;
     cluster.is_empty(SOON).await?;
     argo.stop().await
 }
@@ -286,7 +286,7 @@ async fn retried(cluster: Cluster, belayer: Option<Belayer>) -> Result<()> {
     })
     .await?;
     for name in names {
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
         cluster.create(&step(name, &workflow)).await?;
         cluster.is_held(name).await?;
     }
@@ -299,7 +299,7 @@ async fn retried(cluster: Cluster, belayer: Option<Belayer>) -> Result<()> {
         "w-a": { "id": "w-a", "name": "w-a", "phase": "Succeeded" },
     } } });
     cluster.merge_workflow("w", fulfilled).await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
     cluster.keeps_hold("b").await?;
     stopped(belayer).await
 }
@@ -354,7 +354,7 @@ async fn both_down(cluster: Cluster) -> Result<()> {
     }
     let belayer = cluster.start_belayer().await?;
     for name in ["w0", "w1"] {
-        cluster.workflow_is_gone(name, SOON).await?;
+        cluster.workflow_is_removed(name, SOON).await?;
     }
     cluster.is_empty(SOON).await?;
     belayer.stop().await

@@ -134,7 +134,7 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
         cluster.delete(name).await?;
     }
     // It never ran, so there is no result to wait for.
-    cluster.is_gone("unscheduled").await?;
+    cluster.is_removed("unscheduled").await?;
     // A running pod may still end with a result within its grace period.
     all_stay_held(&cluster, &all).await?;
 
@@ -150,7 +150,7 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
     report(&cluster, "sidecar", "Failed", &late).await?;
     cluster.is_not_held("killed").await?;
     delete_at_once(&cluster, "killed").await?;
-    cluster.is_gone("killed").await?;
+    cluster.is_removed("killed").await?;
     all_stay_held(&cluster, &["graceful", "sidecar", "ended"]).await?;
     counted(&cluster, "EndedByDeletion", 2.0).await?;
     for name in ["graceful", "sidecar", "ended"] {

@@ -84,16 +84,16 @@ async fn released(cluster: &Cluster, gone: &str, silent: &str, ready: &str) -> R
     collect(cluster, "saved").await?;
     delete_at_once(cluster, "forced").await?;
     delete_at_once(cluster, "alive").await?;
-    cluster.is_gone("lost").await?;
-    cluster.is_gone("forced").await?;
+    cluster.is_removed("lost").await?;
+    cluster.is_removed("forced").await?;
     // The result of one can still be read, and the kubelet of the other will report its end.
     all_stay_held(cluster, &["saved", "alive"]).await?;
     counted(cluster, "NodeLost", 2.0).await?;
     // Killed by force, it has no result either.
     let killed = [("main", exited(137)), ("wait", exited(137))];
     report(cluster, "alive", "Failed", &killed).await?;
-    cluster.is_gone("alive").await?;
+    cluster.is_removed("alive").await?;
     counted(cluster, "EndedByDeletion", 1.0).await?;
     cluster.consume("saved").await?;
-    cluster.is_gone("saved").await
+    cluster.is_removed("saved").await
 }

@@ -97,7 +97,7 @@ async fn tied(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<
         let free = json!({ "metadata": { "finalizers": null } });
         cluster.merge(&name, free).await?;
         cluster.remove(&name).await?;
-        cluster.is_gone(&name).await?;
+        cluster.is_removed(&name).await?;
         ensure!(held == expected, "has the hold: {held}");
         Ok(())
     })
@@ -155,10 +155,12 @@ async fn observed(cluster: &Cluster) -> Result<Belayer> {
         Ok(())
     })
     .await?;
-    let told = belayer.holds().await?["pod-finalizer"].clone();
+    let reported = belayer.holds().await?["pod-finalizer"].clone();
     ensure!(
-        told["held"] == 0 && told["observedLosses"] == 0 && told["latestLosses"] == json!([]),
-        "{told}"
+        reported["held"] == 0
+            && reported["observedLosses"] == 0
+            && reported["latestLosses"] == json!([]),
+        "{reported}"
     );
     // Argo's finalizer is removed by hand: the pod is removed before its result was consumed.
     cluster.finish("build-c", "Succeeded").await?;
@@ -169,11 +171,14 @@ async fn observed(cluster: &Cluster) -> Result<Belayer> {
     kubectl
         .run(["patch", "pod", "build-c", "--type=merge", "-p", none])
         .await?;
-    cluster.is_gone("build-c").await?;
+    cluster.is_removed("build-c").await?;
     eventually("the lost result is reported", SOON, async || {
-        let told = belayer.holds().await?["pod-finalizer"].clone();
-        ensure!(told["observedLosses"] == 1, "{told}");
-        ensure!(told["latestLosses"][0]["name"] == "build-c", "{told}");
+        let reported = belayer.holds().await?["pod-finalizer"].clone();
+        ensure!(reported["observedLosses"] == 1, "{reported}");
+        ensure!(
+            reported["latestLosses"][0]["name"] == "build-c",
+            "{reported}"
+        );
         Ok(())
     })
     .await?;
@@ -192,7 +197,7 @@ async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     kubectl
         .run(["delete", "pod", "build-a", "--wait=false"])
         .await?;
-    cluster.is_gone("build-a").await?;
+    cluster.is_removed("build-a").await?;
     shows(cluster, &["build-b [S,H]"]).await?;
     for evidence in ["Consumed", "Adopted"] {
         let labels = [("controller", "pod-finalizer"), ("evidence", evidence)];

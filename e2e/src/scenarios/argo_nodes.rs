@@ -64,7 +64,7 @@ async fn restarted(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     says(&cluster, "a", json!({ "restartingPodUID": first })).await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
 
     cluster.create(&step("a", &workflow)).await?;
     cluster.is_held("a").await?;
@@ -80,7 +80,7 @@ async fn restarted(cluster: Cluster) -> Result<()> {
     let second = uid(&cluster, "a").await?;
     let saved = json!({ "phase": "Succeeded", "capturedPodUID": second });
     says(&cluster, "a", saved).await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
 /// Outputs arrive in a separate object. A pod that is removed before fails its node as deleted.
@@ -94,7 +94,7 @@ async fn outputs(cluster: Cluster) -> Result<()> {
     says(&cluster, "a", half).await?;
     cluster.stays_held("a").await?;
     says(&cluster, "a", json!({ "taskResultSynced": true })).await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
 /// Pods that are deleted at every stage of their lifecycle.
@@ -112,13 +112,13 @@ async fn ends(cluster: Cluster) -> Result<()> {
         cluster.delete(name).await?;
     }
     // A pod that had not started has no result.
-    cluster.is_gone("pending").await?;
+    cluster.is_removed("pending").await?;
     for name in ["running", "succeeded", "failed"] {
         cluster.stays_held(name).await?;
     }
     cluster.finish("running", "Failed").await?;
     says(&cluster, "running", json!({ "phase": "Error" })).await?;
-    cluster.is_gone("running").await?;
+    cluster.is_removed("running").await?;
     cluster.stays_held("succeeded").await?;
     for (name, phase) in [("succeeded", "Succeeded"), ("failed", "Failed")] {
         says(&cluster, name, json!({ "phase": phase })).await?;
@@ -136,13 +136,13 @@ async fn other_instance(cluster: Cluster) -> Result<()> {
     cluster
         .create(&step("theirs", &workflow).label(INSTANCE, "team-b"))
         .await?;
-    cluster.create(&step("nobodys", &workflow)).await?;
+    cluster.create(&step("unknown", &workflow)).await?;
     cluster
         .create(&step("ours", &workflow).label(INSTANCE, "team-a"))
         .await?;
     cluster.create(&pod("plain")).await?;
     cluster.is_held("ours").await?;
-    let others = ["theirs", "nobodys", "plain"];
+    let others = ["theirs", "unknown", "plain"];
     throughout("the other pods get no hold", WINDOW, async || {
         for name in others {
             let seen = cluster.pods().get(name).await?;
@@ -153,7 +153,7 @@ async fn other_instance(cluster: Cluster) -> Result<()> {
     .await?;
     for name in others {
         cluster.delete(name).await?;
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
     cluster.consume("ours").await?;
     cluster.is_not_held("ours").await?;

@@ -110,8 +110,8 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
         cluster.finish(name, phase).await?;
         cluster.consume(name).await?;
     }
-    cluster.is_gone("on-completion").await?;
-    cluster.is_gone("on-success").await?;
+    cluster.is_removed("on-completion").await?;
+    cluster.is_removed("on-success").await?;
     let stay = [
         "on-success-failed",
         "late",
@@ -133,11 +133,11 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
     are_there(&["on-workflow", "on-workflow-success"]).await?;
     let ended = json!({ "metadata": { "labels": { COMPLETED: "true", PHASE: "Failed" } } });
     cluster.merge_workflow("w", ended).await?;
-    cluster.is_gone("on-workflow").await?;
+    cluster.is_removed("on-workflow").await?;
     are_there(&["on-workflow-success"]).await?;
     let succeeded = json!({ "metadata": { "labels": { PHASE: "Succeeded" } } });
     cluster.merge_workflow("w", succeeded).await?;
-    cluster.is_gone("on-workflow-success").await?;
+    cluster.is_removed("on-workflow-success").await?;
     are_there(&stay).await?;
 
     // Orphans, which Argo ignores for the strategies of workflows.
@@ -146,7 +146,7 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
         .annotation(POD_GC, "OnWorkflowCompletion/0s");
     cluster.create(&orphan).await?;
     cluster.finish("orphan", "Failed").await?;
-    cluster.is_gone("orphan").await?;
+    cluster.is_removed("orphan").await?;
     let deleted = belayer.metric("belayer_cleanups_total", &[]).await?;
     ensure!((deleted - 5.0).abs() < f64::EPSILON, "{deleted} deletions");
     belayer.stop().await
@@ -171,15 +171,19 @@ async fn observed(cluster: Cluster) -> Result<()> {
     let uid = cluster.pods().get("lost").await?.uid();
     for name in ["taken", "lost"] {
         cluster.delete(name).await?;
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
-    let told = eventually("the lost result is reported", SOON, async || {
-        let told = belayer.holds().await?["pod-finalizer"].clone();
-        ensure!(told["observedLosses"] == 1, "{}", told["observedLosses"]);
-        Ok(told)
+    let reported = eventually("the lost result is reported", SOON, async || {
+        let reported = belayer.holds().await?["pod-finalizer"].clone();
+        ensure!(
+            reported["observedLosses"] == 1,
+            "{}",
+            reported["observedLosses"]
+        );
+        Ok(reported)
     })
     .await?;
-    let first = &told["latestLosses"][0];
+    let first = &reported["latestLosses"][0];
     ensure!(
         first["name"] == "lost" && first["uid"] == json!(uid) && first["at"].is_string(),
         "{first}"

@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Scenario, eventually, finalizers, pod,
+    BelayerOptions, Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;
@@ -92,25 +92,25 @@ async fn all_rights(cluster: Cluster) -> Result<()> {
 /// after each release.
 async fn other_setters(cluster: Cluster) -> Result<()> {
     const TOOL: &str = "gitops";
-    let options = BelayerOptions::holding_claims();
+    let options = BelayerOptions::holding_pvcs();
     let belayer = cluster.start_belayer_with(&options).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
-    cluster.held_claim("data").await?;
-    cluster.held_claim("untouched").await?;
+    cluster.held_pvc("data").await?;
+    cluster.held_pvc("untouched").await?;
     ensure!(
         setters(&cluster).await?.is_empty(),
         "reported before any tool set them"
     );
 
     applied(&cluster.pods(), "a", HOLD, TOOL).await?;
-    applied(&cluster.claims(), "data", CLAIM_HOLD, TOOL).await?;
+    applied(&cluster.pvcs(), "data", PVC_HOLD, TOOL).await?;
     // Applying other fields adds no hold, and neither does an ordinary write.
-    applied(&cluster.claims(), "untouched", "", "labeller").await?;
+    applied(&cluster.pvcs(), "untouched", "", "labeller").await?;
     let expected = [
         format!("{HOLD} is also set by {TOOL} (on 1 pods)"),
-        format!("{CLAIM_HOLD} is also set by {TOOL} (on 1 persistentvolumeclaims)"),
+        format!("{PVC_HOLD} is also set by {TOOL} (on 1 persistentvolumeclaims)"),
     ];
     let named = setters(&cluster).await?;
     ensure!(named == expected, "{named:?}");
@@ -124,10 +124,10 @@ async fn setters(cluster: &Cluster) -> Result<Vec<String>> {
         serde_json::from_str(&text).with_context(|| format!("exit code {code}: {text}"))?;
     let parts = report["parts"].as_array().into_iter().flatten();
     let findings = parts.flat_map(|part| part["findings"].as_array().into_iter().flatten());
-    let said = findings
+    let printed = findings
         .filter(|finding| finding["level"] == "note")
         .filter_map(|finding| finding["what"].as_str());
-    let setters = said.filter(|what| what.contains("is also set by"));
+    let setters = printed.filter(|what| what.contains("is also set by"));
     Ok(setters.map(str::to_owned).collect())
 }
 
@@ -254,11 +254,11 @@ async fn one_part(cluster: Cluster) -> Result<()> {
     let belayer = seen?;
     // It catches up as soon as it has the permission, without a restart.
     eventually("the PVC has the hold", SOON * 2, async || {
-        let claim = kinds::claims(cluster.client(), cluster.namespace())
+        let claim = kinds::pvcs(cluster.client(), cluster.namespace())
             .get("data")
             .await?;
         ensure!(
-            finalizers(&claim).contains(&CLAIM_HOLD),
+            finalizers(&claim).contains(&PVC_HOLD),
             "{:?}",
             finalizers(&claim)
         );
@@ -284,7 +284,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     })
     .await?;
     // It is not ready, because it cannot list PVCs; everything else works.
-    let belayer = cluster.spawn_belayer(&BelayerOptions::holding_claims())?;
+    let belayer = cluster.spawn_belayer(&BelayerOptions::holding_pvcs())?;
     let claim = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "namespace": cluster.namespace() },
@@ -293,7 +293,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
             "resources": { "requests": { "storage": "1Gi" } },
         },
     }))?;
-    kinds::claims(cluster.client(), cluster.namespace())
+    kinds::pvcs(cluster.client(), cluster.namespace())
         .create(&PostParams::default(), &claim)
         .await?;
     let workflow = cluster.workflow("w").await?;

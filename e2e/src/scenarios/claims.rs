@@ -8,13 +8,12 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, KUBERNETES_CLAIM_HOLD, Scenario, eventually, finalizers,
-    pod,
+    BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, ClaimController as InTree};
+use crate::providers::Capability::{AdmissionPolicies, PvcController as InTree};
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -80,47 +79,47 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// The configuration: pvc-protection only.
 fn claims_only() -> BelayerOptions {
-    BelayerOptions::holding_claims().argument("--controllers=pvc-protection")
+    BelayerOptions::holding_pvcs().argument("--controllers=pvc-protection")
 }
 
 async fn in_use(cluster: Cluster) -> Result<()> {
-    cluster.held_claim("data").await?;
+    cluster.held_pvc("data").await?;
     cluster.bound(pod("web").claim("data")).await?;
-    cluster.delete_claim("data").await?;
-    cluster.claim_stays_held("data", CLAIM_HOLD).await?;
+    cluster.delete_pvc("data").await?;
+    cluster.pvc_stays_held("data", PVC_HOLD).await?;
     cluster.remove("web").await?;
-    cluster.claim_is_gone("data").await
+    cluster.pvc_is_removed("data").await
 }
 
 async fn unused(cluster: Cluster) -> Result<()> {
-    cluster.held_claim("data").await?;
+    cluster.held_pvc("data").await?;
     cluster.create(&pod("pending").claim("data")).await?;
     cluster.bound(pod("other").claim("else")).await?;
-    cluster.delete_claim("data").await?;
-    cluster.claim_is_gone("data").await
+    cluster.delete_pvc("data").await?;
+    cluster.pvc_is_removed("data").await
 }
 
 async fn many(cluster: Cluster) -> Result<()> {
     let names = ["a", "b", "c"];
     let mut one = pod("one");
     for name in names {
-        cluster.held_claim(name).await?;
+        cluster.held_pvc(name).await?;
         one = one.claim(name);
     }
     cluster.bound(one).await?;
     cluster.bound(pod("two").claim("c")).await?;
     for name in names {
-        cluster.delete_claim(name).await?;
+        cluster.delete_pvc(name).await?;
     }
     for name in names {
-        cluster.claim_stays_held(name, CLAIM_HOLD).await?;
+        cluster.pvc_stays_held(name, PVC_HOLD).await?;
     }
     cluster.remove("one").await?;
-    cluster.claim_is_gone("a").await?;
-    cluster.claim_is_gone("b").await?;
-    cluster.claim_stays_held("c", CLAIM_HOLD).await?;
+    cluster.pvc_is_removed("a").await?;
+    cluster.pvc_is_removed("b").await?;
+    cluster.pvc_stays_held("c", PVC_HOLD).await?;
     cluster.remove("two").await?;
-    cluster.claim_is_gone("c").await
+    cluster.pvc_is_removed("c").await
 }
 
 async fn ephemeral(cluster: Cluster) -> Result<()> {
@@ -131,56 +130,56 @@ async fn ephemeral(cluster: Cluster) -> Result<()> {
             "apiVersion": "v1", "kind": "Pod", "name": "web", "uid": uid, "controller": true,
         }] })
     };
-    cluster.create_claim("web-scratch", owner(&uid)).await?;
-    cluster.claim_is_held("web-scratch", CLAIM_HOLD).await?;
-    cluster.delete_claim("web-scratch").await?;
-    cluster.claim_stays_held("web-scratch", CLAIM_HOLD).await?;
+    cluster.create_pvc("web-scratch", owner(&uid)).await?;
+    cluster.pvc_is_held("web-scratch", PVC_HOLD).await?;
+    cluster.delete_pvc("web-scratch").await?;
+    cluster.pvc_stays_held("web-scratch", PVC_HOLD).await?;
 
     // An ephemeral volume of another pod's PVC, and one of none.
     cluster.bound(pod("db").ephemeral("scratch")).await?;
-    cluster.create_claim("db-scratch", json!({})).await?;
-    cluster.claim_is_held("db-scratch", CLAIM_HOLD).await?;
-    cluster.delete_claim("db-scratch").await?;
-    cluster.claim_is_gone("db-scratch").await?;
+    cluster.create_pvc("db-scratch", json!({})).await?;
+    cluster.pvc_is_held("db-scratch", PVC_HOLD).await?;
+    cluster.delete_pvc("db-scratch").await?;
+    cluster.pvc_is_removed("db-scratch").await?;
 
     cluster.remove("web").await?;
-    cluster.claim_is_gone("web-scratch").await
+    cluster.pvc_is_removed("web-scratch").await
 }
 
 async fn made_again(cluster: Cluster) -> Result<()> {
-    cluster.held_claim("old").await?;
-    cluster.held_claim("new").await?;
+    cluster.held_pvc("old").await?;
+    cluster.held_pvc("new").await?;
     cluster.bound(pod("web").claim("old")).await?;
-    cluster.delete_claim("old").await?;
-    cluster.claim_stays_held("old", CLAIM_HOLD).await?;
+    cluster.delete_pvc("old").await?;
+    cluster.pvc_stays_held("old", PVC_HOLD).await?;
     cluster.remove("web").await?;
     cluster.bound(pod("web").claim("new")).await?;
-    cluster.delete_claim("new").await?;
-    cluster.claim_is_gone("old").await?;
-    cluster.claim_stays_held("new", CLAIM_HOLD).await?;
+    cluster.delete_pvc("new").await?;
+    cluster.pvc_is_removed("old").await?;
+    cluster.pvc_stays_held("new", PVC_HOLD).await?;
     cluster.remove("web").await?;
-    cluster.claim_is_gone("new").await
+    cluster.pvc_is_removed("new").await
 }
 
 /// Whatever Belayer's cache contains then: the pod existed before the deletion.
 async fn bound_just_before(cluster: Cluster) -> Result<()> {
     const ROUNDS: usize = 30;
-    let node = cluster.some_node().await?;
+    let node = cluster.any_node().await?;
     for round in 0..ROUNDS {
-        cluster.held_claim(&format!("data-{round}")).await?;
+        cluster.held_pvc(&format!("data-{round}")).await?;
     }
     for round in 0..ROUNDS {
         let claim = format!("data-{round}");
         let user = pod(format!("web-{round}")).claim(&claim).on_node(&node);
         cluster.create(&user).await?;
-        cluster.delete_claim(&claim).await?;
+        cluster.delete_pvc(&claim).await?;
     }
-    cluster.claims_have_caught_up(CLAIM_HOLD).await?;
-    let left = cluster.claims().list(&Default::default()).await?;
+    cluster.pvcs_have_caught_up(PVC_HOLD).await?;
+    let left = cluster.pvcs().list(&Default::default()).await?;
     let held = left
         .items
         .iter()
-        .filter(|claim| finalizers(*claim).contains(&CLAIM_HOLD));
+        .filter(|claim| finalizers(*claim).contains(&PVC_HOLD));
     let held = held.count();
     ensure!(
         held == ROUNDS,
@@ -190,12 +189,7 @@ async fn bound_just_before(cluster: Cluster) -> Result<()> {
         cluster.remove(&format!("web-{round}")).await?;
     }
     eventually("all PVCs are removed", SOON, async || {
-        let left = cluster
-            .claims()
-            .list(&Default::default())
-            .await?
-            .items
-            .len();
+        let left = cluster.pvcs().list(&Default::default()).await?.items.len();
         ensure!(left == 0, "{left} remain");
         Ok(())
     })
@@ -205,50 +199,48 @@ async fn bound_just_before(cluster: Cluster) -> Result<()> {
 async fn restart(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
     for name in ["used", "free", "bound-meanwhile"] {
-        cluster.held_claim(name).await?;
+        cluster.held_pvc(name).await?;
     }
     cluster.bound(pod("web").claim("used")).await?;
-    cluster.delete_claim("used").await?;
-    cluster.claim_stays_held("used", CLAIM_HOLD).await?;
+    cluster.delete_pvc("used").await?;
+    cluster.pvc_stays_held("used", PVC_HOLD).await?;
     belayer.kill().await?;
 
-    cluster.delete_claim("free").await?;
+    cluster.delete_pvc("free").await?;
     cluster.bound(pod("late").claim("bound-meanwhile")).await?;
-    cluster.delete_claim("bound-meanwhile").await?;
+    cluster.delete_pvc("bound-meanwhile").await?;
 
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
-    cluster.claim_is_gone("free").await?;
-    cluster.claim_stays_held("used", CLAIM_HOLD).await?;
-    cluster
-        .claim_stays_held("bound-meanwhile", CLAIM_HOLD)
-        .await?;
+    cluster.pvc_is_removed("free").await?;
+    cluster.pvc_stays_held("used", PVC_HOLD).await?;
+    cluster.pvc_stays_held("bound-meanwhile", PVC_HOLD).await?;
     belayer.stop().await?;
     cluster.remove("web").await?;
     cluster.remove("late").await?;
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
-    cluster.claim_is_gone("used").await?;
-    cluster.claim_is_gone("bound-meanwhile").await?;
+    cluster.pvc_is_removed("used").await?;
+    cluster.pvc_is_removed("bound-meanwhile").await?;
     belayer.stop().await
 }
 
 async fn says_who(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
-    cluster.held_claim("data").await?;
+    cluster.held_pvc("data").await?;
     for n in 0..7 {
         cluster.bound(pod(format!("web-{n}")).claim("data")).await?;
     }
-    cluster.delete_claim("data").await?;
+    cluster.delete_pvc("data").await?;
     let events = kinds::events(cluster.client(), cluster.namespace());
     eventually(
         "an Event reports the pods that keep the PVC",
         SOON,
         async || {
             let all = events.list(&Default::default()).await?.items;
-            let told = all
+            let reported = all
                 .iter()
                 .find(|event| event.data["reason"] == "DeletionWaits");
-            let told = told.context("no Event DeletionWaits")?;
-            let message = told.data["message"].as_str().unwrap_or_default();
+            let reported = reported.context("no Event DeletionWaits")?;
+            let message = reported.data["message"].as_str().unwrap_or_default();
             ensure!(
                 message.contains("used by the pods web-") && message.ends_with("and 2 more"),
                 "its message is {message:?}"
@@ -258,9 +250,9 @@ async fn says_who(cluster: Cluster) -> Result<()> {
     )
     .await?;
     let holds = belayer.holds().await?;
-    let told = &holds["pvc-protection"]["claims"][0];
+    let reported = &holds["pvc-protection"]["claims"][0];
     ensure!(
-        told["name"] == "data" && told["pods"]["count"] == 7,
+        reported["name"] == "data" && reported["pods"]["count"] == 7,
         "/debug/holds returned {holds}"
     );
     let labels = [("controller", "pvc-protection")];
@@ -279,51 +271,49 @@ async fn says_who(cluster: Cluster) -> Result<()> {
     for n in 0..7 {
         cluster.remove(&format!("web-{n}")).await?;
     }
-    cluster.claim_is_gone("data").await?;
+    cluster.pvc_is_removed("data").await?;
     belayer.stop().await
 }
 
 async fn beside(cluster: Cluster) -> Result<()> {
-    cluster.switch_claim_controller(ClaimController::On).await?;
+    cluster.switch_pvc_controller(PvcController::On).await?;
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
     for name in ["both", "theirs-first", "ours-first"] {
-        cluster.held_claim(name).await?;
-        cluster.claim_is_held(name, KUBERNETES_CLAIM_HOLD).await?;
+        cluster.held_pvc(name).await?;
+        cluster.pvc_is_held(name, KUBERNETES_PVC_HOLD).await?;
         cluster.bound(pod(name).claim(name)).await?;
     }
-    cluster.delete_claim("both").await?;
-    cluster.claim_stays_held("both", CLAIM_HOLD).await?;
-    cluster.claim_is_held("both", KUBERNETES_CLAIM_HOLD).await?;
+    cluster.delete_pvc("both").await?;
+    cluster.pvc_stays_held("both", PVC_HOLD).await?;
+    cluster.pvc_is_held("both", KUBERNETES_PVC_HOLD).await?;
     cluster.remove("both").await?;
-    cluster.claim_is_gone("both").await?;
+    cluster.pvc_is_removed("both").await?;
 
     // Without Belayer, Kubernetes' finalizer is removed and Belayer's stays.
     belayer.kill().await?;
-    cluster.delete_claim("theirs-first").await?;
+    cluster.delete_pvc("theirs-first").await?;
     cluster.remove("theirs-first").await?;
     cluster
-        .claim_is_not_held("theirs-first", KUBERNETES_CLAIM_HOLD)
+        .pvc_is_not_held("theirs-first", KUBERNETES_PVC_HOLD)
         .await?;
-    let left = cluster.claims().get("theirs-first").await?;
-    ensure!(finalizers(&left) == [CLAIM_HOLD], "{:?}", finalizers(&left));
+    let left = cluster.pvcs().get("theirs-first").await?;
+    ensure!(finalizers(&left) == [PVC_HOLD], "{:?}", finalizers(&left));
     let belayer = cluster.start_belayer_with(&claims_only()).await?;
-    cluster.claim_is_gone("theirs-first").await?;
+    cluster.pvc_is_removed("theirs-first").await?;
 
     // Without Kubernetes' controller, Belayer's finalizer is removed and Kubernetes' stays.
-    cluster
-        .switch_claim_controller(ClaimController::Off)
-        .await?;
-    cluster.delete_claim("ours-first").await?;
+    cluster.switch_pvc_controller(PvcController::Off).await?;
+    cluster.delete_pvc("ours-first").await?;
     cluster.remove("ours-first").await?;
-    cluster.claim_is_not_held("ours-first", CLAIM_HOLD).await?;
-    let left = cluster.claims().get("ours-first").await?;
+    cluster.pvc_is_not_held("ours-first", PVC_HOLD).await?;
+    let left = cluster.pvcs().get("ours-first").await?;
     ensure!(
-        finalizers(&left) == [KUBERNETES_CLAIM_HOLD],
+        finalizers(&left) == [KUBERNETES_PVC_HOLD],
         "{:?}",
         finalizers(&left)
     );
-    cluster.switch_claim_controller(ClaimController::On).await?;
-    cluster.claim_is_gone("ours-first").await?;
+    cluster.switch_pvc_controller(PvcController::On).await?;
+    cluster.pvc_is_removed("ours-first").await?;
     belayer.stop().await
 }
 
@@ -361,9 +351,9 @@ async fn holds_at_creation(cluster: &Cluster, expected: bool) -> Result<()> {
     };
     eventually(what, SOON, async || {
         let name = format!("claim-{}", jiff::Timestamp::now().as_microsecond());
-        let created = cluster.create_claim(&name, json!({})).await?;
+        let created = cluster.create_pvc(&name, json!({})).await?;
         ensure!(
-            finalizers(&created).contains(&CLAIM_HOLD) == expected,
+            finalizers(&created).contains(&PVC_HOLD) == expected,
             "{:?}",
             finalizers(&created)
         );

@@ -158,7 +158,7 @@ async fn row_04(cluster: Cluster) -> Result<()> {
 async fn row_05(cluster: Cluster) -> Result<()> {
     // The workflow's removal must not be seen, or it would release the pod.
     let workflow = cluster.workflow("w").await?;
-    cluster.force_workflow_away("w").await?;
+    cluster.force_workflow_removal("w").await?;
     cluster
         .create(&pod("a").of(&workflow).held().finalizer(KEEP))
         .await?;
@@ -234,7 +234,7 @@ async fn row_12(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
 async fn row_13(cluster: Cluster) -> Result<()> {
@@ -299,11 +299,11 @@ async fn released_for_one_of(cluster: &Cluster, pod: &str, evidence: &[&str]) ->
         async || {
             let log = cluster.shared_belayer()?.log()?;
             let about = |line: &&str| line.contains(cluster.namespace()) && line.contains(pod);
-            let told = log
+            let reported = log
                 .lines()
                 .filter(about)
                 .any(|line| evidence.iter().any(|evidence| line.contains(evidence)));
-            ensure!(told, "no log line about it names {evidence:?}");
+            ensure!(reported, "no log line about it names {evidence:?}");
             Ok(())
         },
     )

@@ -123,7 +123,7 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
         cluster.delete_workflow(name, policy).await?;
     }
     // A user removes the hold by hand.
-    cluster.force_workflow_away("again").await?;
+    cluster.force_workflow_removal("again").await?;
     // Another owner has the old name when Belayer returns.
     let successor = cluster.workflow("again").await?;
     cluster

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::drain::back_to_work;
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Load, OURS, Scenario, WORKFLOW_HOLD, eventually,
+    BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
@@ -54,32 +54,32 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn running(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY).await?;
     let belayer = cluster
-        .start_belayer_with(&BelayerOptions::holding_claims())
+        .start_belayer_with(&BelayerOptions::holding_pvcs())
         .await?;
     let fresh = cluster.workflow("fresh").await?;
     cluster.create(&pod("fresh").of(&fresh)).await?;
     cluster.is_held("fresh").await?;
     cluster.workflow_is_held("fresh").await?;
-    let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
-    let report = said.json()?;
+    let printed = cluster.drain(&["-o", "json"]).await?.exited_with(0)?;
+    let report = printed.json()?;
     cluster.note(format!(
         "{} objects in {} s, {} passes",
         report["objectsReleased"], report["seconds"], report["passes"]
     ));
-    let after = cluster.census().await?;
+    let after = cluster.held_objects().await?;
     ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
 
     // New objects get no hold from any controller.
     let late = cluster.workflow("late").await?;
     cluster.create(&pod("late").of(&late)).await?;
-    cluster.create_claim("late", json!({})).await?;
+    cluster.create_pvc("late", json!({})).await?;
     stays_free(&cluster).await?;
     // Releases continue.
     cluster.delete("late").await?;
-    cluster.is_gone("late").await?;
+    cluster.is_removed("late").await?;
     belayer.stop().await?;
     let belayer = cluster
-        .start_belayer_with(&BelayerOptions::holding_claims())
+        .start_belayer_with(&BelayerOptions::holding_pvcs())
         .await?;
     cluster.create(&pod("after-restart").of(&late)).await?;
     stays_free(&cluster).await?;
@@ -87,13 +87,13 @@ async fn running(cluster: Cluster) -> Result<()> {
     back_to_work(&cluster).await?;
     cluster.is_held("after-restart").await?;
     cluster.workflow_is_held("late").await?;
-    cluster.claim_is_held("late", CLAIM_HOLD).await?;
+    cluster.pvc_is_held("late", PVC_HOLD).await?;
     belayer.stop().await
 }
 
 async fn stays_free(cluster: &Cluster) -> Result<()> {
     throughout("no object gets a hold", WINDOW, async || {
-        let seen = cluster.census().await?;
+        let seen = cluster.held_objects().await?;
         ensure!(seen.ours.is_empty(), "{:?}", seen.ours);
         Ok(())
     })
@@ -125,11 +125,11 @@ async fn crash_looping(cluster: Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    let said = cluster.drain(&[]).await;
+    let printed = cluster.drain(&[]).await;
     let later = stays_free(&cluster).await;
     over.store(true, Ordering::Relaxed);
     looping.await??;
-    said?.ended_with(0)?;
+    printed?.exited_with(0)?;
     later?;
     cluster.note(format!("killed {} times", starts.load(Ordering::Relaxed)));
     back_to_work(&cluster).await

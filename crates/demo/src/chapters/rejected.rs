@@ -39,7 +39,7 @@ pub(super) async fn run(world: &World, output: &Output) -> Result<()> {
         })
         .await?;
     let turned_away = world.state.pods(rejected);
-    let (words, when) = turned_away
+    let (message, when) = turned_away
         .iter()
         .filter_map(|pod| pod.rejected.clone())
         .min_by_key(|(_, when)| *when)
@@ -49,7 +49,7 @@ pub(super) async fn run(world: &World, output: &Output) -> Result<()> {
         TRAINING.len() - turned_away.len(),
         TRAINING.len(),
     ));
-    output.detail(&format!("\"{words}\""));
+    output.detail(&format!("\"{message}\""));
     come_back(world, output, turned_away.len(), when).await
 }
 

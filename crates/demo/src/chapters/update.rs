@@ -40,9 +40,9 @@ pub(super) async fn run(world: &mut World, output: &Output) -> Result<()> {
     output.say(&format!(
         "Belayer is being updated. {SPOT} loses a label; its kubelet restarts and rejects {SERVING}:"
     ));
-    let words = world.state.pods(rejected);
-    if let Some((words, _)) = words.iter().find_map(|pod| pod.rejected.as_ref()) {
-        output.detail(&format!("\"{words}\""));
+    let message = world.state.pods(rejected);
+    if let Some((message, _)) = message.iter().find_map(|pod| pod.rejected.as_ref()) {
+        output.detail(&format!("\"{message}\""));
     }
     world.controller.start()?;
     // Longer than the re-creations of the earlier chapter took.

@@ -1,4 +1,4 @@
-//! What this build does with what an earlier one left, by name.
+//! What this build does with the objects of an earlier one, by name.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 
 use super::left::{CLAIMS, DELETED_CLAIMS, RECREATION_HOLD, REJECTED};
-use crate::harness::{Belayer, CLAIM_HOLD, Cluster, HOLD, finalizers, throughout};
+use crate::harness::{Belayer, Cluster, HOLD, PVC_HOLD, finalizers, throughout};
 use crate::kinds;
 
-/// How long all that is to happen may take.
+/// Timeout of all changes.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long what is to stay is watched for.
+/// How long the absence of a change is observed.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// Which rights and policies this build finds.
+/// Which RBAC permissions and policies this build finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Build {
     /// Those of the earlier build.
@@ -25,51 +25,56 @@ pub(super) enum Build {
     WithItsOwnManifests,
 }
 
-type Look = for<'a> fn(&'a Cluster, &'a Belayer) -> BoxFuture<'a, Result<()>>;
+type Expectation = for<'a> fn(&'a Cluster, &'a Belayer) -> BoxFuture<'a, Result<()>>;
 
-/// What is promised, and how it is seen.
-const PROMISES: &[(&str, Look)] = &[
-    ("A3: a deleted agent pod goes at once", |cluster, _| {
-        Box::pin(gone(cluster, "agent"))
-    }),
+/// The expectations and their checks.
+const EXPECTATIONS: &[(&str, Expectation)] = &[
+    (
+        "A3: a deleted agent pod is removed at once",
+        |cluster, _| Box::pin(gone(cluster, "agent")),
+    ),
     ("A3: a pod of artifact GC is released", |cluster, _| {
         Box::pin(free(cluster, "collector"))
     }),
     (
-        "A6, A7: a deleted pod that never started goes",
+        "A6, A7: a deleted pod that never started is removed",
         |cluster, _| Box::pin(gone(cluster, "pending")),
     ),
     (
-        "A1: an ended pod that Argo has not read stays held",
+        "A1: an ended pod that Argo has not read keeps its hold",
         |cluster, _| Box::pin(held(cluster, "unread")),
     ),
-    ("A1: so does one that is being deleted", |cluster, _| {
-        Box::pin(held(cluster, "done"))
-    }),
     (
-        "A6: so does one of which nobody saw what ended it",
+        "A1: the same for one that is being deleted",
+        |cluster, _| Box::pin(held(cluster, "done")),
+    ),
+    (
+        "A6: the same for one whose end was not observed",
         |cluster, _| Box::pin(held(cluster, "killed")),
     ),
-    ("a pod that Argo has read goes", |cluster, _| {
+    ("a pod that Argo has read is removed", |cluster, _| {
         Box::pin(gone(cluster, "read"))
     }),
-    ("a deleted workflow and its pods go", |cluster, _| {
-        Box::pin(async {
-            gone(cluster, "going-0").await?;
-            gone(cluster, "going-1").await?;
-            let left = cluster.workflows().get_opt("going").await?;
-            ensure!(left.is_none(), "{left:?}");
-            Ok(())
-        })
-    }),
-    ("pods whose workflow is gone go", |cluster, _| {
+    (
+        "a deleted workflow and its pods are removed",
+        |cluster, _| {
+            Box::pin(async {
+                gone(cluster, "going-0").await?;
+                gone(cluster, "going-1").await?;
+                let left = cluster.workflows().get_opt("going").await?;
+                ensure!(left.is_none(), "{left:?}");
+                Ok(())
+            })
+        },
+    ),
+    ("pods of a removed workflow are removed", |cluster, _| {
         Box::pin(async {
             gone(cluster, "gone-0").await?;
             gone(cluster, "gone-1").await
         })
     }),
     (
-        "a pod that was to be made again is made again",
+        "a pod that was to be re-created is re-created",
         |cluster, _| {
             Box::pin(async {
                 cluster.pods().get(REJECTED).await?;
@@ -78,13 +83,13 @@ const PROMISES: &[(&str, Look)] = &[
         },
     ),
     (
-        "A18: claims that Kubernetes protects lose Belayer's finalizer",
+        "A18: PVCs that Kubernetes protects lose Belayer's finalizer",
         |cluster, _| {
             Box::pin(async {
                 for name in CLAIMS {
-                    let claim = cluster.claims().get(name).await?;
+                    let claim = cluster.pvcs().get(name).await?;
                     ensure!(
-                        !finalizers(&claim).contains(&CLAIM_HOLD),
+                        !finalizers(&claim).contains(&PVC_HOLD),
                         "{name}: {:?}",
                         claim.finalizers()
                     );
@@ -93,35 +98,33 @@ const PROMISES: &[(&str, Look)] = &[
             })
         },
     ),
-    ("a deleted claim goes once no pod uses it", |cluster, _| {
-        Box::pin(async {
-            let left = cluster.claims().get_opt(DELETED_CLAIMS[1]).await?;
-            ensure!(left.is_none(), "{left:?}");
-            Ok(())
-        })
-    }),
     (
-        "a deleted claim in use stays while Belayer alone holds it",
+        "a deleted PVC is removed once no pod uses it",
         |cluster, _| {
             Box::pin(async {
-                let claim = cluster.claims().get(DELETED_CLAIMS[0]).await?;
-                ensure!(
-                    finalizers(&claim) == [CLAIM_HOLD],
-                    "{:?}",
-                    claim.finalizers()
-                );
+                let left = cluster.pvcs().get_opt(DELETED_CLAIMS[1]).await?;
+                ensure!(left.is_none(), "{left:?}");
                 Ok(())
             })
         },
     ),
     (
-        "the backlog gate that the earlier build had closed opens",
-        |cluster, _| Box::pin(switch(cluster, "hold", "on")),
+        "a deleted PVC in use stays while only Belayer protects it",
+        |cluster, _| {
+            Box::pin(async {
+                let claim = cluster.pvcs().get(DELETED_CLAIMS[0]).await?;
+                ensure!(finalizers(&claim) == [PVC_HOLD], "{:?}", claim.finalizers());
+                Ok(())
+            })
+        },
     ),
     (
-        "A18: the policy for claims is switched off",
-        |cluster, _| Box::pin(switch(cluster, "holdClaims", "switched-off")),
+        "the namespace that the earlier build had closed is reopened",
+        |cluster, _| Box::pin(switch(cluster, "hold", "on")),
     ),
+    ("A18: the policy for PVCs is switched off", |cluster, _| {
+        Box::pin(switch(cluster, "holdClaims", "switched-off"))
+    }),
     ("A1: capture is a warning", |_, belayer| {
         Box::pin(async { warned(belayer, "capture") })
     }),
@@ -132,27 +135,24 @@ const PROMISES: &[(&str, Look)] = &[
     ("no write is refused", |_, belayer| {
         Box::pin(async {
             let refused = belayer.metric("belayer_release_denied_total", &[]).await?;
-            ensure!(refused == 0.0, "{refused} releases were");
+            ensure!(refused == 0.0, "{refused} releases were refused");
             Ok(())
         })
     }),
-    (
-        "it says no worse than warnings, and is ready",
-        |_, belayer| {
-            Box::pin(async {
-                let log = belayer.log()?;
-                let error = log.lines().find(|line| line.contains(" ERROR "));
-                ensure!(error.is_none(), "{error:?}");
-                belayer.probe("/readyz").await?;
-                belayer.probe("/livez").await?;
-                Ok(())
-            })
-        },
-    ),
+    ("its log has no errors, and it is ready", |_, belayer| {
+        Box::pin(async {
+            let log = belayer.log()?;
+            let error = log.lines().find(|line| line.contains(" ERROR "));
+            ensure!(error.is_none(), "{error:?}");
+            belayer.probe("/readyz").await?;
+            belayer.probe("/livez").await?;
+            Ok(())
+        })
+    }),
 ];
 
-/// Waits until the promises are kept, and sees that they stay so.
-pub(super) async fn kept(cluster: &Cluster, belayer: &Belayer, build: Build) -> Result<()> {
+/// Waits until all expectations are met, and checks that they stay so.
+pub(super) async fn are_met(cluster: &Cluster, belayer: &Belayer, build: Build) -> Result<()> {
     let started = Instant::now();
     loop {
         let broken = broken(cluster, belayer).await;
@@ -164,7 +164,7 @@ pub(super) async fn kept(cluster: &Cluster, belayer: &Belayer, build: Build) -> 
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    throughout("the promises are kept", WINDOW, async || {
+    throughout("the expectations stay met", WINDOW, async || {
         let broken = broken(cluster, belayer).await;
         ensure!(broken.is_empty(), "{build:?}:\n{}", broken.join("\n"));
         Ok(())
@@ -174,7 +174,7 @@ pub(super) async fn kept(cluster: &Cluster, belayer: &Belayer, build: Build) -> 
 
 async fn broken(cluster: &Cluster, belayer: &Belayer) -> Vec<String> {
     let mut broken = Vec::new();
-    for (name, look) in PROMISES {
+    for (name, look) in EXPECTATIONS {
         if let Err(why) = look(cluster, belayer).await {
             broken.push(format!("{name}: {why:#}"));
         }
@@ -219,7 +219,7 @@ async fn switch(cluster: &Cluster, name: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
-/// It says something about a key of its file.
+/// Its log has a warning about a key of its file.
 fn warned(belayer: &Belayer, key: &str) -> Result<()> {
     let log = belayer.log()?;
     let mut warnings = log.lines().filter(|line| line.contains(" WARN "));

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::objects::{PodBuilder, claim, finalizers};
 use super::wait::{eventually, throughout};
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::kinds;
 
 /// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
-pub const CLAIM_HOLD: &str = "belayer.dev/pvc-protection";
+pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
 
 /// The finalizer of Kubernetes' own controller.
-pub const KUBERNETES_CLAIM_HOLD: &str = "kubernetes.io/pvc-protection";
+pub const KUBERNETES_PVC_HOLD: &str = "kubernetes.io/pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(3);
@@ -25,29 +25,26 @@ const WINDOW: Duration = Duration::from_secs(3);
 impl Cluster {
     /// The PVCs of the scenario's namespace.
     #[must_use]
-    pub fn claims(&self) -> Api<DynamicObject> {
-        kinds::claims(self.client(), self.namespace())
+    pub fn pvcs(&self) -> Api<DynamicObject> {
+        kinds::pvcs(self.client(), self.namespace())
     }
 
     /// Creates a PVC and waits until it has a hold.
     ///
     /// # Errors
     /// When the server refuses it, or it gets no hold.
-    pub async fn held_claim(&self, name: &str) -> Result<()> {
-        self.create_claim(name, json!({})).await?;
-        self.claim_is_held(name, CLAIM_HOLD).await
+    pub async fn held_pvc(&self, name: &str) -> Result<()> {
+        self.create_pvc(name, json!({})).await?;
+        self.pvc_is_held(name, PVC_HOLD).await
     }
 
     /// Creates a PVC with further metadata.
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn create_claim(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
+    pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
         let document = claim(name, metadata)?;
-        let created = self
-            .claims()
-            .create(&PostParams::default(), &document)
-            .await;
+        let created = self.pvcs().create(&PostParams::default(), &document).await;
         created.with_context(|| format!("create the PVC {name}"))
     }
 
@@ -55,13 +52,10 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn create_claim_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
+    pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
         let mut document = claim(name, json!({}))?;
         document.data["spec"]["storageClassName"] = class.into();
-        let created = self
-            .claims()
-            .create(&PostParams::default(), &document)
-            .await;
+        let created = self.pvcs().create(&PostParams::default(), &document).await;
         created.with_context(|| format!("create the PVC {name}"))
     }
 
@@ -69,8 +63,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn delete_claim(&self, name: &str) -> Result<()> {
-        let deleted = self.claims().delete(name, &DeleteParams::default()).await;
+    pub async fn delete_pvc(&self, name: &str) -> Result<()> {
+        let deleted = self.pvcs().delete(name, &DeleteParams::default()).await;
         deleted
             .map(drop)
             .with_context(|| format!("delete the PVC {name}"))
@@ -80,9 +74,9 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not get it.
-    pub async fn claim_is_held(&self, name: &str, hold: &str) -> Result<()> {
+    pub async fn pvc_is_held(&self, name: &str, hold: &str) -> Result<()> {
         eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
-            let seen = self.claims().get(name).await?;
+            let seen = self.pvcs().get(name).await?;
             ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
             Ok(())
         })
@@ -93,12 +87,12 @@ impl Cluster {
     ///
     /// # Errors
     /// When it keeps it.
-    pub async fn claim_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
+    pub async fn pvc_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
         eventually(
             &format!("the PVC {name} has lost {hold}"),
             SOON,
             async || {
-                let Some(seen) = self.claims().get_opt(name).await? else {
+                let Some(seen) = self.pvcs().get_opt(name).await? else {
                     return Ok(());
                 };
                 ensure!(
@@ -116,11 +110,11 @@ impl Cluster {
     ///
     /// # Errors
     /// When it stays.
-    pub async fn claim_is_gone(&self, name: &str) -> Result<()> {
+    pub async fn pvc_is_removed(&self, name: &str) -> Result<()> {
         eventually(
             &format!("the PVC {name} is removed"),
             SOON,
-            async || match self.claims().get_opt(name).await? {
+            async || match self.pvcs().get_opt(name).await? {
                 Some(seen) => bail!("its finalizers are {:?}", finalizers(&seen)),
                 None => Ok(()),
             },
@@ -132,10 +126,10 @@ impl Cluster {
     ///
     /// # Errors
     /// When it loses it.
-    pub async fn claim_stays_held(&self, name: &str, hold: &str) -> Result<()> {
-        self.claims_have_caught_up(hold).await?;
+    pub async fn pvc_stays_held(&self, name: &str, hold: &str) -> Result<()> {
+        self.pvcs_have_caught_up(hold).await?;
         throughout(&format!("{name} must keep {hold}"), WINDOW, async || {
-            let seen = self.claims().get(name).await?;
+            let seen = self.pvcs().get(name).await?;
             ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
             Ok(())
         })
@@ -147,19 +141,19 @@ impl Cluster {
     ///
     /// # Errors
     /// When that does not happen.
-    pub async fn claims_have_caught_up(&self, hold: &str) -> Result<()> {
+    pub async fn pvcs_have_caught_up(&self, hold: &str) -> Result<()> {
         let name = format!("sentinel-{}", jiff::Timestamp::now().as_microsecond());
-        self.create_claim(&name, json!({})).await?;
-        self.claim_is_held(&name, hold).await?;
-        self.delete_claim(&name).await?;
-        self.claim_is_gone(&name).await
+        self.create_pvc(&name, json!({})).await?;
+        self.pvc_is_held(&name, hold).await?;
+        self.delete_pvc(&name).await?;
+        self.pvc_is_removed(&name).await
     }
 
     /// A node of the cluster, or the name of a missing one if the cluster has none.
     ///
     /// # Errors
     /// When nodes cannot be listed.
-    pub async fn some_node(&self) -> Result<String> {
+    pub async fn any_node(&self) -> Result<String> {
         let nodes = kinds::nodes(self.client())
             .list(&ListParams::default())
             .await?;
@@ -174,7 +168,7 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn bound(&self, pod: PodBuilder) -> Result<DynamicObject> {
-        self.create(&pod.on_node(&self.some_node().await?)).await
+        self.create(&pod.on_node(&self.any_node().await?)).await
     }
 
     /// Removes a pod without grace.
@@ -191,8 +185,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses it.
-    pub async fn merge_claim(&self, name: &str, patch: Value) -> Result<()> {
-        self.claims()
+    pub async fn merge_pvc(&self, name: &str, patch: Value) -> Result<()> {
+        self.pvcs()
             .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
             .await?;
         Ok(())
@@ -202,7 +196,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be restarted.
-    pub async fn switch_claim_controller(&self, claims: ClaimController) -> Result<()> {
-        self.backend().switch_claim_controller(claims).await
+    pub async fn switch_pvc_controller(&self, claims: PvcController) -> Result<()> {
+        self.backend().switch_pvc_controller(claims).await
     }
 }
