@@ -235,8 +235,8 @@ fn only_the_allowed_edges_between_crates_exist() {
     }
 }
 
-/// The diagram in ARCHITECTURE.md is generated from the manifests: `UPDATE_DOCS=1 cargo test --workspace --test tidy`
-/// updates it.
+/// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_DOCS=1 cargo test --workspace --test tidy`
+/// draws it anew.
 #[test]
 fn the_diagram_of_the_crates_is_generated() {
     const BEGIN: &str = "<!-- crates: made from the manifests -->\n";

@@ -7,7 +7,7 @@ use super::history::History;
 use super::objects::{annotation, is_deleting, text, uid, workflow_of};
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
-/// The message that the simulated workflow controller writes about a pod that was removed before its result was consumed.
+/// The simulated workflow controller's message about a pod that was removed before its result was consumed.
 const LOST: &str = "pod deleted";
 
 /// The reason that permits the removal of a hold.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The author of a write: a simulated controller, a user, or a client's user agent. The recorder stores it with every write.
+/// The author of a write: a simulated controller, a user, or a client's user agent. The recorder stores it
+/// with every write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Actor(Arc<str>);
 

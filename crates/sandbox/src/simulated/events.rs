@@ -6,7 +6,8 @@ use super::object;
 use crate::address::{Actor, Gvr};
 use crate::cluster::{Cluster, WriteOptions};
 
-/// Writes a Warning about a pod. Nothing is written when the API server refuses it, as in a namespace that is being deleted.
+/// Writes a Warning about a pod. Nothing is written when the API server refuses it, as in a namespace that
+/// is being deleted.
 pub(crate) fn warn(
     cluster: &Cluster,
     actor: &Actor,
